@@ -1,0 +1,48 @@
+"""Going on after an end: more turns after a limit, another try after an error."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.types import Command
+
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.machine import FIRST
+from signoff.graph.marks import nudge
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+
+
+def extend(state: Mapping[str, Any], turns: int, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
+    """The input that goes on with a task that ended at a limit, with `turns` more turns.
+
+    `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
+    task did not end at a limit, SetupError when `turns` is below 1.
+    """
+    if turns < 1:
+        raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
+    outcome = _ended_by(state, "limit")
+    before = state.get("extra") or {}
+    granted = before["turns"] if before.get("task") == outcome["task"] else 0
+    return _again(texts, extra={"task": outcome["task"], "turns": granted + turns})
+
+
+def retry(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
+    """The input that tries a task again that ended with an error. Raises ThreadError for any other."""
+    _ended_by(state, "error")
+    return _again(texts, stop="")
+
+
+def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
+    outcome: dict[str, Any] | None = state.get("outcome")
+    if outcome is None:
+        raise ThreadError("The thread has not ended; resume it instead.")
+    if outcome["status"] != status:
+        raise ThreadError(
+            f"The task ended with {outcome['status']} ({outcome['reason']}), not with {status}; "
+            "send a new message to begin the next task."
+        )
+    return outcome
+
+
+def _again(texts: Texts, **update: Any) -> Command[Any]:
+    mark = nudge("resumed", texts.nudges["resumed"])
+    return Command(goto=str(FIRST), update={"messages": [mark], "outcome": None, **update})

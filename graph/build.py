@@ -1,0 +1,183 @@
+"""Builds the LangGraph graph from the table of the machine."""
+
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import platformdirs
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+
+from signoff.graph.errors import SetupError
+from signoff.graph.limits import Limits
+from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
+from signoff.graph.state import AgentState, Context, Input, Output
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.nodes.ask_user import ask_user
+from signoff.nodes.call_llm import acall_llm, call_llm
+from signoff.nodes.compress import compress
+from signoff.nodes.decide import decide
+from signoff.nodes.execute import aexecute, execute
+from signoff.nodes.finish import finish
+from signoff.nodes.kit import Kit
+from signoff.nodes.node import AsyncWork, Node, Work
+from signoff.nodes.nudge import nudge
+from signoff.nodes.review import review
+from signoff.nodes.route_tools import route_tools
+from signoff.tools.control import ControlRegistry, ControlTool, standard_controls
+from signoff.tools.kinds import kind_of
+from signoff.tools.output import LIMIT
+
+Graph = CompiledStateGraph[AgentState, Context, Input, Output]
+
+NODES: dict[State, tuple[Work, AsyncWork | None]] = {
+    State.COMPRESS: (compress, None),
+    State.DECIDE: (decide, None),
+    State.CALL_LLM: (call_llm, acall_llm),
+    State.ROUTE_TOOLS: (route_tools, None),
+    State.EXECUTE: (execute, aexecute),
+    State.NUDGE: (nudge, None),
+    State.ASK_USER: (ask_user, None),
+    State.REVIEW: (review, None),
+    State.FINISH: (finish, None),
+}
+
+# LangGraph counts super-steps per invocation and raises when they are used up. The machine has limits of its
+# own, in turns, and ends every run by them; this one must never be reached first.
+_NO_STEP_LIMIT = 2**31 - 1
+_VIEW_PART = 0.8
+_VIEW_TOKENS = 100_000
+
+
+class Storage(Protocol):
+    """A checkpointer and a store of one database."""
+
+    @property
+    def checkpointer(self) -> BaseCheckpointSaver[Any]: ...
+
+    @property
+    def store(self) -> BaseStore: ...
+
+
+def build_graph(
+    model: BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    *,
+    system_prompt: str = "",
+    limits: Limits | None = None,
+    storage: Storage | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    store: BaseStore | None = None,
+    control_tools: Sequence[ControlTool] | None = None,
+    texts: Texts = DEFAULT_TEXTS,
+    view_tokens: int | None = None,
+    tool_seconds: float | None = 120.0,
+    result_chars: int = LIMIT,
+) -> Graph:
+    """The agent loop as a compiled LangGraph graph.
+
+    model: a LangChain chat model with tool calling.
+    tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
+        nothing, so that its calls may run in parallel.
+    system_prompt: stands before the rules of the loop, which are always told.
+    storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
+        graph runs but cannot pause: a question ends the task with the reason `needs_person`.
+    control_tools: in place of `finish_task`, `ask_user` and `think`.
+    view_tokens: the budget of what the model is shown; above it old turns are folded. Default: 80 % of the
+        context that the model's profile names, else 100,000.
+    tool_seconds: how long one call may take before its result is "timed out"; None for no limit.
+    result_chars: a longer result loses its middle; the full text is kept in a file that the result names.
+
+    Raises SetupError for tools with one name, a tool that shadows a control tool, a model without tool
+    calling, and storage given twice.
+    """
+    controls = ControlRegistry(control_tools or standard_controls(texts))
+    work_tools = _by_name(tools, controls)
+    if storage is not None and (checkpointer is not None or store is not None):
+        raise SetupError("Give storage=, or checkpointer= and store=, not both.")
+    every_tool = [*work_tools.values(), *(control.tool for control in controls.values())]
+    kit = Kit(
+        model=_bound(model, every_tool),
+        controls=controls,
+        tools=work_tools,
+        kinds={name: kind_of(tool) for name, tool in work_tools.items()},
+        limits=limits or Limits(),
+        texts=texts,
+        system_prompt=system_prompt,
+        view_tokens=_view_budget(model) if view_tokens is None else view_tokens,
+        tool_seconds=tool_seconds,
+        result_chars=result_chars,
+        outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
+    )
+    graph = declare(kit).compile(
+        checkpointer=storage.checkpointer if storage else checkpointer,
+        store=storage.store if storage else store,
+        name="signoff",
+    )
+    return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
+
+
+def declare(kit: Kit) -> StateGraph[AgentState, Context, Input, Output]:
+    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways."""
+    graph = StateGraph(AgentState, context_schema=Context, input_schema=Input, output_schema=Output)
+    for state, (work, awork) in NODES.items():
+        node = Node(state, kit, work, awork)
+        graph.add_node(str(state), node, metadata={"description": WHAT_IT_DOES[state]})
+    graph.add_edge(START, str(FIRST))
+    for state, targets in edges().items():
+        if len(targets) == 1:
+            graph.add_edge(str(state), str(next(iter(targets))))
+        elif targets:
+            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
+            graph.add_conditional_edges(str(state), Branch(state), labels)
+        else:
+            graph.add_edge(str(state), END)
+    return graph
+
+
+class Branch(Runnable[AgentState, str]):
+    """Looks the reported event up in the table and names the edge to take."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.name = f"after {state}"
+        self.labels = {event: edges()[state][next_state(state, event)] for event in TRANSITIONS[state]}
+
+    def invoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self.labels[Event(input["event"])]
+
+    async def ainvoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self.invoke(input)
+
+
+def _by_name(
+    tools: Sequence[BaseTool | Callable[..., Any]], controls: ControlRegistry
+) -> dict[str, BaseTool]:
+    found: dict[str, BaseTool] = {}
+    for given in tools:
+        work_tool = given if isinstance(given, BaseTool) else tool(given)
+        if work_tool.name in controls:
+            raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
+        if work_tool.name in found:
+            raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")
+        found[work_tool.name] = work_tool
+    return found
+
+
+def _bound(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    try:
+        return model.bind_tools(tools)
+    except NotImplementedError:
+        raise SetupError(
+            f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
+        ) from None
+
+
+def _view_budget(model: BaseChatModel) -> int:
+    size = (getattr(model, "profile", None) or {}).get("max_input_tokens")
+    return int(size * _VIEW_PART) if size else _VIEW_TOKENS

@@ -1,0 +1,35 @@
+"""The exceptions that Signoff raises.
+
+    SignoffError
+    ├── SetupError         something is missing or wrong on the caller's side; nothing has run
+    ├── IllegalEvent       a node reported an event that its row of the table does not list
+    ├── StorageError       the database cannot be used; the thread stays resumable
+    └── ThreadError        the thread cannot do what was asked (unknown, finished, nothing pending)
+        └── ThreadBusy     another process is running the thread
+
+A limit or a failing model is never an exception: it is an outcome.
+"""
+
+
+class SignoffError(Exception):
+    """Base of everything Signoff raises on purpose. The message says what to do."""
+
+
+class SetupError(SignoffError):
+    """Something is missing or wrong on the caller's side, found before anything ran."""
+
+
+class IllegalEvent(SignoffError):
+    """A state reported an event that the transition table does not allow there."""
+
+
+class StorageError(SignoffError):
+    """The database is broken, newer than this version, or cannot be reached."""
+
+
+class ThreadError(SignoffError):
+    """The thread is unknown, has ended, or has nothing pending that could be answered."""
+
+
+class ThreadBusy(ThreadError):
+    """Another process is running this thread."""

@@ -1,0 +1,116 @@
+"""The machine: its states, its events, and where each event leads. All of it is on this page.
+
+A node does its work and reports one event; this table alone picks the next state. A run ends in `finish`,
+which is reached by success (`accepted`), a limit (`exhausted`) or an error (`failed`, `cancelled`);
+`ended` leads there when a thread that has ended is called again with nothing new.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from signoff.graph.errors import IllegalEvent
+
+
+class State(StrEnum):
+    COMPRESS = "compress"
+    DECIDE = "decide"
+    CALL_LLM = "call_llm"
+    ROUTE_TOOLS = "route_tools"
+    EXECUTE = "execute"
+    NUDGE = "nudge"
+    ASK_USER = "ask_user"
+    REVIEW = "review"
+    FINISH = "finish"
+
+
+class Event(StrEnum):
+    READY = "ready"
+    CALLS_OPEN = "calls open"
+    ASKED = "asked"
+    CLAIMED = "claimed"
+    EXHAUSTED = "exhausted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ENDED = "ended"
+    REMIND = "remind"
+    TALKED = "talked"
+    THINK = "think"
+    REPLIED = "replied"
+    WORK = "work"
+    SETTLED = "settled"
+    MORE = "more"
+    DONE = "done"
+    NUDGED = "nudged"
+    ANSWERED = "answered"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+
+
+_TABLE: dict[State, dict[Event, State]] = {
+    State.COMPRESS: {Event.READY: State.DECIDE},
+    State.DECIDE: {
+        Event.CALLS_OPEN: State.ROUTE_TOOLS,
+        Event.ASKED: State.ASK_USER,
+        Event.CLAIMED: State.REVIEW,
+        Event.REMIND: State.NUDGE,
+        Event.TALKED: State.NUDGE,
+        Event.THINK: State.CALL_LLM,
+        Event.EXHAUSTED: State.FINISH,
+        Event.FAILED: State.FINISH,
+        Event.CANCELLED: State.FINISH,
+        Event.ENDED: State.FINISH,
+    },
+    State.CALL_LLM: {Event.REPLIED: State.ROUTE_TOOLS, Event.FAILED: State.FINISH},
+    State.ROUTE_TOOLS: {
+        Event.WORK: State.EXECUTE,
+        Event.TALKED: State.NUDGE,
+        Event.SETTLED: State.COMPRESS,
+    },
+    State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.COMPRESS},
+    State.NUDGE: {Event.NUDGED: State.COMPRESS},
+    State.ASK_USER: {Event.ANSWERED: State.COMPRESS},
+    State.REVIEW: {Event.ACCEPTED: State.FINISH, Event.REFUSED: State.COMPRESS},
+    State.FINISH: {},
+}
+
+FIRST = State.COMPRESS
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
+    {state: MappingProxyType(row) for state, row in _TABLE.items()}
+)
+
+WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
+    {
+        State.COMPRESS: "P0: starts a new task clean, closes stray calls, folds old turns into the digest",
+        State.DECIDE: "applies the ordered rules",
+        State.CALL_LLM: "one model call on the view",
+        State.ROUTE_TOOLS: "normalises the reply, answers think and bad calls, picks the next batch",
+        State.EXECUTE: "runs the batch",
+        State.NUDGE: "appends the reminder that fits",
+        State.ASK_USER: "waits for a person's answer",
+        State.REVIEW: "judges the standing finish",
+        State.FINISH: "writes the outcome, answers every call still open",
+    }
+)
+
+
+def next_state(state: State, event: Event | None) -> State:
+    """Where `event` leads from `state`.
+
+    Raises IllegalEvent, naming the state, the event and the legal ones, when the row does not list it.
+    """
+    row = TRANSITIONS[state]
+    if event is None or event not in row:
+        legal = ", ".join(repr(str(e)) for e in row) or "none (it is the last state)"
+        raise IllegalEvent(f"{str(event)!r} is not an event of state {str(state)!r}; legal: {legal}.")
+    return row[event]
+
+
+def edges() -> dict[State, dict[State, str]]:
+    """The table as drawn: for each state its successors, the labels of one edge joined."""
+    drawn: dict[State, dict[State, str]] = {}
+    for state, row in TRANSITIONS.items():
+        targets = drawn.setdefault(state, {})
+        for event, target in row.items():
+            targets[target] = f"{targets[target]} / {event}" if target in targets else str(event)
+    return drawn

@@ -1,0 +1,142 @@
+"""How a task ended: the one answer that a run gives."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import ToolMessage
+from pydantic import BaseModel, ConfigDict, Field
+
+from signoff.graph.history import Task
+from signoff.graph.marks import marks
+from signoff.graph.state import Ending
+from signoff.tools.control import Effect
+
+Status = Literal["success", "limit", "error"]
+Claim = Literal["done", "partial", "blocked", "impossible"]
+
+
+class Usage(BaseModel):
+    """Tokens of all model calls of a task, as the provider reported them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+
+
+class Outcome(BaseModel):
+    """How a task ended.
+
+    status: `success` (a finish was accepted), `limit` or `error`. A limit or an error never reads as success.
+    reason: `finish_task` for a success, else the rule that ended it (`turns`, `talk_turns`, `model_error`,
+        `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`).
+    claim: what the model claims of its work; None without an accepted finish.
+    verified: `asserted`, since no check is configured; None without an accepted finish.
+    summary, pending_issues: the model's own words.
+    last_text: the last text of the model. open_work: calls that were never run.
+    seconds_active: in model calls and tools. seconds_waiting: for people.
+    error: one sentence, with what to do.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Status
+    reason: str
+    claim: Claim | None = None
+    verified: Literal["verified", "asserted", "unverified"] | None = None
+    result: Any = None
+    summary: str = ""
+    pending_issues: list[str] = Field(default_factory=list)
+    phases: list[dict[str, Any]] = Field(default_factory=list)
+    last_text: str = ""
+    open_work: list[str] = Field(default_factory=list)
+    turns: int = 0
+    nudges: int = 0
+    refusals: int = 0
+    tool_calls: int = 0
+    usage: Usage = Field(default_factory=Usage)
+    seconds_active: float = 0.0
+    seconds_waiting: float = 0.0
+    error: str | None = None
+    thread_id: str | None = None
+    task: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the task is done: a success that claims no less."""
+        return self.status == "success" and self.claim == "done"
+
+
+def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
+    """The outcome of `task`, from its history and the way it ended."""
+    results = [result for reply in task.replies for result in reply.results.values()]
+    claimed = _claimed(task, ending.get("call_id"))
+    issues = list(claimed.get("pending_issues") or ())
+    if claimed.get("requires_user_confirmation"):
+        issues.append("The model asks a person to confirm the result.")
+    success = ending["status"] == "success"
+    return Outcome.model_validate(
+        {
+            "status": ending["status"],
+            "reason": ending["reason"],
+            "claim": claimed.get("outcome", "done") if success else None,
+            "verified": "asserted" if success else None,
+            "summary": claimed.get("summary", ""),
+            "pending_issues": issues,
+            "last_text": task.last_text,
+            "open_work": [] if success else _open_work(task),
+            "turns": task.turns,
+            "nudges": sum(kind != "resumed" for kind in task.nudges),
+            "refusals": _refusals(task),
+            "tool_calls": _tool_calls(task),
+            "usage": _usage(task),
+            "seconds_active": _seconds(task, results),
+            "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
+            "error": ending.get("error"),
+            "thread_id": thread_id,
+            "task": task.id,
+        }
+    )
+
+
+def _claimed(task: Task, call_id: str | None) -> dict[str, Any]:
+    """The arguments of the accepted finish, as its schema reads them."""
+    for reply in task.replies:
+        for call in reply.calls:
+            if call_id is not None and call.id == call_id and call.effect is Effect.FINISH:
+                return dict(call.args)
+    return {}
+
+
+def _open_work(task: Task) -> list[str]:
+    """The calls that the end left without a result, or that were answered "not run" in the last reply."""
+    open_calls = [*task.due, *(call for call in (task.ask, task.finish) if call)]
+    return [f"{call.name}({dict(call.args)})" for call in open_calls]
+
+
+def _refusals(task: Task) -> int:
+    calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
+    return sum(
+        call.id in task.refused or (reply.failed(call) and "not_run" not in marks(reply.results[call.index]))
+        for reply, call in calls
+    )
+
+
+def _tool_calls(task: Task) -> int:
+    return sum(
+        call.effect is None and not reply.open(call) and "not_run" not in marks(reply.results[call.index])
+        for reply in task.replies
+        for call in reply.calls
+    )
+
+
+def _usage(task: Task) -> dict[str, int]:
+    totals = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    for reply in task.replies:
+        for key in totals:
+            totals[key] += int((reply.message.usage_metadata or {}).get(key, 0))  # type: ignore[call-overload]
+    return totals
+
+
+def _seconds(task: Task, results: Sequence[ToolMessage]) -> float:
+    model = sum(marks(reply.message).get("seconds", 0.0) for reply in task.replies)
+    return round(model + sum(marks(result).get("seconds", 0.0) for result in results), 3)

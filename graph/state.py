@@ -1,0 +1,166 @@
+"""The state of a thread: the append-only history and a few JSON-like values.
+
+What belongs to one task carries `task`, the id of the message that began it; a value of another task reads
+as empty. Everything here survives a restart, and nothing outside it decides where the machine goes.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NotRequired
+
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+# A full copy of the messages is stored once in this many updates of the channel; between two of them only
+# what was appended. Lower makes `get_state_history` faster and the database larger.
+SNAPSHOT_EVERY = 1000
+
+Messages = list[BaseMessage]
+
+
+def _as_messages(write: Any) -> Iterable[BaseMessage]:
+    for item in convert_to_messages(write if isinstance(write, list) else [write]):
+        if isinstance(item, BaseMessageChunk):
+            item = message_chunk_to_message(item)
+        yield item
+
+
+def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:
+    """`message` with an id made from its place and content: a replay of the writes makes the same one."""
+    salt = 0
+    while True:
+        name = f"{position}:{salt}:{message.type}:{message.content}"
+        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+        if stamp not in taken:
+            return message.model_copy(update={"id": stamp})
+        salt += 1
+
+
+def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> Messages:
+    """`history` with one message appended, replaced or removed; `history` may be changed in place."""
+    if isinstance(message, RemoveMessage):
+        if message.id == REMOVE_ALL_MESSAGES:
+            taken.clear()
+            return []
+        if message.id not in taken:
+            raise ValueError(f"There is no message {message.id!r} to remove.")
+        taken.discard(message.id)
+        return [kept for kept in history if kept.id != message.id]
+    if message.id is not None and message.id in taken:
+        return [message if old.id == message.id else old for old in history]
+    if message.id is None:
+        message = _stamped(message, len(history), taken)
+    taken.add(message.id)
+    history.append(message)
+    return history
+
+
+def append_messages(history: Messages | None, writes: Sequence[Any]) -> Messages:
+    """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
+
+    A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
+    Deterministic and batching-invariant, as `DeltaChannel` needs it. Raises ValueError when a message to
+    remove does not exist.
+    """
+    merged: Messages = list(history or ())
+    taken = {message.id for message in merged}
+    for write in writes:
+        for message in _as_messages(write):
+            merged = _merge(merged, message, taken)
+    return merged
+
+
+class Decision(TypedDict):
+    """Which rule fired last, the event it reported and why, for a person to read."""
+
+    rule: str
+    event: str
+    why: str
+
+
+class Ending(TypedDict):
+    """How a task ends, handed from the node that knows to `finish`."""
+
+    task: str
+    status: str
+    reason: str
+    call_id: NotRequired[str]
+    error: NotRequired[str]
+
+
+class Verdicts(TypedDict):
+    """What `review` said of each finish call of one task, by call id: `accepted` or the refusal."""
+
+    task: str
+    calls: dict[str, str]
+
+
+class Ended(TypedDict):
+    """The last task that ended, and the last message of the history at that moment."""
+
+    task: str
+    message: str
+
+
+class Extra(TypedDict):
+    """Turns granted to one task on top of its limit."""
+
+    task: str
+    turns: int
+
+
+class Digest(TypedDict):
+    """The folded part of the history: everything up to the message `upto`, one line a turn."""
+
+    upto: str
+    lines: list[str]
+
+
+class Input(TypedDict):
+    """What `graph.invoke` takes."""
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)]
+
+
+class Output(Input):
+    """What `graph.invoke` returns; `outcome` is None while the task runs or waits."""
+
+    outcome: dict[str, Any] | None
+
+
+class AgentState(Output):
+    """All channels of a thread."""
+
+    event: NotRequired[str]
+    decision: NotRequired[Decision]
+    task: NotRequired[str]
+    ending: NotRequired[Ending]
+    verdicts: NotRequired[Verdicts]
+    ended: NotRequired[Ended]
+    extra: NotRequired[Extra]
+    stop: NotRequired[str]
+    digest: NotRequired[Digest | None]
+
+
+class Context(BaseModel):
+    """What can be set for one run, next to `build_graph`'s own settings. It is not stored with the thread."""
+
+    system_prompt: str | None = Field(
+        default=None,
+        description="The system prompt of this run, in place of the one the graph was built with.",
+        json_schema_extra={"langgraph_nodes": ["call_llm"], "langgraph_type": "prompt"},
+    )
+    turns: int | None = Field(default=None, ge=1, description="At most this many turns of the model.")
+    talk_turns: int | None = Field(
+        default=None, ge=1, description="At most this many replies without a tool call in a row."
+    )

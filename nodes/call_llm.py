@@ -1,0 +1,110 @@
+"""One model call on the view, streamed."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import add_ai_message_chunks
+from langgraph.errors import GraphBubbleUp
+
+from signoff.graph.machine import Event
+from signoff.graph.marks import KEY
+from signoff.graph.replies import complete_json
+from signoff.graph.state import AgentState, Ending
+from signoff.graph.view import build_view
+from signoff.nodes.advice import advise
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Report
+
+
+def call_llm(state: AgentState, run: Run) -> Report:
+    view = _view(state, run)
+    begun, chunks = time.time(), []
+    try:
+        for chunk in run.kit.model.stream(view, run.config):
+            chunks.append(chunk)
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the provider raises is an outcome, never an exception
+        return _failed(state, error)
+    return _replied(state, chunks, begun)
+
+
+async def acall_llm(state: AgentState, run: Run) -> Report:
+    view = _view(state, run)
+    begun, chunks = time.time(), []
+    try:
+        async for chunk in run.kit.model.astream(view, run.config):
+            chunks.append(chunk)
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001  as above
+        return _failed(state, error)
+    return _replied(state, chunks, begun)
+
+
+def _view(state: AgentState, run: Run) -> list[BaseMessage]:
+    return build_view(state, run.reader(state), run.system_prompt, run.kit.texts)
+
+
+def _failed(state: AgentState, error: Exception) -> Report:
+    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=advise(error))
+    return Report(Event.FAILED, {"ending": ending})
+
+
+def _replied(state: AgentState, chunks: Sequence[Any], begun: float) -> Report:
+    if not chunks:
+        return _failed(state, ValueError("the model's stream ended without a reply"))
+    message = whole(chunks)
+    ended = time.time()
+    notes = {**message.response_metadata.get(KEY, {}), "at": ended, "seconds": ended - begun}
+    message.response_metadata = {**message.response_metadata, KEY: notes}
+    taken = {old.id for old in state["messages"]}
+    if message.id in taken:
+        message.id = f"{message.id}-{len(state['messages'])}"
+    return Report(Event.REPLIED, {"messages": [message]})
+
+
+def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
+    """The reply that the chunks add up to, its calls read from their raw argument text by a strict parser.
+
+    LangChain's own reading is lenient: it turns a cut `{"summary": "Fixed a` into a valid-looking call. What
+    is not whole JSON becomes an `invalid_tool_call`; `order` keeps the positions of both sorts.
+    """
+    streamed = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
+    if not streamed:
+        last = chunks[-1]
+        assert isinstance(last, AIMessage)
+        return last.model_copy()
+    merged = add_ai_message_chunks(streamed[0], *streamed[1:])
+    message = message_chunk_to_message(merged)
+    assert isinstance(message, AIMessage)
+    good: list[ToolCall] = []
+    bad: list[InvalidToolCall] = []
+    places: list[tuple[bool, int]] = []
+    for raw in merged.tool_call_chunks:
+        text, name = raw["args"] or "", raw["name"] or ""
+        if complete_json(text):
+            places.append((True, len(good)))
+            good.append(
+                ToolCall(name=name, id=raw["id"], args=json.loads(text.strip() or "{}"), type="tool_call")
+            )
+        else:
+            places.append((False, len(bad)))
+            error = "not one whole JSON object"
+            bad.append(
+                InvalidToolCall(type="invalid_tool_call", name=name, id=raw["id"], args=text, error=error)
+            )
+    message.tool_calls, message.invalid_tool_calls = good, bad
+    order = [len(bad) + at if is_good else at for is_good, at in places]
+    message.response_metadata = {**message.response_metadata, KEY: {"checked": True, "order": order}}
+    return message

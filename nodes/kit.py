@@ -1,0 +1,95 @@
+"""What the nodes work with: the parts of a graph that never change, and the facts of one invocation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.store.base import BaseStore
+
+from signoff.graph.history import Reader, Task, read, read_messages
+from signoff.graph.limits import Limits
+from signoff.graph.state import AgentState, Context
+from signoff.graph.texts import Texts
+from signoff.tools.control import ControlRegistry
+from signoff.tools.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Kit:
+    """The parts of one graph.
+
+    view_tokens: the budget of the view. tool_seconds: how long one call may take.
+    result_chars: a longer result is cut, the full text kept in the folder `outputs`.
+    """
+
+    model: Runnable[Any, Any]
+    controls: ControlRegistry
+    tools: Mapping[str, BaseTool]
+    kinds: Mapping[str, Kind]
+    limits: Limits
+    texts: Texts
+    system_prompt: str
+    view_tokens: int
+    tool_seconds: float | None
+    result_chars: int
+    outputs: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """One invocation of a node."""
+
+    kit: Kit
+    config: RunnableConfig
+
+    @property
+    def _configurable(self) -> Mapping[str, Any]:
+        return self.config.get("configurable", {})
+
+    @property
+    def thread_id(self) -> str | None:
+        found = self._configurable.get("thread_id")
+        return None if found is None else str(found)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the run can pause: an interrupt needs a checkpointer."""
+        return bool(self._configurable.get("__pregel_checkpointer"))
+
+    @property
+    def store(self) -> BaseStore | None:
+        runtime = self._configurable.get("__pregel_runtime")
+        return getattr(runtime, "store", None)
+
+    @cached_property
+    def context(self) -> Context:
+        runtime = self._configurable.get("__pregel_runtime")
+        given = getattr(runtime, "context", None)
+        if isinstance(given, Context):
+            return given
+        return Context.model_validate(given or {})
+
+    @property
+    def limits(self) -> Limits:
+        """The graph's limits, with what the run's context sets in their place."""
+        given = {key: getattr(self.context, key) for key in ("turns", "talk_turns")}
+        update = {key: value for key, value in given.items() if value is not None}
+        return self.kit.limits.model_copy(update=update) if update else self.kit.limits
+
+    @property
+    def system_prompt(self) -> str:
+        prompt = self.context.system_prompt
+        own = self.kit.system_prompt if prompt is None else prompt
+        return f"{own}\n\n{self.kit.texts.system}" if own else self.kit.texts.system
+
+    def reader(self, state: AgentState) -> Reader:
+        """All messages of the thread, read."""
+        return read_messages(state, self.kit.controls)
+
+    def task(self, state: AgentState) -> Task:
+        """The current task of the thread."""
+        return read(state, self.kit.controls, can_ask=self.can_ask)

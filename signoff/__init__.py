@@ -1,0 +1,29 @@
+"""Signoff: an explicit finite-state-machine agent loop on LangGraph that ends only when the model signs off."""
+
+from signoff.graph.again import extend, retry
+from signoff.graph.build import build_graph
+from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
+from signoff.graph.limits import Limits
+from signoff.graph.outcome import Outcome
+from signoff.graph.texts import Texts
+from signoff.storage import sqlite_storage
+from signoff.tools.control import ControlTool, Effect
+from signoff.tools.kinds import Kind
+
+__all__ = [
+    "ControlTool",
+    "Effect",
+    "Kind",
+    "Limits",
+    "Outcome",
+    "SetupError",
+    "SignoffError",
+    "StorageError",
+    "Texts",
+    "ThreadBusy",
+    "ThreadError",
+    "build_graph",
+    "extend",
+    "retry",
+    "sqlite_storage",
+]

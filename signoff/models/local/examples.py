@@ -1,0 +1,3 @@
+"""Worked examples for a small model."""
+
+WORKED_EXAMPLES = ""

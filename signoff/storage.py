@@ -1,0 +1,153 @@
+"""Where threads live: a checkpointer and a store in one database."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import Op, Result
+from langgraph.store.sqlite import SqliteStore
+
+from signoff.graph.errors import StorageError
+
+SCHEMA = 1
+"""The version of the database, kept in SQLite's `user_version`."""
+
+_BUSY_SECONDS = 30.0
+
+
+class ThreadSaver(SqliteSaver):
+    """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        for found in await asyncio.to_thread(
+            lambda: list(self.list(config, filter=filter, before=before, limit=limit))
+        ):
+            yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
+
+    def threads(self) -> list[str]:
+        """The ids of all threads, the one changed last first."""
+        with self.cursor(transaction=False) as cursor:
+            cursor.execute(
+                "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY MAX(checkpoint_id) DESC"
+            )
+            return [row[0] for row in cursor.fetchall()]
+
+
+class ThreadStore(SqliteStore):
+    """LangGraph's SQLite store, usable from async runs too."""
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await asyncio.to_thread(self.batch, list(ops))
+
+
+@dataclass(frozen=True)
+class SqliteStorage:
+    """A checkpointer and a store in one SQLite file."""
+
+    path: Path
+    checkpointer: ThreadSaver
+    store: ThreadStore
+
+    def threads(self) -> list[str]:
+        """The ids of all threads, the one changed last first."""
+        return self.checkpointer.threads()
+
+
+@contextmanager
+def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
+    """Opens, or creates, the SQLite file at `path` for threads and outcomes.
+
+    WAL with `synchronous=NORMAL`: safe when the process is killed, several times faster than FULL. Only
+    known types are read back (strict msgpack, no pickle), so that a crafted file cannot run code.
+
+    Raises StorageError when the file is no database of this kind, was written by a newer version, or
+    cannot be opened.
+    """
+    file = Path(fspath(path)).expanduser()
+    connections: list[sqlite3.Connection] = []
+    try:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # The checkpointer commits its own transactions, the store wants autocommit.
+            connections += [_connect(file, "DEFERRED"), _connect(file, None)]
+            storage = _opened(file, *connections)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(
+                f"The database {file} cannot be used ({error}); move it away or name another one."
+            ) from error
+        yield storage
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        file, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
+    )
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection) -> SqliteStorage:
+    (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA:
+        raise StorageError(
+            f"The database {file} was written by a newer Signoff (version {version}, this one reads {SCHEMA}); "
+            "upgrade Signoff."
+        )
+    serde = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+    checkpointer = ThreadSaver(for_checkpoints, serde=serde)
+    checkpointer.setup()
+    store = ThreadStore(for_store)
+    store.setup()
+    for_checkpoints.execute(f"PRAGMA user_version={SCHEMA}")
+    return SqliteStorage(file, checkpointer, store)

@@ -1,0 +1,342 @@
+"""A workspace gives access to its own folder and to nothing else, whatever the path and whoever races."""
+
+import os
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from langchain_core.tools import ToolException
+
+from signoff.graph.errors import SetupError
+from signoff.tools import paths
+from signoff.tools.workspace import Workspace
+
+SECRET = "the secret outside"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret.txt").write_text(SECRET)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path, outside: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "app.py").write_text("print(1)\n")
+    (root / "notes.txt").write_text("notes\n")
+    links = {
+        "to_file": "../outside/secret.txt",
+        "to_absolute_file": str(outside / "secret.txt"),
+        "to_folder": str(outside),
+        "to_link": "to_file",
+        "to_proc": "/proc",
+        "to_null": "/dev/null",
+        "to_new": "../outside/new.txt",
+        "loop": "loop",
+        "inner": "src/app.py",
+        "inner_absolute": str(root / "src" / "app.py"),
+        "inner_folder": "src",
+        "up_and_back": "src/../notes.txt",
+    }
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    os.mkfifo(root / "pipe")
+    return root
+
+
+@pytest.fixture(params=["opened step by step", "compared"])
+def workspace(root: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The workspace as it is here, and as it is on a platform that cannot open relative to a folder."""
+    monkeypatch.setattr(paths, "RACE_FREE", request.param == "opened step by step")
+    return Workspace(root)
+
+
+OUT = "outside the workspace"
+REFUSED = [
+    ("..", OUT),
+    ("../outside/secret.txt", OUT),
+    ("src/../../outside/secret.txt", OUT),
+    ("{outside}/secret.txt", OUT),
+    ("{root}/../outside/secret.txt", OUT),
+    ("{root}-2/secret.txt", OUT),
+    ("/etc/passwd", OUT),
+    ("/proc/self/environ", OUT),
+    ("/dev/null", OUT),
+    ("~/.bashrc", OUT),
+    ("to_file", OUT),
+    ("to_absolute_file", OUT),
+    ("to_link", OUT),
+    ("to_folder/secret.txt", OUT),
+    ("to_folder/../outside/secret.txt", OUT),
+    ("to_proc/self/environ", OUT),
+    ("to_null", OUT),
+    ("to_new", OUT),
+    ("loop", "link|not a regular file"),
+    ("pipe", "not a regular file"),
+    ("src", "is a folder"),
+    (".", "is a folder"),
+    ("notes.txt/x", "not a folder"),
+    ("", "empty"),
+    ("  ", "empty"),
+    ("notes.txt\0.png", "no path may hold"),
+    ("/proc/self/environ\0", "no path may hold"),
+    ("caf\ud800", "no path may hold"),
+    ("x" * 5_000, "too long"),
+    ("x" * 300, "too long"),
+]
+
+
+@pytest.mark.parametrize(("path", "reason"), REFUSED)
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_path_that_is_no_file_inside_is_refused(
+    workspace: Workspace, outside: Path, path: str, reason: str, access: str
+) -> None:
+    path = path.format(outside=outside, root=workspace.root)
+    with pytest.raises(ToolException, match=reason) as refusal:
+        workspace.read(path) if access == "read" else workspace.write(path, b"overwritten")
+    assert SECRET not in str(refusal.value)
+    assert len(str(refusal.value)) < 400
+    str(refusal.value).encode()
+    assert {file.name: file.read_text() for file in outside.iterdir()} == {"secret.txt": SECRET}
+
+
+ACCEPTED = [
+    ("src/app.py", "src/app.py"),
+    ("./src/app.py", "src/app.py"),
+    ("src//app.py", "src/app.py"),
+    ("src/./app.py", "src/app.py"),
+    ("src/../src/app.py", "src/app.py"),
+    ("inner", "src/app.py"),
+    ("inner_absolute", "src/app.py"),
+    ("inner_folder/app.py", "src/app.py"),
+    ("{root}/src/app.py", "src/app.py"),
+    ("up_and_back", "notes.txt"),
+]
+
+
+@pytest.mark.parametrize(("path", "meant"), ACCEPTED)
+def test_ways_to_name_a_file_inside(workspace: Workspace, path: str, meant: str) -> None:
+    path = path.format(root=workspace.root)
+    real = Path(workspace.root) / meant
+    assert workspace.read(path) == real.read_bytes()
+    assert workspace.write(path, b"changed\n") is False
+    assert real.read_bytes() == b"changed\n"
+    assert not real.is_symlink()
+    assert (Path(workspace.root) / "inner").is_symlink()
+
+
+def test_a_missing_file_is_named(workspace: Workspace) -> None:
+    with pytest.raises(ToolException, match=r"There is no src/nothing\.py; call list_files"):
+        workspace.read("src/nothing.py")
+
+
+def test_a_write_creates_folders_and_keeps_the_mode_of_what_it_replaces(workspace: Workspace) -> None:
+    root = Path(workspace.root)
+    assert workspace.write("a/b/run.sh", b"one") is True
+    (root / "a/b/run.sh").chmod(0o750)
+    assert workspace.write("a/b/run.sh", b"two") is False
+    assert (root / "a/b/run.sh").read_bytes() == b"two"
+    assert stat.S_IMODE((root / "a/b/run.sh").stat().st_mode) == 0o750
+    assert os.listdir(root / "a/b") == ["run.sh"]
+
+
+def test_a_new_file_has_the_mode_that_the_user_s_mask_gives(workspace: Workspace) -> None:
+    before = os.umask(0o027)
+    try:
+        workspace.write("new.txt", b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((Path(workspace.root) / "new.txt").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_file_is_not_replaced(workspace: Workspace) -> None:
+    (Path(workspace.root) / "notes.txt").chmod(0o444)
+    with pytest.raises(ToolException, match="read-only"):
+        workspace.write("notes.txt", b"x")
+
+
+def test_a_hard_link_to_an_outside_file_is_not_written_through(workspace: Workspace, outside: Path) -> None:
+    os.link(outside / "secret.txt", Path(workspace.root) / "hard")
+    workspace.write("hard", b"changed")
+    assert (outside / "secret.txt").read_text() == SECRET
+
+
+def test_a_reader_never_sees_half_a_write(workspace: Workspace) -> None:
+    texts = [b"a" * 300_000, b"b" * 300_000]
+    workspace.write("big.txt", texts[0])
+    with _repeated(lambda: [workspace.write("big.txt", text) for text in texts]):
+        seen = {workspace.read("big.txt") for _ in range(300)}
+    assert seen <= set(texts)
+
+
+def test_a_file_too_large_to_read_says_so(workspace: Workspace) -> None:
+    with open(Path(workspace.root) / "huge.bin", "wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(ToolException, match="larger than 10,000,000 bytes"):
+        workspace.read("huge.bin")
+
+
+@pytest.mark.parametrize("name", ["missing", "project/notes.txt", "/", "/proc", "/proc/self/fd", "/dev"])
+def test_what_cannot_be_a_workspace(tmp_path: Path, root: Path, name: str) -> None:
+    with pytest.raises(SetupError, match=r"; (create it or )?name "):
+        Workspace(tmp_path / name)
+
+
+def test_a_workspace_reached_through_a_link_accepts_both_its_names(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "alias").symlink_to(root)
+    workspace = Workspace(tmp_path / "alias")
+    assert workspace.read(f"{tmp_path}/alias/notes.txt") == workspace.read(f"{root}/notes.txt") == b"notes\n"
+
+
+def test_a_workspace_that_was_deleted_says_so_and_works_again_when_it_is_back(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    workspace = Workspace(tmp_path / "w")
+    (tmp_path / "w").rmdir()
+    with pytest.raises(ToolException, match="workspace folder itself is gone"):
+        workspace.write("a", b"")
+    (tmp_path / "w").mkdir()
+    assert workspace.write("a", b"") is True
+
+
+def test_a_walk_names_everything_and_enters_neither_links_nor_skipped_folders(workspace: Workspace) -> None:
+    root = Path(workspace.root)
+    for name in [".git", "src/__pycache__", "empty", "z"]:
+        (root / name).mkdir()
+    (root / ".git" / "config").write_text("x")
+    (root / "z" / "last.txt").write_text("12345")
+    found = [(entry.path, entry.kind, entry.size) for entry in workspace.walk() if entry.kind != "link"]
+    assert found == [
+        (".git", "skipped", 0),
+        ("notes.txt", "file", 6),
+        ("pipe", "other", 0),
+        ("empty", "empty", 0),
+        ("src/__pycache__", "skipped", 0),
+        ("src/app.py", "file", 9),
+        ("z/last.txt", "file", 5),
+    ]
+    assert [entry.path for entry in workspace.walk(".git")] == [".git/config"]
+    assert [entry.path for entry in workspace.walk("inner_folder") if entry.kind == "file"] == [
+        "inner_folder/app.py"
+    ]
+
+
+def test_a_full_text_is_kept_in_the_workspace_where_git_ignores_it(workspace: Workspace) -> None:
+    keep = workspace.keep("search_files")
+    path = keep("whole \ud800 text")
+    assert path.startswith(".signoff/outputs/search_files-")
+    assert workspace.read(path).decode() == "whole \ufffd text"
+    assert workspace.read(".signoff/.gitignore") == b"*\n"
+    assert keep("whole \ud800 text") == path
+    assert keep("another") != path
+
+
+def test_a_full_text_is_not_kept_through_a_link_that_leads_out(workspace: Workspace, outside: Path) -> None:
+    (Path(workspace.root) / ".signoff").symlink_to(outside)
+    with pytest.raises(ToolException, match=OUT):
+        workspace.keep("x")("text")
+    assert os.listdir(outside) == ["secret.txt"]
+
+
+@contextmanager
+def _repeated(action: Callable[[], object]) -> Iterator[None]:
+    """Runs `action` again and again in a thread while the block runs."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            while not ended.is_set():
+                action()
+        except BaseException as error:  # noqa: BLE001 - handed over to the test's own thread below
+            failures.append(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert failures == []
+
+
+def _swap_file(root: Path, outside: Path) -> None:
+    """raced/data.txt is a file, a link to the secret, and a file again; it is never missing."""
+    (root / "spare").symlink_to(outside / "secret.txt")
+    os.replace(root / "spare", root / "raced" / "data.txt")
+    (root / "spare").write_text("inside")
+    os.replace(root / "spare", root / "raced" / "data.txt")
+
+
+def _swap_folder(root: Path, outside: Path) -> None:
+    """raced is a folder, then a link to the folder outside, then the folder again."""
+    (root / "spare").symlink_to(outside)
+    os.rename(root / "raced", root / "parked")
+    _move(root / "spare", root / "raced")
+    os.unlink(root / "raced")
+    _move(root / "parked", root / "raced")
+
+
+def _move(source: Path, target: Path) -> None:
+    """Moves `source` to `target`, also when a write has just made a folder there."""
+    while source.is_symlink() or source.exists():
+        try:
+            os.rename(source, target)
+        except OSError:
+            shutil.rmtree(target, ignore_errors=True)
+
+
+@pytest.fixture
+def close_race() -> Iterator[None]:
+    """Lets threads take turns so often that comparing paths before opening them loses within the second."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("close_race")
+@pytest.mark.parametrize("swap", [_swap_file, _swap_folder])
+@pytest.mark.parametrize("access", ["read", "write", "walk"])
+def test_a_link_swapped_in_between_never_lets_anything_through(
+    tmp_path: Path, swap: Callable[[Path, Path], None], access: str
+) -> None:
+    root, outside = tmp_path / "project", tmp_path / "outside"
+    for folder, text in [(root / "raced", "inside"), (outside, SECRET)]:
+        folder.mkdir(parents=True)
+        (folder / "data.txt").write_text(text)
+    (outside / "secret.txt").write_text(SECRET)
+    workspace = Workspace(root)
+    accesses: dict[str, Callable[[], object]] = {
+        "read": lambda: workspace.read("raced/data.txt"),
+        "write": lambda: workspace.write("raced/data.txt", b"written"),
+        "walk": lambda: tuple(entry.path for entry in workspace.walk("raced")),
+    }
+    seen: list[object] = []
+    refused = 0
+    with _repeated(lambda: swap(root, outside)):
+        ends = time.monotonic() + 0.7
+        while time.monotonic() < ends:
+            try:
+                seen.append(accesses[access]())
+            except ToolException:
+                refused += 1
+    assert {name: (outside / name).read_text() for name in os.listdir(outside)} == {
+        "data.txt": SECRET,
+        "secret.txt": SECRET,
+    }
+    assert set(seen) <= {b"inside", b"written", True, False, (), ("raced/data.txt",)}
+    # Both happened, so the race was a real one; a walk does not look at the file that is swapped.
+    assert seen
+    assert refused or (access == "walk" and swap is _swap_file)

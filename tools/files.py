@@ -1,0 +1,179 @@
+"""The working tools: list, read, write, edit and search the files of a workspace."""
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from pydantic import BaseModel, Field
+
+from signoff.tools.edit import edit_file, numbered, split_lines
+from signoff.tools.kinds import Kind
+from signoff.tools.output import LIMIT, capped, counted, valid_text
+from signoff.tools.search import matches, search_files
+from signoff.tools.workspace import Entry, Workspace
+
+_MOST_ENTRIES = 5_000
+_MOST_VISITED = 100_000
+
+_PATH = "Path of the file, relative to the workspace, for example src/app.py."
+_FOLDER = "Folder, relative to the workspace; . is the workspace itself."
+_DESCRIPTIONS = {
+    "list_files": "List all files in a folder and its subfolders, with sizes in bytes.",
+    "read_file": "Read a text file. Each line is shown as number|text; the file itself has no numbers.",
+    "write_file": "Create a file, or replace all of it. To change a part of a file, use edit_file.",
+    "edit_file": "Replace one piece of text in a file. Read the file first: old must be in it exactly once.",
+    "search_files": "Find lines in files by a regular expression. Each result is file:line: text.",
+}
+_GLOB = "Only files whose name or path fits, for example *.py."
+
+
+class ListFiles(BaseModel):
+    """Arguments of `list_files`."""
+
+    path: str = Field(default=".", description=_FOLDER)
+    glob: str | None = Field(default=None, description=_GLOB)
+
+
+class ReadFile(BaseModel):
+    """Arguments of `read_file`."""
+
+    path: str = Field(description=_PATH)
+    start_line: int = Field(default=1, description="First line to read, counted from 1.")
+    end_line: int | None = Field(default=None, description="Last line to read; leave out for the end.")
+
+
+class WriteFile(BaseModel):
+    """Arguments of `write_file`."""
+
+    path: str = Field(description=_PATH)
+    content: str = Field(description="The whole content of the file.")
+
+
+class EditFile(BaseModel):
+    """Arguments of `edit_file`."""
+
+    path: str = Field(description=_PATH)
+    old: str = Field(description="The text to replace, exactly as in the file, without line numbers.")
+    new: str = Field(description="The text to put in its place.")
+
+
+class SearchFiles(BaseModel):
+    """Arguments of `search_files`."""
+
+    pattern: str = Field(description="Regular expression, or plain text, to find within a line.")
+    path: str = Field(default=".", description="File or folder to search; . is the whole workspace.")
+    glob: str | None = Field(default=None, description=_GLOB)
+
+
+def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -> str:
+    """The files below `path` with their sizes in bytes, one a line; big listings are bounded."""
+    name = workspace.relative(path)
+    if workspace.kind(path) != "folder":
+        return f"{name} is not a folder; read it with read_file."
+    found = [_listed(entry) for entry in islice(_fitting(workspace, path, glob), _MOST_ENTRIES + 1)]
+    if not found:
+        return f"No file in {name} fits {glob}." if glob else f"The folder {name} is empty."
+    if len(found) > _MOST_ENTRIES:
+        found[-1] = f"Stopped after {_MOST_ENTRIES} entries; list one folder or give a glob."
+    return capped("\n".join(found), keep=workspace.keep("list_files"))
+
+
+def _fitting(workspace: Workspace, path: str, glob: str | None) -> Iterator[Entry]:
+    visited = islice(workspace.walk(path), _MOST_VISITED)
+    return (entry for entry in visited if not glob or (entry.kind == "file" and matches(entry.path, glob)))
+
+
+def _listed(entry: Entry) -> str:
+    path = valid_text(entry.path).replace("\n", "\\n")
+    said = {
+        "file": f"({entry.size} bytes)",
+        "link": "(link)",
+        "other": "(not a regular file)",
+        "empty": "(empty folder)",
+        "skipped": "(folder, not listed)",
+        "closed": "(folder, no access)",
+    }[entry.kind]
+    return f"{path}{'/' if 'folder' in said else ''} {said}"
+
+
+def read_file(workspace: Workspace, path: str, start_line: int = 1, end_line: int | None = None) -> str:
+    """Lines `start_line` to `end_line` (from 1, both included) of a text file, numbered "12|text"."""
+    name = workspace.relative(path)
+    data = workspace.read(path)
+    if b"\0" in data[:8_000]:
+        raise ToolException(f"{name} is a binary file ({len(data)} bytes), not text; choose a text file.")
+    text = data.decode("utf-8-sig", errors="replace")
+    lines = split_lines(text)
+    _check_range(name, len(lines), start_line, end_line)
+    if not lines:
+        return f"{name} is empty (0 lines)."
+    rows = _rows(lines[start_line - 1 : end_line], start_line)
+    last = start_line + len(rows) - 1
+    head = f"{name}, lines {start_line} to {last} of {len(lines)}"
+    if "\ufffd" in text:
+        head += " (some bytes are not UTF-8 and shown as \ufffd)"
+    wanted = min(end_line or len(lines), len(lines))
+    rest = "" if last == wanted else f"\n[Cut here: go on with start_line={last + 1}.]"
+    return valid_text(f"{head}:\n" + "\n".join(rows) + rest)
+
+
+def _check_range(name: str, count: int, start: int, end: int | None) -> None:
+    if start < 1:
+        raise ToolException("start_line counts from 1; give 1 or more.")
+    if end is not None and end < start:
+        raise ToolException("end_line is before start_line; leave it out to read to the end.")
+    if start > max(count, 1):
+        raise ToolException(
+            f"{name} has {counted(count, 'line')}, so line {start} does not exist; use a smaller start_line."
+        )
+
+
+def _rows(lines: list[str], first: int) -> list[str]:
+    """The numbered lines, as many as one result holds, at least one."""
+    rows: list[str] = []
+    left = LIMIT
+    for number, line in enumerate(lines, start=first):
+        row = numbered([line], number)
+        left -= len(row) + 1
+        if left < 0 and rows:
+            break
+        rows.append(row)
+    return rows
+
+
+def write_file(workspace: Workspace, path: str, content: str) -> str:
+    """Creates or replaces the file, its folders included, with exactly `content` as UTF-8."""
+    if valid_text(content) != content:
+        raise ToolException("content holds characters that are not valid text; leave them out.")
+    data = content.encode()
+    done = "Created" if workspace.write(path, data) else "Replaced"
+    size = f"{counted(len(split_lines(content)), 'line')}, {counted(len(data), 'byte')}"
+    return f"{done} {workspace.relative(path)}: {size}."
+
+
+def workspace_tools(root: str | os.PathLike[str] | Workspace) -> list[BaseTool]:
+    """The five working tools for the folder `root`; they return text and raise ToolException.
+
+    Raises SetupError when the folder does not exist.
+    """
+    workspace = root if isinstance(root, Workspace) else Workspace(root)
+    table: list[tuple[Callable[..., str], type[BaseModel], Kind]] = [
+        (list_files, ListFiles, Kind.READ),
+        (read_file, ReadFile, Kind.READ),
+        (write_file, WriteFile, Kind.WRITE),
+        (edit_file, EditFile, Kind.WRITE),
+        (search_files, SearchFiles, Kind.READ),
+    ]
+    return [_tool(workspace, *row) for row in table]
+
+
+def _tool(workspace: Workspace, run: Callable[..., str], schema: type[BaseModel], kind: Kind) -> BaseTool:
+    return StructuredTool(
+        name=run.__name__,
+        description=_DESCRIPTIONS[run.__name__],
+        args_schema=schema,
+        func=partial(run, workspace),
+        metadata={"kind": str(kind)},
+    )

@@ -1,0 +1,89 @@
+"""What a tool may return: valid text of bounded length, with the full text kept beside."""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from langchain_core.tools import ToolException
+
+LIMIT = 20_000
+"""Characters of one tool result that a model is shown by default."""
+
+_UNSAFE = re.compile("[\ud800-\udfff\x00]")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def valid_text(text: str) -> str:
+    """`text` with every lone surrogate and NUL replaced by U+FFFD.
+
+    Encoders and databases refuse these characters, and a result has to be saved and sent.
+    """
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` and `noun` in words: "1 line", "2 lines"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:
+    """`text` as valid text of at most about `limit` characters.
+
+    Longer text loses its middle. The sentence that stands there says how many characters were
+    left out and where the full text is: `keep` stores it and returns the place. A `keep` that fails
+    (OSError, ToolException) costs the copy, never the result.
+    """
+    text = valid_text(text)
+    if len(text) <= limit:
+        return text
+    where = _where(text, keep)
+    room = max(limit - len(_gap(len(text), where)), 0)
+    head = text[: room - room // 2]
+    tail = text[len(text) - room // 2 :]
+    return head + _gap(len(text) - room, where) + tail
+
+
+def _where(text: str, keep: Callable[[str], str] | None) -> str:
+    if keep is None:
+        return "the full text was not kept"
+    try:
+        return f"the full text is in {valid_text(keep(text))}"
+    except (OSError, ToolException) as error:
+        return f"the full text could not be kept: {valid_text(str(error))}"
+
+
+def _gap(count: int, where: str) -> str:
+    return f"\n[... {count} characters left out; {where} ...]\n"
+
+
+def kept_name(name: str, text: str) -> str:
+    """The file name under which `text` is kept: the same text under the same `name` is kept once."""
+    label = _NOT_IN_NAMES.sub("_", name)[:60] or "output"
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+    return f"{label}-{digest}.txt"
+
+
+def kept_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
+    """A `keep` for `capped` that writes into `folder` (made when missing) and returns the file's path.
+
+    For a folder that nobody else can change. Inside a workspace use `Workspace.keep`, which does not
+    follow links. Raises OSError when the file cannot be written.
+    """
+
+    def keep(text: str) -> str:
+        target = Path(folder).resolve() / kept_name(name, text)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".signoff-", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(valid_text(text).encode())
+            os.replace(temporary, target)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        return str(target)
+
+    return keep

@@ -1,0 +1,156 @@
+"""search_files: a regular expression over the text files of a workspace, in bounded time.
+
+Python's `re` can need exponential time for a pattern and holds the interpreter meanwhile, so the
+search runs in a child process that is ended when its time is up.
+"""
+
+import fnmatch
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import ToolException
+
+from signoff.tools.output import capped, counted, valid_text
+from signoff.tools.paths import shown
+from signoff.tools.workspace import Entry, Workspace
+
+SECONDS = 10
+"""How long one search may take."""
+
+MOST_HITS = 500
+MOST_SEARCHED_BYTES = 50_000_000
+
+_MOST_IN_A_FILE = 2_000_000
+_MOST_ENTRIES = 100_000
+_MOST_PATTERN = 1_000
+_MOST_IN_A_LINE = 300
+_WORKER = Path(__file__).with_name("search_worker.py")
+
+
+def matches(path: str, glob: str | None) -> bool:
+    """Whether the file's name or path fits `glob`; `*` also fits "/", and "**/" also nothing."""
+    if not glob:
+        return True
+    names = (path, path.rsplit("/", 1)[-1])
+    globs = {glob, glob.replace("**/", "")}
+    return any(fnmatch.fnmatchcase(name, each) for name in names for each in globs)
+
+
+def search_files(
+    workspace: Workspace, pattern: str, path: str = ".", glob: str | None = None, *, seconds: int = SECONDS
+) -> str:
+    """The lines of text files at `path` that match `pattern`, as "file:line: text".
+
+    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is no regular
+    expression or ran out of time with no hit.
+    """
+    if not pattern:
+        raise ToolException("The pattern is empty; give the text or regular expression to look for.")
+    if len(pattern) > _MOST_PATTERN:
+        raise ToolException(f"The pattern is longer than {_MOST_PATTERN} characters; use a shorter one.")
+    texts = _gathered(workspace, path, glob)
+    if not texts.files:
+        where = f"{workspace.relative(path)}{_fits(glob)}"
+        raise ToolException(f"There is no text file to search in {where}.{texts.left_out}")
+    hits, in_time = _run(pattern, texts.block, seconds)
+    if not in_time and not hits:
+        raise ToolException(
+            f"The search took longer than {counted(seconds, 'second')}; use a simpler pattern."
+        )
+    lines = [f"{hit['file']}:{hit['line']}: {hit['text']}" for hit in hits] or ["No matches."]
+    notes = f"{counted(len(hits), 'matching line')} in {counted(texts.files, 'file')}{_fits(glob)}."
+    if len(hits) == MOST_HITS:
+        notes += f" Stopped at {MOST_HITS}: make the pattern narrower to see others."
+    if not in_time:
+        notes += (
+            f" Stopped after {counted(seconds, 'second')}: the rest was not searched; use a simpler pattern."
+        )
+    return capped("\n".join([*lines, notes + texts.left_out]), keep=workspace.keep("search_files"))
+
+
+def _fits(glob: str | None) -> str:
+    return f" (names that fit {glob})" if glob else ""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Text files as the worker reads them, and sentences on what was left out."""
+
+    block: bytes
+    files: int
+    left_out: str
+
+
+def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
+    parts: list[bytes] = []
+    large: list[str] = []
+    total = unreadable = 0
+    rest = ""
+    for entry in _candidates(workspace, path, glob):
+        if entry.size > _MOST_IN_A_FILE:
+            large.append(shown(entry.path))
+            continue
+        try:
+            data = workspace.read(entry.path)
+        except ToolException:
+            # Gone or changed since it was listed, or not ours to read: counted and said.
+            unreadable += 1
+            continue
+        if b"\0" in data[:8_000]:
+            continue
+        total += len(data)
+        if total > MOST_SEARCHED_BYTES:
+            rest = " The rest was not searched, it is too much at once: give a path or a glob."
+            break
+        parts.append(json.dumps({"file": entry.path, "bytes": len(data)}).encode() + b"\n" + data)
+    return _Texts(b"".join(parts), len(parts), _left_out(large, unreadable) + rest)
+
+
+def _candidates(workspace: Workspace, path: str, glob: str | None) -> Iterator[Entry]:
+    if workspace.kind(path) != "folder":
+        return iter([Entry(workspace.relative(path), "file", len(workspace.read(path)))])
+    found = islice(workspace.walk(path), _MOST_ENTRIES)
+    return (entry for entry in found if entry.kind == "file" and matches(entry.path, glob))
+
+
+def _left_out(large: list[str], unreadable: int) -> str:
+    said = ""
+    if large:
+        more = f" and {len(large) - 5} more" if len(large) > 5 else ""
+        said += f" Not searched, larger than {_MOST_IN_A_FILE:,} bytes: {', '.join(large[:5])}{more}."
+    if unreadable:
+        said += f" {counted(unreadable, 'file')} could not be read."
+    return said
+
+
+def _run(pattern: str, block: bytes, seconds: int) -> tuple[list[dict[str, Any]], bool]:
+    """The worker's hits, and whether it came to the end in time."""
+    request = {"pattern": pattern, "hits": MOST_HITS, "characters": _MOST_IN_A_LINE, "seconds": seconds + 1}
+    # Isolated and without site packages: 20 ms to start, and nothing in the workspace is imported.
+    command = [sys.executable, "-I", "-S", str(_WORKER)]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    in_time = True
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as worker:
+        try:
+            answer, _ = worker.communicate(json.dumps(request).encode() + b"\n" + block, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            in_time = False
+            worker.kill()
+            answer, _ = worker.communicate()
+    # What follows the last line end is a hit that was not written to its end, or nothing.
+    messages = [json.loads(line) for line in answer.split(b"\n")[:-1]]
+    for message in messages:
+        if "error" in message:
+            raise ToolException(
+                f"The pattern is not usable as a regular expression: {valid_text(message['error'])}; "
+                "put a backslash before signs that stand for themselves, such as \\( or \\[."
+            )
+    if in_time and worker.returncode:
+        raise ToolException("The search broke off; use a simpler pattern or search fewer files.")
+    return messages, in_time

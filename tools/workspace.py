@@ -1,0 +1,211 @@
+"""The folder that the working tools work in, and nothing outside it."""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from langchain_core.tools import ToolException
+
+from signoff.graph.errors import SetupError
+from signoff.tools.output import kept_name, valid_text
+from signoff.tools.paths import FOLDER_FLAGS, Place, beneath, shown, steps
+
+OWN_FOLDER = ".signoff"
+"""The tools' own folder in a workspace: full texts of capped outputs, ignored by git."""
+
+MOST_BYTES = 10_000_000
+"""The largest file that is read at once."""
+
+SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules", OWN_FOLDER})
+"""Folders that a recursive walk does not enter unless it starts inside them."""
+
+_OUTPUTS = f"{OWN_FOLDER}/outputs"
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_SYSTEM = ("/proc", "/sys", "/dev")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing found in a folder: its path below the workspace, and its size in bytes for a file.
+
+    Of folders, `empty` has nothing in it, `skipped` is not entered by the walk, and `closed` could not
+    be opened.
+    """
+
+    path: str
+    kind: Literal["file", "folder", "link", "other", "empty", "skipped", "closed"]
+    size: int = 0
+
+
+class Workspace:
+    """An existing folder. Every access below it refuses a path that leads out of it, at any time.
+
+    Paths are relative to the folder ("src/app.py", "./src", "a//b"); an absolute path below the folder
+    is accepted too. A link is followed as long as it stays inside. What cannot be done raises
+    ToolException with a sentence for the model. A hard link cannot be told from a file: it is read,
+    and a write replaces it without touching the other name.
+
+    Raises SetupError when the folder does not exist or is the file system itself.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        given = os.path.abspath(os.path.expanduser(os.fspath(root)))
+        real = os.path.realpath(given)
+        if not os.path.isdir(real):
+            raise SetupError(
+                f"The workspace {given} is not an existing folder; create it or name another one."
+            )
+        if os.path.dirname(real) == real or any(real == at or real.startswith(f"{at}/") for at in _SYSTEM):
+            raise SetupError(f"{real} cannot be a workspace; name the folder of one project.")
+        self.root = real
+        self._roots = (real, given)
+
+    def relative(self, path: str) -> str:
+        """`path` as a short relative one, for messages and as a prefix; the workspace itself is "."."""
+        return "/".join(steps(path, self._roots)) or "."
+
+    def kind(self, path: str) -> Literal["file", "folder", "other"]:
+        """What is at `path`, links resolved. Raises ToolException when nothing is there."""
+        with beneath(self._roots, path) as place:
+            mode = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
+        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+
+    def read(self, path: str) -> bytes:
+        """The bytes of the regular file at `path`, at most `MOST_BYTES` of them, or ToolException."""
+        with beneath(self._roots, path) as place:
+            _regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), path)
+            handle = os.open(place.name, _READ, dir_fd=place.folder)
+            with os.fdopen(handle, "rb") as file:
+                _regular(os.fstat(handle), path)
+                data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ToolException(f"{shown(path)} is larger than {MOST_BYTES:,} bytes; choose a smaller file.")
+        return data
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Replaces the file at `path` in one step, or creates it with its folders. True when created.
+
+        A reader sees the old bytes or the new ones, also when the process is killed in between. The
+        mode of a replaced file is kept.
+        """
+        with beneath(self._roots, path, create=True) as place:
+            before = _replaceable(place, path)
+            temporary = os.path.join(os.path.dirname(place.name), f".signoff-{secrets.token_hex(8)}.tmp")
+            try:
+                _create(place.folder, temporary, data, before)
+                os.replace(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            except BaseException:
+                _remove(place.folder, temporary)
+                raise
+        return before is None
+
+    def walk(self, path: str = ".") -> Iterator[Entry]:
+        """The files below the folder at `path`: first a folder's own, then those of its folders.
+
+        Links are reported and not followed; of folders only those that hide something or nothing.
+        Raises ToolException for `path` itself alone.
+        """
+        start = "" if self.relative(path) == "." else self.relative(path) + "/"
+        found = self._scanned(path, start)
+        waiting: list[str] = []
+        while True:
+            yield from (entry for entry in found if entry.kind != "folder")
+            waiting += [entry.path for entry in reversed(found) if entry.kind == "folder"]
+            if not waiting:
+                return
+            found = self._inside(waiting.pop())
+
+    def _inside(self, folder: str) -> list[Entry]:
+        try:
+            return self._scanned(folder, folder + "/") or [Entry(folder, "empty")]
+        except ToolException:
+            return [Entry(folder, "closed")]
+
+    def keep(self, name: str) -> Callable[[str], str]:
+        """A `keep` for `signoff.tools.output.capped`: full texts go to `.signoff/outputs` in here.
+
+        It returns a relative path, which `read` accepts.
+        """
+
+        def keep(text: str) -> str:
+            path = f"{_OUTPUTS}/{kept_name(name, text)}"
+            self.write(f"{OWN_FOLDER}/.gitignore", b"*\n")
+            self.write(path, valid_text(text).encode())
+            return path
+
+        return keep
+
+    def _scanned(self, path: str, prefix: str) -> list[Entry]:
+        with beneath(self._roots, path) as place:
+            if place.folder is None:
+                return _scanned(place.name, prefix)
+            folder = os.open(place.name, FOLDER_FLAGS, dir_fd=place.folder)
+            try:
+                return _scanned(folder, prefix)
+            finally:
+                os.close(folder)
+
+
+def _scanned(folder: str | int, prefix: str) -> list[Entry]:
+    with os.scandir(folder) as found:
+        return sorted((_entry(item, prefix) for item in found), key=lambda entry: entry.path)
+
+
+def _entry(item: os.DirEntry[str], prefix: str) -> Entry:
+    path = prefix + item.name
+    try:
+        mode, size = (info := item.stat(follow_symlinks=False)).st_mode, info.st_size
+    except OSError:
+        # Deleted since it was listed; a listing has no better moment than this one.
+        return Entry(path, "other")
+    if stat.S_ISREG(mode):
+        return Entry(path, "file", size)
+    if stat.S_ISDIR(mode):
+        return Entry(path, "skipped" if item.name in SKIPPED else "folder")
+    return Entry(path, "link" if stat.S_ISLNK(mode) else "other")
+
+
+def _regular(info: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(info.st_mode):
+        raise ToolException(f"{shown(path)} is a folder; give the path of a file.")
+    if not stat.S_ISREG(info.st_mode):
+        raise ToolException(
+            f"{shown(path)} is not a regular file (a device, a pipe or the like); choose another."
+        )
+
+
+def _replaceable(place: Place, path: str) -> os.stat_result | None:
+    try:
+        info = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _regular(info, path)
+    # A rename would replace a file that its owner made read-only.
+    if not os.access(place.name, os.W_OK, dir_fd=place.folder):
+        raise ToolException(f"{shown(path)} is read-only; leave it as it is or ask the user.")
+    return info
+
+
+def _create(folder: int | None, name: str, data: bytes, before: os.stat_result | None) -> None:
+    # No fsync: a killed process loses nothing by its absence, and a power cut is the file system's matter.
+    handle = os.open(name, _CREATE, 0o666 if before is None else 0o600, dir_fd=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        if before is None:
+            return
+        if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            # Only root may give a file away; without it the file becomes the writer's.
+            with suppress(PermissionError):
+                os.fchown(handle, before.st_uid, before.st_gid)
+        os.chmod(handle if os.chmod in os.supports_fd else name, stat.S_IMODE(before.st_mode))
+
+
+def _remove(folder: int | None, name: str) -> None:
+    # Missing when it was never created.
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
