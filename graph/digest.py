@@ -19,12 +19,27 @@ _DIGEST_PART = 0.2
 _PIECE = 120
 
 
-def fold(state: AgentState, reader: Reader, view: Sequence[BaseMessage], budget: int) -> Digest | None:
-    """The new digest when `view` is over `budget` tokens and old turns can be folded; else None.
+def quick_size(reader: Reader) -> int | None:
+    """The tokens of the view by the provider's own count of the last reply, plus an estimate of what came
+    after it. None when the provider did not count."""
+    last = reader.replies[-1].message if reader.replies else None
+    counted = last.usage_metadata if last else None
+    if last is None or not counted or not counted["input_tokens"]:
+        return None
+    newer = []
+    for message in reversed(reader.messages):
+        if message is last:
+            break
+        newer.append(message)
+    return counted["total_tokens"] + count_tokens_approximately(newer)
+
+
+def fold(state: AgentState, reader: Reader, size: int, budget: int) -> Digest | None:
+    """The new digest when a view of `size` tokens is over `budget` and old turns can be folded; else None.
 
     The last turns, turns with open calls and the task's own messages are never folded.
     """
-    excess = count_tokens_approximately(view) - budget
+    excess = size - budget
     if excess <= 0:
         return None
     messages, old = state["messages"], state.get("digest")
@@ -40,7 +55,7 @@ def fold(state: AgentState, reader: Reader, view: Sequence[BaseMessage], budget:
         if to_free <= 0 or any(reply.open(call) for call in reply.calls):
             break
         gone = messages[end:following]
-        lines += _said(gone, own, reader.spoken) + [_line(reply)]
+        lines += [*_said(gone, own, reader.spoken), _line(reply)]
         to_free -= count_tokens_approximately([message for message in gone if message.id not in own])
         end = following
     if end == start:

@@ -5,7 +5,9 @@ after a restart, on another worker and in a replay.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -52,7 +54,7 @@ class Task:
     talk_turns: int = 0
     filtered: int = 0
     answered: bool = False
-    call_ids: frozenset[str] = frozenset()
+    call_ids: AbstractSet[str] = frozenset()
     extra_turns: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)
     stopped: bool = False
@@ -84,22 +86,21 @@ class _Section:
     id: str = ""
     messages: list[HumanMessage] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    controls: list[tuple[Reply, Call]] = field(default_factory=list)
     nudges: list[tuple[str, int]] = field(default_factory=list)
     answers: dict[str, list[str]] = field(default_factory=dict)
 
     def ask(self) -> Call | None:
         """The question that stands: put, not answered, and nothing of its reply left to do before it."""
-        for reply in self.replies:
-            call = reply.control
-            if call and call.effect is Effect.ASK and reply.open(call) and call.id not in self.answers:
+        for reply, call in self.controls:
+            if call.effect is Effect.ASK and reply.open(call) and call.id not in self.answers:
                 return call
         return None
 
     def finish(self, verdicts: Mapping[str, str]) -> Call | None:
         """The latest finish without a verdict and without an imported error."""
-        for reply in reversed(self.replies):
-            call = reply.control
-            if call and call.effect is Effect.FINISH and call.id not in verdicts and not reply.failed(call):
+        for reply, call in reversed(self.controls):
+            if call.effect is Effect.FINISH and call.id not in verdicts and not reply.failed(call):
                 return call
         return None
 
@@ -127,6 +128,7 @@ class Reader:
     def __init__(self, controls: Controls, ended_at: str | None) -> None:
         self.controls = controls
         self.ended_at = ended_at
+        self.messages: list[BaseMessage] = []
         self.section = _Section()
         self.before: _Section | None = None
         self.replies: list[Reply] = []
@@ -136,7 +138,13 @@ class Reader:
         self.adjacent = False
         self.last_id: str | None = None
 
+    def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
+        """Whether `messages` begin with exactly those that were read: the very same objects."""
+        same = len(self.messages) <= len(messages) and all(map(is_, self.messages, messages))
+        return same and self.ended_at == ended_at
+
     def add(self, message: BaseMessage) -> None:
+        self.messages.append(message)
         if isinstance(message, SystemMessage):
             return
         if isinstance(message, AIMessage):
@@ -157,6 +165,8 @@ class Reader:
             self.call_ids.update(call.id for call in self.section.replies[-1].calls)
         reply = read_reply(message, self.controls)
         self.section.replies.append(reply)
+        if reply.control:
+            self.section.controls.append((reply, reply.control))
         self.replies.append(reply)
         for call in reply.calls:
             self.open_calls.setdefault(call.id, []).append((reply, call))
@@ -208,19 +218,26 @@ def read(state: AgentState, controls: Controls, *, can_ask: bool = True) -> Task
 
     `can_ask` says whether the run can pause for a person (it has a checkpointer).
     """
-    reader = read_messages(state, controls)
-    task = _task(state, reader.section, reader.before and _task(state, reader.before, None))
-    kept = [*task.due, *(call for call in (task.ask, task.finish) if call)]
-    return replace(task, strays=reader.strays(kept), call_ids=frozenset(reader.call_ids), can_ask=can_ask)
+    return current_task(read_messages(state, controls), state, can_ask=can_ask)
 
 
-def read_messages(state: AgentState, controls: Controls) -> "Reader":
-    """All messages of the thread, read."""
-    ended = state.get("ended")
-    reader = Reader(controls, ended["message"] if ended else None)
-    for message in state.get("messages", ()):
+def read_messages(state: AgentState, controls: Controls, before: "Reader | None" = None) -> "Reader":
+    """All messages of the thread, read. `before` is an earlier reading to go on from, if it still holds."""
+    messages, ended = state.get("messages", []), state.get("ended")
+    reader = before
+    if reader is None or not reader.holds(messages, ended["message"] if ended else None):
+        reader = Reader(controls, ended["message"] if ended else None)
+    for message in messages[len(reader.messages) :]:
         reader.add(message)
     return reader
+
+
+def current_task(reader: "Reader", state: AgentState, *, can_ask: bool = True) -> Task:
+    """The task that the messages end in, with what the state says of it."""
+    before = None if reader.before is None else _task(state, reader.before, None)
+    task = _task(state, reader.section, before)
+    kept = [*task.due, *(call for call in (task.ask, task.finish) if call)]
+    return replace(task, strays=reader.strays(kept), call_ids=reader.call_ids, can_ask=can_ask)
 
 
 def _task(state: AgentState, section: _Section, before: Task | None) -> Task:
@@ -258,11 +275,10 @@ def _of_task(state: AgentState, task: str) -> Mapping[str, str]:
 
 def _talk_in_a_row(replies: Sequence[Reply]) -> int:
     count = 0
-    for reply in replies:
+    for reply in reversed(replies):
         if reply.works:
-            count = 0
-        elif not reply.calls:
-            count += 1
+            break
+        count += not reply.calls
     return count
 
 

@@ -130,13 +130,14 @@ def _tool_calls(task: Task) -> int:
 
 
 def _usage(task: Task) -> dict[str, int]:
-    totals = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    for reply in task.replies:
-        for key in totals:
-            totals[key] += int((reply.message.usage_metadata or {}).get(key, 0))  # type: ignore[call-overload]
-    return totals
+    found = [reply.message.usage_metadata for reply in task.replies if reply.message.usage_metadata]
+    return {
+        "input_tokens": sum(usage["input_tokens"] for usage in found),
+        "output_tokens": sum(usage["output_tokens"] for usage in found),
+        "total_tokens": sum(usage["total_tokens"] for usage in found),
+    }
 
 
 def _seconds(task: Task, results: Sequence[ToolMessage]) -> float:
-    model = sum(marks(reply.message).get("seconds", 0.0) for reply in task.replies)
-    return round(model + sum(marks(result).get("seconds", 0.0) for result in results), 3)
+    timed = [*(reply.message for reply in task.replies), *results]
+    return round(sum(float(marks(message).get("seconds", 0.0)) for message in timed), 3)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -64,23 +65,23 @@ class Reply:
     stop: Stop
     results: dict[int, ToolMessage] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def control(self) -> Call | None:
         """The first finish or ask that counts; what follows it is never run."""
         return next((call for call in self.calls if call.decides), None)
 
-    @property
+    @cached_property
     def before_control(self) -> tuple[Call, ...]:
         """The calls that are settled before the first finish or ask; all of them when there is none."""
         control = self.control
         return self.calls if control is None else self.calls[: control.index]
 
-    @property
+    @cached_property
     def works(self) -> bool:
         """Whether the reply calls a tool that is no control tool."""
         return any(call.effect is None for call in self.calls)
 
-    @property
+    @cached_property
     def text(self) -> str:
         return self.message.text.strip()
 
@@ -132,7 +133,7 @@ def read_reply(message: AIMessage, controls: Controls) -> Reply:
         args = raw["args"] if isinstance(raw.get("args"), dict) else {}
         effect = controls.effect(name)
         problem, detail = ("malformed", error) if error is not None else (None, "")
-        if problem is None and stop is Stop.LENGTH and not _survives(message, raw, effect, calls):
+        if stop is Stop.LENGTH and (problem or not _survives(message, raw, effect, calls)):
             problem = "truncated"
         if problem is None and effect is Effect.ASK and (invalid := controls.problem(name, args)):
             problem, detail = "invalid", invalid

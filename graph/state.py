@@ -65,7 +65,7 @@ def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> M
     return history
 
 
-def append_messages(history: Messages | None, writes: Sequence[Any]) -> Messages:
+def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[Any]:
     """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
 
     A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.

@@ -78,9 +78,7 @@ def _sendable(reply: Reply) -> AIMessage:
         ToolCall(
             name=call.name,
             id=call.id,
-            args={"unreadable": raw[call.id][:_RAW_SHOWN]}
-            if call.problem == "malformed"
-            else dict(call.args),
+            args={"unreadable": raw[call.id][:_RAW_SHOWN]} if call.id in raw else dict(call.args),
         )
         for call in reply.calls
     ]

@@ -3,13 +3,14 @@
 from typing import Any
 
 from langchain_core.messages import ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
 
-from signoff.graph.digest import fold
-from signoff.graph.history import Reader, Task
+from signoff.graph.digest import fold, quick_size
+from signoff.graph.history import Reader, Task, current_task
 from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
 from signoff.graph.outcome import Outcome, conclude
-from signoff.graph.state import AgentState, Ending
+from signoff.graph.state import AgentState, Digest, Ending
 from signoff.graph.texts import Texts
 from signoff.graph.view import build_view
 from signoff.nodes.kit import Run
@@ -17,7 +18,8 @@ from signoff.nodes.node import Report
 
 
 def compress(state: AgentState, run: Run) -> Report:
-    reader, task = run.reader(state), run.task(state)
+    reader = run.reader(state)
+    task = current_task(reader, state, can_ask=run.can_ask)
     update: dict[str, Any] = {}
     if closing := [*_answers(task, run.kit.texts), *_closed(task, run.kit.texts)]:
         update["messages"] = closing
@@ -25,7 +27,7 @@ def compress(state: AgentState, run: Run) -> Report:
         update["task"] = task.id
     if not task.ended and ("outcome" not in state or state["outcome"] is not None):
         update["outcome"] = None
-    if digest := _digest(state, reader, run):
+    if not task.ended and (digest := _digest(state, reader, run)):
         update["digest"] = digest
     return Report(Event.READY, update, _superseded(state, task, run))
 
@@ -55,9 +57,13 @@ def _closed(task: Task, texts: Texts) -> list[ToolMessage]:
     ]
 
 
-def _digest(state: AgentState, reader: Reader, run: Run) -> Any:
+def _digest(state: AgentState, reader: Reader, run: Run) -> Digest | None:
+    budget = run.kit.view_tokens
+    size = quick_size(reader)
+    if size is not None and size <= budget:
+        return None
     view = build_view(state, reader, run.system_prompt, run.kit.texts)
-    return fold(state, reader, view, run.kit.view_tokens)
+    return fold(state, reader, max(size or 0, count_tokens_approximately(view)), budget)
 
 
 def _superseded(state: AgentState, task: Task, run: Run) -> tuple[Outcome, ...]:

@@ -1,7 +1,7 @@
 """What the nodes work with: the parts of a graph that never change, and the facts of one invocation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
-from signoff.graph.history import Reader, Task, read, read_messages
+from signoff.graph.history import Reader, Task, current_task, read_messages
 from signoff.graph.limits import Limits
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
 from signoff.tools.control import ControlRegistry
 from signoff.tools.kinds import Kind
+
+_READINGS = 256
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Kit:
 
     view_tokens: the budget of the view. tool_seconds: how long one call may take.
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
+    readings: the last reading of each thread, to save time. It is taken out while it is used and checked
+        against the messages, so it can never change a decision.
     """
 
     model: Runnable[Any, Any]
@@ -37,6 +41,7 @@ class Kit:
     tool_seconds: float | None
     result_chars: int
     outputs: Path
+    readings: dict[str, Reader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,14 @@ class Run:
         return f"{own}\n\n{self.kit.texts.system}" if own else self.kit.texts.system
 
     def reader(self, state: AgentState) -> Reader:
-        """All messages of the thread, read."""
-        return read_messages(state, self.kit.controls)
+        """All messages of the thread, read; only the new ones, when the last reading still holds."""
+        readings, key = self.kit.readings, self.thread_id or ""
+        reader = read_messages(state, self.kit.controls, readings.pop(key, None))
+        if len(readings) >= _READINGS:
+            readings.pop(next(iter(readings), ""), None)
+        readings[key] = reader
+        return reader
 
     def task(self, state: AgentState) -> Task:
         """The current task of the thread."""
-        return read(state, self.kit.controls, can_ask=self.can_ask)
+        return current_task(self.reader(state), state, can_ask=self.can_ask)

@@ -1,4 +1,4 @@
-"""A node of the graph: it runs one function, checks the reported event against the table, and returns both."""
+"""A node of the graph: it runs one function and checks the reported event against the table."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

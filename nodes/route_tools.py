@@ -1,6 +1,7 @@
 """Normalises the reply, answers what is answered without running anything, and says what comes next."""
 
 import uuid
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -39,7 +40,7 @@ def _talked(task: Task) -> bool:
     return task.last is not None and task.last.talk and "talked" not in task.nudged
 
 
-def unique_ids(reply: Reply, taken: frozenset[str]) -> AIMessage | None:
+def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
     """The reply with an id of its own for every open call; None when each has one already.
 
     Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the

@@ -69,7 +69,9 @@ class ThreadSaver(SqliteSaver):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> dict[str, DeltaChannelHistory]:
-        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
+        return dict(
+            await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
+        )
 
     def threads(self) -> list[str]:
         """The ids of all threads, the one changed last first."""
@@ -141,8 +143,8 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
     (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise StorageError(
-            f"The database {file} was written by a newer Signoff (version {version}, this one reads {SCHEMA}); "
-            "upgrade Signoff."
+            f"The database {file} was written by a newer Signoff (version {version}; this one reads "
+            f"{SCHEMA}): upgrade Signoff."
         )
     serde = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
     checkpointer = ThreadSaver(for_checkpoints, serde=serde)

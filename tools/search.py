@@ -56,8 +56,9 @@ def search_files(
         raise ToolException(f"The pattern is longer than {_MOST_PATTERN} characters; use a shorter one.")
     texts = _gathered(workspace, path, glob)
     if not texts.files:
-        where = f"{workspace.relative(path)}{_fits(glob)}"
-        raise ToolException(f"There is no text file to search in {where}.{texts.left_out}")
+        name = workspace.relative(path)
+        where = "the workspace" if name == "." else name
+        raise ToolException(f"There is no text file to search in {where}{_fits(glob)}.{texts.left_out}")
     hits, in_time = _run(pattern, texts.block, seconds)
     if not in_time and not hits:
         raise ToolException(

@@ -186,7 +186,8 @@ def _replaceable(place: Place, path: str) -> os.stat_result | None:
         return None
     _regular(info, path)
     # A rename would replace a file that its owner made read-only.
-    if not os.access(place.name, os.W_OK, dir_fd=place.folder):
+    effective = os.access in os.supports_effective_ids
+    if not os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=effective):
         raise ToolException(f"{shown(path)} is read-only; leave it as it is or ask the user.")
     return info
 
