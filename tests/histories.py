@@ -1,0 +1,54 @@
+"""Short words for writing histories down in tests."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
+
+from signoff.graph.marks import nudge
+from signoff.graph.state import append_messages
+from signoff.tools.control import ControlRegistry, standard_controls
+
+CONTROLS = ControlRegistry(standard_controls())
+
+
+def user(text: str = "do it") -> HumanMessage:
+    return HumanMessage(text)
+
+
+def ai(*parts: Any, stop: str | None = None, raw: dict[str, str] | None = None) -> AIMessage:
+    """A reply: words are text, `(name, id)` or `(name, id, args)` a call. `raw` is argument text by id, as
+    providers report it."""
+    calls = [part for part in parts if isinstance(part, tuple)]
+    legacy = [{"id": key, "function": {"arguments": text}} for key, text in (raw or {}).items()]
+    return AIMessage(
+        content=" ".join(part for part in parts if isinstance(part, str)),
+        tool_calls=[{"name": c[0], "id": c[1], "args": c[2] if len(c) > 2 else _args(c[0])} for c in calls],
+        response_metadata={"finish_reason": stop or ("tool_calls" if calls else "stop")},
+        additional_kwargs={"tool_calls": legacy} if legacy else {},
+    )
+
+
+def _args(name: str) -> dict[str, Any]:
+    return {"finish_task": {"summary": "All of it."}, "ask_user": {"question": "Which one?"}}.get(name, {})
+
+
+def malformed(name: str, call_id: str) -> AIMessage:
+    bad = InvalidToolCall(type="invalid_tool_call", name=name, id=call_id, args='{"a": ', error="cut")
+    return AIMessage(content="", invalid_tool_calls=[bad])
+
+
+def done(call_id: str, text: str = "ok") -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call_id)
+
+
+def broken(call_id: str) -> ToolMessage:
+    return ToolMessage("it broke", tool_call_id=call_id, status="error")
+
+
+def nudged(kind: str) -> HumanMessage:
+    return nudge(kind, "go on")
+
+
+def history(*messages: BaseMessage) -> list[BaseMessage]:
+    """The messages with the ids m0, m1, …"""
+    return append_messages([], [m.model_copy(update={"id": f"m{i}"}) for i, m in enumerate(messages)])
