@@ -8,6 +8,7 @@ from langgraph.types import Command
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.machine import FIRST
 from signoff.graph.marks import nudge
+from signoff.graph.outcome import current_outcome
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 
 
@@ -26,13 +27,17 @@ def extend(state: Mapping[str, Any], turns: int, texts: Texts = DEFAULT_TEXTS) -
 
 
 def retry(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that tries a task again that ended with an error. Raises ThreadError for any other."""
+    """The input that tries a task again that ended with an error.
+
+    `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
+    end with an error.
+    """
     _ended_by(state, "error")
     return _again(texts, stop="")
 
 
 def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
-    outcome: dict[str, Any] | None = state.get("outcome")
+    outcome = current_outcome(state)
     if outcome is None:
         raise ThreadError("The thread has not ended; resume it instead.")
     if outcome["status"] != status:

@@ -1,6 +1,6 @@
 """How a task ended: the one answer that a run gives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import ToolMessage
@@ -64,6 +64,20 @@ class Outcome(BaseModel):
     def succeeded(self) -> bool:
         """Whether the task is done: a success that claims no less."""
         return self.status == "success" and self.claim == "done"
+
+
+def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The outcome of a thread that has ended; None while its task runs, waits, or was cut short.
+
+    `state` is `graph.get_state(config).values`. An outcome with a newer message after it is of an earlier
+    task: a process killed just after a new message was saved leaves the new message and the old success.
+    (`get_state().next == ()` says nothing: it is empty too when a process was killed between two writes.)
+    """
+    outcome: dict[str, Any] | None = state.get("outcome")
+    ended, messages = state.get("ended"), state.get("messages") or ()
+    if outcome is None or ended is None:
+        return None
+    return outcome if ended["message"] == (messages[-1].id if messages else "") else None
 
 
 def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:

@@ -4,7 +4,7 @@ from signoff.graph.again import extend, retry
 from signoff.graph.build import build_graph
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.limits import Limits
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import Outcome, current_outcome
 from signoff.graph.texts import Texts
 from signoff.storage import sqlite_storage
 from signoff.tools.control import ControlTool, Effect
@@ -23,6 +23,7 @@ __all__ = [
     "ThreadBusy",
     "ThreadError",
     "build_graph",
+    "current_outcome",
     "extend",
     "retry",
     "sqlite_storage",

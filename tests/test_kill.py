@@ -1,0 +1,76 @@
+"""A thread outlives its process: killed by SIGKILL at every moment, it is picked up by its ID."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.types import Command
+
+from signoff import build_graph, current_outcome, sqlite_storage
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel
+from tests.kill_sweep import THREAD, add, script
+
+SWEEP = Path(__file__).parent / "kill_sweep.py"
+
+
+@pytest.mark.slow
+def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, SWEEP, tmp_path], capture_output=True, text=True, cwd=SWEEP.parent.parent, check=True
+    )
+    kills = [json.loads(line) for line in done.stdout.splitlines()]
+    print(f"{len(kills) - 1} kills")
+    assert len(kills) > 100
+    assert [kill["alive"] for kill in kills] == [False] * (len(kills) - 1) + [True]
+    ends = {json.dumps([kill["ended"], kill["messages"]]) for kill in kills}
+    assert len(ends) == 1
+    assert kills[-1]["ended"]["summary"] == "The second task."
+    stale = [kill for kill in kills if kill["stood"]["outcome"] == "The first task."]
+    assert stale, "some kill fell just after the new message was saved on the ended thread"
+
+
+WAITS = f"""
+import sys; sys.path.insert(0, {str(SWEEP.parent.parent)!r})
+from tests.test_kill import open_graph
+with open_graph(sys.argv[1]) as graph:
+    graph.invoke({{"messages": [("user", "the first")]}}, {THREAD!r})
+    print("waiting", flush=True)
+    sys.stdin.read()
+"""
+
+
+class open_graph:
+    """The graph of the sweep on the database `file`."""
+
+    def __init__(self, file: str | Path) -> None:
+        self.storage = sqlite_storage(file)
+
+    def __enter__(self) -> Graph:
+        return build_graph(ScriptedModel(script), [add], storage=self.storage.__enter__())
+
+    def __exit__(self, *error: Any) -> None:
+        self.storage.__exit__(*error)
+
+
+def test_killed_while_it_waits_for_an_answer(tmp_path: Path) -> None:
+    file = tmp_path / "threads.sqlite"
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    with open_graph(file) as graph:
+        (pending,) = graph.get_state(THREAD).interrupts
+        assert current_outcome(graph.get_state(THREAD).values) is None
+        result = graph.invoke(Command(resume={pending.id: "blue"}), THREAD)
+    assert result["outcome"]["summary"] == "The first task."
+    assert result["outcome"]["seconds_waiting"] > 0
+    assert "blue" in [message.text for message in result["messages"]]
