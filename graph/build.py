@@ -33,7 +33,8 @@ from signoff.tools.control import ControlRegistry, ControlTool, standard_control
 from signoff.tools.kinds import kind_of
 from signoff.tools.output import LIMIT
 
-Graph = CompiledStateGraph[AgentState, Context, Input, Output]
+# Input and context are checked when the graph runs: they may be plain dicts, or a `Command`.
+Graph = CompiledStateGraph[AgentState, Any, Any, Output]
 
 NODES: dict[State, tuple[Work, AsyncWork | None]] = {
     State.COMPRESS: (compress, None),
@@ -122,9 +123,11 @@ def build_graph(
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
 
 
-def declare(kit: Kit) -> StateGraph[AgentState, Context, Input, Output]:
+def declare(kit: Kit) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways."""
-    graph = StateGraph(AgentState, context_schema=Context, input_schema=Input, output_schema=Output)
+    graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
+        AgentState, context_schema=Context, input_schema=Input, output_schema=Output
+    )
     for state, (work, awork) in NODES.items():
         node = Node(state, kit, work, awork)
         graph.add_node(str(state), node, metadata={"description": WHAT_IT_DOES[state]})

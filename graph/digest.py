@@ -19,12 +19,14 @@ _DIGEST_PART = 0.2
 _PIECE = 120
 
 
-def quick_size(reader: Reader) -> int | None:
+def quick_size(state: AgentState, reader: Reader) -> int | None:
     """The tokens of the view by the provider's own count of the last reply, plus an estimate of what came
-    after it. None when the provider did not count."""
+    after it. None when the provider did not count the view as it is now."""
     last = reader.replies[-1].message if reader.replies else None
     counted = last.usage_metadata if last else None
     if last is None or not counted or not counted["input_tokens"]:
+        return None
+    if (digest := state.get("digest")) and digest["made_after"] == last.id:
         return None
     newer = []
     for message in reversed(reader.messages):
@@ -60,7 +62,11 @@ def fold(state: AgentState, reader: Reader, size: int, budget: int) -> Digest | 
         end = following
     if end == start:
         return None
-    return Digest(upto=messages[end - 1].id or "", lines=_bounded(lines, int(budget * _DIGEST_PART * 4)))
+    return Digest(
+        upto=messages[end - 1].id or "",
+        made_after=reader.replies[-1].message.id or "",
+        lines=_bounded(lines, int(budget * _DIGEST_PART * 4)),
+    )
 
 
 def _said(gone: Sequence[BaseMessage], own: set[str | None], spoken: set[str]) -> list[str]:

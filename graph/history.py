@@ -113,8 +113,6 @@ class _Section:
 
     def waits(self) -> Call | None:
         """The question that a human message arriving now would answer."""
-        if any(call.id in self.answers for reply in self.replies[-1:] for call in reply.calls):
-            return next(call for call in self.replies[-1].calls if call.id in self.answers)
         return None if self.due() else self.ask()
 
 
@@ -136,6 +134,7 @@ class Reader:
         self.open_calls: dict[str, list[tuple[Reply, Call]]] = {}
         self.call_ids: set[str] = set()
         self.adjacent = False
+        self.answering: Call | None = None
         self.last_id: str | None = None
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
@@ -156,6 +155,8 @@ class Reader:
         elif kind := nudge_kind(message):
             self.section.nudges.append((kind, len(self.section.replies)))
         self.adjacent = is_genuine(message)
+        if not self.adjacent:
+            self.answering = None
         self.last_id = message.id
         if not self.section.id:
             self.section.id = message.id or ""
@@ -184,7 +185,9 @@ class Reader:
             del self.open_calls[message.tool_call_id]
 
     def _human(self, message: HumanMessage) -> None:
-        if waiting := self.section.waits():
+        waiting = self.answering or self.section.waits()
+        if waiting:
+            self.answering = waiting
             self.section.answers.setdefault(waiting.id, []).append(message.text)
             self.spoken.add(message.id or "")
         elif self.adjacent and self.section.messages and self.last_id != self.ended_at:

@@ -122,9 +122,13 @@ def _claimed(task: Task, call_id: str | None) -> dict[str, Any]:
 
 
 def _open_work(task: Task) -> list[str]:
-    """The calls that the end left without a result, or that were answered "not run" in the last reply."""
-    open_calls = [*task.due, *(call for call in (task.ask, task.finish) if call)]
-    return [f"{call.name}({dict(call.args)})" for call in open_calls]
+    """The calls that the end left open, and those of the last reply that did not get their turn."""
+    found = [*task.due, *(call for call in (task.ask, task.finish) if call)]
+    for call in task.last.calls if task.last else ():
+        result = task.last.results.get(call.index) if task.last else None
+        if result is not None and marks(result).get("not_run") in ("truncated", "too_many"):
+            found.append(call)
+    return [f"{call.name}({dict(call.args)})" for call in found]
 
 
 def _refusals(task: Task) -> int:

@@ -120,9 +120,13 @@ class Extra(TypedDict):
 
 
 class Digest(TypedDict):
-    """The folded part of the history: everything up to the message `upto`, one line a turn."""
+    """The folded part of the history: everything up to the message `upto`, one line a turn.
+
+    `made_after` is the last reply at that time: the provider counted it with the longer view.
+    """
 
     upto: str
+    made_after: str
     lines: list[str]
 
 

@@ -76,7 +76,6 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "left_behind": "Not run: the conversation went on before this call could run.",
         "ended": "Not run: the task has ended.",
         "no_answer": "(the user gave an empty answer)",
-        "failed": "{error}",
         "timeout": (
             "{name} did not come back within {seconds:g} seconds; whether it took effect is not known. Check "
             "before you repeat it, or try a smaller step."

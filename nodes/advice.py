@@ -6,7 +6,8 @@ _BY_WORDS = (
     (("context length", "context_length", "context size", "maximum context", "too many tokens", "too long"),
      "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
      "larger context."),
-    (("tool", "function call"), "The model or its server does not support tool calling: use one that does."),
+    (("support tool", "support function", "tools are not supported", "tool choice requires", "tool use is"),
+     "The model or its server does not support tool calling: use one that does."),
 )  # fmt: skip
 _BY_STATUS = {
     401: "The API key is missing or wrong: set OPENAI_API_KEY.",

@@ -22,7 +22,7 @@ def ask_user(state: AgentState, run: Run) -> Report:
     answer = interrupt(
         {
             "type": "question",
-            "question": call.args["question"],
+            "question": call.args.get("question") or _as_text(dict(call.args)),
             "options": [options] if isinstance(options, str) else options,
             "call_id": call.id,
         }

@@ -59,7 +59,7 @@ def _closed(task: Task, texts: Texts) -> list[ToolMessage]:
 
 def _digest(state: AgentState, reader: Reader, run: Run) -> Digest | None:
     budget = run.kit.view_tokens
-    size = quick_size(reader)
+    size = quick_size(state, reader)
     if size is not None and size <= budget:
         return None
     view = build_view(state, reader, run.system_prompt, run.kit.texts)

@@ -13,6 +13,7 @@ from signoff.nodes.node import Report
 
 def finish(state: AgentState, run: Run) -> Report:
     task = run.task(state)
+    run.forget()
     closing = _closed(task, run.kit.texts)
     last = [*state["messages"], *closing][-1:]
     ended = Ended(task=task.id, message=(last[0].id or "") if last else "")

@@ -32,7 +32,7 @@ class Job:
         self.run = run
         self.tool = run.kit.tools[call.name]
         self.begun = time.monotonic()
-        self.future: Future[Any] = Future()
+        self.future: Future[ToolMessage] = Future()
 
     def start(self) -> Self:
         context = contextvars.copy_context()
@@ -41,40 +41,49 @@ class Job:
         return self
 
     def _in_thread(self) -> None:
+        try:
+            self.future.set_result(self._run())
+        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
+            self.future.set_exception(error)
+
+    def _run(self) -> ToolMessage:
         request, config = self._request(), self.run.config
         try:
             if _only_async(self.tool):
-                self.future.set_result(asyncio.run(self.tool.ainvoke(request, config)))
-            else:
-                self.future.set_result(self.tool.invoke(request, config))
-        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node, which judges it
-            self.future.set_exception(error)
-
-    def result(self) -> ToolMessage:
-        try:
-            return self._finished(self.future.result(self.run.kit.tool_seconds))
-        except OutOfTime:
-            return self._late() if not self.future.done() else self._broken(self.future.exception())
+                return self._finished(asyncio.run(self.tool.ainvoke(request, config)))
+            return self._finished(self.tool.invoke(request, config))
         except GraphBubbleUp:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  a tool may raise anything
             return self._broken(error)
 
+    async def _arun(self) -> ToolMessage:
+        # A long result is kept in a file, and a server allows no such waiting in its event loop.
+        try:
+            output = await self.tool.ainvoke(self._request(), self.run.config)
+        except GraphBubbleUp:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a tool may raise anything
+            return await asyncio.to_thread(self._broken, error)
+        return await asyncio.to_thread(self._finished, output)
+
+    def result(self) -> ToolMessage:
+        try:
+            return self.future.result(self.run.kit.tool_seconds)
+        except OutOfTime:
+            return self._late()
+
     async def aresult(self) -> ToolMessage:
-        if not _has_coroutine(self.tool):
-            waiting = asyncio.wrap_future(self.start().future)
+        waiting: asyncio.Future[ToolMessage]
+        if _has_coroutine(self.tool):
+            waiting = asyncio.ensure_future(self._arun())
         else:
-            waiting = asyncio.ensure_future(self.tool.ainvoke(self._request(), self.run.config))
+            waiting = asyncio.wrap_future(self.start().future)
         done, _ = await asyncio.wait({waiting}, timeout=self.run.kit.tool_seconds)
         if not done:
             waiting.cancel()
             return self._late()
-        try:
-            return self._finished(waiting.result())
-        except GraphBubbleUp:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a tool may raise anything
-            return self._broken(error)
+        return waiting.result()
 
     def _request(self) -> ToolCall:
         return ToolCall(name=self.call.name, args=dict(self.call.args), id=self.call.id, type="tool_call")

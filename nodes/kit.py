@@ -62,7 +62,8 @@ class Run:
 
     @property
     def can_ask(self) -> bool:
-        """Whether the run can pause: an interrupt needs a checkpointer."""
+        """Whether the run can pause: an interrupt needs a checkpointer, which only the run's own config
+        names (a server brings its own)."""
         return bool(self._configurable.get("__pregel_checkpointer"))
 
     @property
@@ -99,6 +100,10 @@ class Run:
             readings.pop(next(iter(readings), ""), None)
         readings[key] = reader
         return reader
+
+    def forget(self) -> None:
+        """Drops the reading of a thread that has ended."""
+        self.kit.readings.pop(self.thread_id or "", None)
 
     def task(self, state: AgentState) -> Task:
         """The current task of the thread."""

@@ -1,6 +1,6 @@
 """The reading of a history: which task it is, what is open, what stands."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -13,7 +13,7 @@ WRITE, ASK, FINISH, THINK = ("write", "w"), ("ask_user", "q"), ("finish_task", "
 
 
 def state(*messages: BaseMessage, **values: Any) -> AgentState:
-    return AgentState(messages=history(*messages), **values)  # type: ignore[typeddict-item]  # tests give parts
+    return cast(AgentState, {"messages": history(*messages), **values})
 
 
 def look(task: Task) -> dict[str, Any]:
@@ -30,7 +30,9 @@ def look(task: Task) -> dict[str, Any]:
     }
 
 
-WHERE_A_TASK_BEGINS = {
+Table = dict[str, tuple[list[BaseMessage], dict[str, Any]]]
+
+WHERE_A_TASK_BEGINS: Table = {
     "nothing at all": ([], {"task": "", "turns": 0}),
     "one message": ([user()], {"task": "m0"}),
     "adjacent messages form one task, starting at the first": (
@@ -70,7 +72,7 @@ WHERE_A_TASK_BEGINS = {
     ),
 }
 
-WHAT_STANDS = {
+WHAT_STANDS: Table = {
     "an open question": ([user(), ai(ASK)], {"ask": "q", "finish": None}),
     "an answered question does not": ([user(), ai(ASK), done("q")], {"ask": None}),
     "a question without words does not": (
@@ -94,7 +96,7 @@ WHAT_STANDS = {
     ),
 }
 
-WHAT_IS_OPEN = {
+WHAT_IS_OPEN: Table = {
     "work before a finish is due": ([user(), ai(WRITE, FINISH)], {"due": ["w"], "finish": "f"}),
     "work after a finish is never due": (
         [user(), ai(FINISH, WRITE)],
@@ -115,7 +117,7 @@ WHAT_IS_OPEN = {
 }
 
 WHOLE, CUT = '{"summary": "All of it."}', '{"summary": "All of'
-TRUNCATED = {
+TRUNCATED: Table = {
     "work calls never count": ([user(), ai(WRITE, stop="length", raw={"w": "{}"})], {"due": ["w"]}),
     "a whole finish counts": ([user(), ai(FINISH, stop="length", raw={"f": WHOLE})], {"finish": "f"}),
     "a cut finish does not": (
@@ -137,7 +139,11 @@ TRUNCATED = {
     ),
 }
 
-TABLES = {**WHERE_A_TASK_BEGINS, **WHAT_STANDS, **WHAT_IS_OPEN}
+TABLES: dict[str, tuple[list[BaseMessage], dict[str, Any]]] = {
+    **WHERE_A_TASK_BEGINS,
+    **WHAT_STANDS,
+    **WHAT_IS_OPEN,
+}
 TABLES |= {f"truncated: {name}": case for name, case in TRUNCATED.items()}
 
 
@@ -188,7 +194,7 @@ def test_a_verdict_ends_the_standing() -> None:
     assert read(state(user(), ai(FINISH), verdicts=verdicts), CONTROLS).finish is None
 
 
-TALK = {
+TALK: dict[str, tuple[list[BaseMessage], int]] = {
     "three in a row": ([ai("a"), nudged("talked"), ai("b"), ai("c")], 3),
     "thoughts neither count nor reset": ([ai("a"), ai(THINK), done("t"), ai("b")], 2),
     "a question does not reset": ([ai("a"), ai(ASK), done("q"), ai("b")], 2),

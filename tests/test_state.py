@@ -1,0 +1,96 @@
+"""The reducer of the history."""
+
+import random
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from signoff.graph.state import append_messages
+
+
+def ids(messages: list[BaseMessage]) -> list[str | None]:
+    return [message.id for message in messages]
+
+
+ACCEPTED: dict[str, Any] = {
+    "a message": HumanMessage("hi"),
+    "a list": [HumanMessage("hi")],
+    "a tuple": ("user", "hi"),
+    "a dict": {"role": "user", "content": "hi"},
+    "a string": "hi",
+    "strings": ["hi"],
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepts_what_add_messages_accepts(name: str) -> None:
+    write = ACCEPTED[name]
+    (message,) = append_messages(None, [write if not isinstance(write, tuple) else [write]])
+    assert isinstance(message, HumanMessage)
+    assert message.text == "hi"
+    assert message.id
+
+
+def test_appends_by_copy() -> None:
+    before = append_messages([], ["a"])
+    after = append_messages(before, ["b"])
+    assert (len(before), len(after)) == (1, 2)
+
+
+def test_replaces_by_id_in_place() -> None:
+    merged = append_messages(
+        [], [[HumanMessage("a", id="1"), HumanMessage("b", id="2")], HumanMessage("c", id="1")]
+    )
+    assert [message.text for message in merged] == ["c", "b"]
+
+
+def test_removes_by_id_or_all() -> None:
+    messages = append_messages([], [[HumanMessage("a", id="1"), HumanMessage("b", id="2")]])
+    assert ids(append_messages(messages, [RemoveMessage(id="1")])) == ["2"]
+    assert ids(
+        append_messages(messages, [[RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("c", id="3")]])
+    ) == ["3"]
+    with pytest.raises(ValueError, match="'9'"):
+        append_messages(messages, [RemoveMessage(id="9")])
+
+
+def test_a_chunk_becomes_a_message() -> None:
+    (message,) = append_messages([], [AIMessageChunk(content="x", id="1")])
+    assert type(message) is AIMessage
+
+
+def test_the_same_text_twice_is_two_messages() -> None:
+    assert len(set(ids(append_messages([], ["hi", "hi"])))) == 2
+
+
+def test_ids_are_the_same_in_a_replay() -> None:
+    writes = ["a", ("user", "b"), ["c", "c"]]
+    assert ids(append_messages([], writes)) == ids(append_messages([], writes))
+
+
+def write_of(rng: random.Random, known: list[str]) -> Any:
+    kind = rng.randrange(5)
+    if kind == 0 and known:
+        return RemoveMessage(id=known.pop(rng.randrange(len(known))))
+    if kind == 1 and known:
+        return HumanMessage(f"again {rng.random()}", id=rng.choice(known))
+    if kind == 2:
+        return [rng.choice(["x", "y"]), ("assistant", rng.choice(["x", "y"]))]
+    fresh = [HumanMessage(str(i), id=f"{rng.random()}") for i in range(rng.randrange(1, 4))]
+    known += [message.id or "" for message in fresh]
+    return fresh
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_batching_changes_nothing(seed: int) -> None:
+    rng, known = random.Random(seed), list[str]()
+    writes = [write_of(rng, known) for _ in range(rng.randrange(1, 12))]
+    whole = append_messages([], writes)
+    parts: list[BaseMessage] = []
+    rest = list(writes)
+    while rest:
+        size = rng.randrange(1, len(rest) + 1)
+        parts, rest = append_messages(parts, rest[:size]), rest[size:]
+    assert [(m.id, m.text) for m in parts] == [(m.id, m.text) for m in whole]

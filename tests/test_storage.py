@@ -1,0 +1,107 @@
+"""The SQLite file: how it is opened, and what it refuses."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import StorageError, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+def filled(file: Path) -> Path:
+    with sqlite_storage(file) as storage:
+        graph = build_graph(ScriptedModel([call("finish_task", summary="x")]), storage=storage)
+        graph.invoke({"messages": ["go"]}, THREAD)
+    return file
+
+
+def test_wal_and_normal(tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "new" / "folder" / "t.sqlite") as storage:
+        read = storage.checkpointer.conn.execute
+        assert read("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert read("PRAGMA synchronous").fetchone() == (1,)
+
+
+def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
+    with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
+        assert storage.threads() == ["t"]
+        (item,) = storage.store.search(("signoff", "outcomes", "t"))
+    assert item.value["summary"] == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = filled(tmp_path / "t.sqlite")
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(StorageError, match=r"newer Signoff \(version 99.*upgrade"), sqlite_storage(file):
+        pass
+    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (99,)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.sqlite"
+    file.write_text("not a database, just words " * 100)
+    with pytest.raises(StorageError, match="move it away or name another one"), sqlite_storage(file):
+        pass
+    assert file.read_text().startswith("not a database")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be used"), sqlite_storage(tmp_path):
+        pass
+
+
+def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
+    """The default serializer ran a shell command from such a row."""
+    file, proof = filled(tmp_path / "t.sqlite"), tmp_path / "proof"
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            import os
+
+            return (os.system, (f"touch {proof}",))
+
+    kind, blob = JsonPlusSerializer(pickle_fallback=True).dumps_typed(Bomb())
+    assert kind == "pickle"
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", (kind, blob))
+    with sqlite_storage(file) as storage, pytest.raises(NotImplementedError):
+        build_graph(ScriptedModel([]), storage=storage).get_state(THREAD)
+    assert not proof.exists()
+
+
+def test_the_state_holds_known_types_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Strict msgpack gives an unknown type back as something else, without an error."""
+    with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
+        values = build_graph(ScriptedModel([]), storage=storage).get_state(THREAD).values
+    assert type(values["event"]) is str
+    assert type(values["decision"]["event"]) is str
+    assert type(values["outcome"]) is dict
+    assert caplog.records == []
+
+
+@pytest.mark.slow
+def test_a_thousand_turns_end_at_the_limit_in_a_small_file(tmp_path: Path) -> None:
+    from itertools import repeat
+
+    from signoff import Limits
+    from signoff.models import reply
+
+    def note(text: str) -> str:
+        """Note."""
+        return text
+
+    work = reply(call("note", text="x" * 500), usage=(10, 10))
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        graph = build_graph(ScriptedModel(repeat(work)), [note], limits=Limits(turns=1000), storage=storage)
+        outcome = graph.invoke({"messages": ["go"]}, THREAD)["outcome"]
+    assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 1000)
+    size = (tmp_path / "t.sqlite").stat().st_size
+    print(f"{size / 1e6:.1f} MB")
+    assert size < 20e6
