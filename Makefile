@@ -31,7 +31,7 @@ slow: .venv/installed
 	$(RUN) pytest -m slow --timeout 600
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
-	$(UV) sync --locked --extra local
+	$(UV) sync --locked --all-extras
 	@touch $@
 
 .tools/bin/uv:
