@@ -19,13 +19,13 @@ from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.nodes.ask_user import ask_user
-from signoff.nodes.call_llm import acall_llm, call_llm
+from signoff.nodes.call_llm import call_llm
 from signoff.nodes.compress import compress
 from signoff.nodes.decide import decide
-from signoff.nodes.execute import aexecute, execute
+from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.kit import Kit
-from signoff.nodes.node import AsyncWork, Node, Work
+from signoff.nodes.node import Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
@@ -36,16 +36,16 @@ from signoff.tools.output import LIMIT
 # Input and context are checked when the graph runs: they may be plain dicts, or a `Command`.
 Graph = CompiledStateGraph[AgentState, Any, Any, Output]
 
-NODES: dict[State, tuple[Work, AsyncWork | None]] = {
-    State.COMPRESS: (compress, None),
-    State.DECIDE: (decide, None),
-    State.CALL_LLM: (call_llm, acall_llm),
-    State.ROUTE_TOOLS: (route_tools, None),
-    State.EXECUTE: (execute, aexecute),
-    State.NUDGE: (nudge, None),
-    State.ASK_USER: (ask_user, None),
-    State.REVIEW: (review, None),
-    State.FINISH: (finish, None),
+NODES: dict[State, Work] = {
+    State.COMPRESS: compress,
+    State.DECIDE: decide,
+    State.CALL_LLM: call_llm,
+    State.ROUTE_TOOLS: route_tools,
+    State.EXECUTE: execute,
+    State.NUDGE: nudge,
+    State.ASK_USER: ask_user,
+    State.REVIEW: review,
+    State.FINISH: finish,
 }
 
 # LangGraph counts super-steps per invocation and raises when they are used up. The machine has limits of its
@@ -128,8 +128,8 @@ def declare(kit: Kit) -> StateGraph[AgentState, Any, Any, Output]:
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
         AgentState, context_schema=Context, input_schema=Input, output_schema=Output
     )
-    for state, (work, awork) in NODES.items():
-        node = Node(state, kit, work, awork)
+    for state, work in NODES.items():
+        node = Node(state, kit, work)
         graph.add_node(str(state), node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
     for state, targets in edges().items():

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import (
@@ -23,37 +24,32 @@ from signoff.graph.state import AgentState, Ending
 from signoff.graph.view import build_view
 from signoff.nodes.advice import advise
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
+from signoff.nodes.node import Report, Steps
 
 
-def call_llm(state: AgentState, run: Run) -> Report:
-    view = _view(state, run)
-    begun, chunks = time.time(), []
+@dataclass(frozen=True)
+class Stream:
+    """A model call; gives all chunks of the reply."""
+
+    view: list[BaseMessage]
+
+    def do(self, run: Run) -> list[BaseMessage]:
+        return list(run.kit.model.stream(self.view, run.config))
+
+    async def ado(self, run: Run) -> list[BaseMessage]:
+        return [chunk async for chunk in run.kit.model.astream(self.view, run.config)]
+
+
+def call_llm(state: AgentState, run: Run) -> Steps:
+    view = build_view(state, run.reader(state), run.system_prompt, run.kit.texts)
+    begun = time.time()
     try:
-        for chunk in run.kit.model.stream(view, run.config):
-            chunks.append(chunk)
+        chunks = yield Stream(view)
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001  whatever the provider raises is an outcome, never an exception
         return _failed(state, error)
     return _replied(state, chunks, begun)
-
-
-async def acall_llm(state: AgentState, run: Run) -> Report:
-    view = _view(state, run)
-    begun, chunks = time.time(), []
-    try:
-        async for chunk in run.kit.model.astream(view, run.config):
-            chunks.append(chunk)
-    except GraphBubbleUp:
-        raise
-    except Exception as error:  # noqa: BLE001  as above
-        return _failed(state, error)
-    return _replied(state, chunks, begun)
-
-
-def _view(state: AgentState, run: Run) -> list[BaseMessage]:
-    return build_view(state, run.reader(state), run.system_prompt, run.kit.texts)
 
 
 def _failed(state: AgentState, error: Exception) -> Report:

@@ -14,10 +14,11 @@ from signoff.graph.state import AgentState, Digest, Ending
 from signoff.graph.texts import Texts
 from signoff.graph.view import build_view
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
+from signoff.nodes.node import Report, Steps, Store
+from signoff.nodes.record import record
 
 
-def compress(state: AgentState, run: Run) -> Report:
+def compress(state: AgentState, run: Run) -> Steps:
     reader = run.reader(state)
     task = current_task(reader, state, can_ask=run.can_ask)
     update: dict[str, Any] = {}
@@ -29,7 +30,9 @@ def compress(state: AgentState, run: Run) -> Report:
         update["outcome"] = None
     if not task.ended and (digest := _digest(state, reader, run)):
         update["digest"] = digest
-    return Report(Event.READY, update, _superseded(state, task, run))
+    if superseded := _superseded(state, task, run):
+        yield Store([record(superseded)])
+    return Report(Event.READY, update)
 
 
 def _answers(task: Task, texts: Texts) -> list[ToolMessage]:
@@ -66,15 +69,15 @@ def _digest(state: AgentState, reader: Reader, run: Run) -> Digest | None:
     return fold(state, reader, max(size or 0, count_tokens_approximately(view)), budget)
 
 
-def _superseded(state: AgentState, task: Task, run: Run) -> tuple[Outcome, ...]:
+def _superseded(state: AgentState, task: Task, run: Run) -> Outcome | None:
     """The outcome of the task that the user's new message cut short, if there is one."""
     before, ended = task.before, state.get("ended")
     if before is None or state.get("task") != before.id or (ended and ended["task"] == before.id):
-        return ()
+        return None
     ending = Ending(
         task=before.id,
         status="error",
         reason="superseded",
         error="The user wrote a new message before this task had ended.",
     )
-    return (conclude(before, ending, run.thread_id),)
+    return conclude(before, ending, run.thread_id)

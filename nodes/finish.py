@@ -8,10 +8,11 @@ from signoff.graph.outcome import conclude
 from signoff.graph.state import AgentState, Ended
 from signoff.graph.texts import Texts
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
+from signoff.nodes.node import Report, Steps, Store
+from signoff.nodes.record import record
 
 
-def finish(state: AgentState, run: Run) -> Report:
+def finish(state: AgentState, run: Run) -> Steps:
     task = run.task(state)
     run.forget()
     closing = _closed(task, run.kit.texts)
@@ -20,7 +21,8 @@ def finish(state: AgentState, run: Run) -> Report:
     if task.ended:
         return Report(None, {"ended": ended})
     outcome = conclude(task, state["ending"], run.thread_id)
-    return Report(None, {"messages": closing, "outcome": outcome.model_dump(), "ended": ended}, (outcome,))
+    yield Store([record(outcome)])
+    return Report(None, {"messages": closing, "outcome": outcome.model_dump(), "ended": ended})
 
 
 def _closed(task: Task, texts: Texts) -> list[ToolMessage]:

@@ -1,85 +1,120 @@
-"""A node of the graph: it runs one function and checks the reported event against the table."""
+"""A node of the graph: runs one function, fetches what it asks for, checks the event that it reports.
 
-from collections.abc import Awaitable, Callable
+A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
+calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike.
+"""
+
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.store.base import BaseStore
+from langgraph.store.base import Op
 
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
-from signoff.graph.outcome import Outcome
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Kit, Run
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a node reports: one event, what it writes to the state, and outcomes to record in the store.
+    """What a node reports: one event, and what it writes to the state.
 
     Only the last state, whose row of the table is empty, reports no event.
     """
 
     event: Event | None
     update: dict[str, Any] = field(default_factory=dict)
-    records: tuple[Outcome, ...] = ()
 
 
-Work = Callable[[AgentState, Run], Report]
-AsyncWork = Callable[[AgentState, Run], Awaitable[Report]]
+class Request(Protocol):
+    """Something that a node waits for."""
+
+    def do(self, run: Run) -> Any: ...
+
+    async def ado(self, run: Run) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Store:
+    """Operations on the store; without a store every result is None."""
+
+    ops: Sequence[Op]
+
+    def do(self, run: Run) -> list[Any]:
+        return run.store.batch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+
+    async def ado(self, run: Run) -> list[Any]:
+        return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+
+
+Steps = Generator[Any, Any, Report]
+Work = Callable[[AgentState, Run], Report | Steps]
 
 
 class Node(Runnable[AgentState, dict[str, Any]]):
-    """A state of the machine as a LangGraph node, for sync and async runs.
+    """A state of the machine as a LangGraph node.
 
-    A plain function costs LangGraph a thread switch in an async run; this does not. `awork` is given where
-    the work itself waits for something.
+    LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, kit: Kit, work: Work, awork: AsyncWork | None = None) -> None:
+    def __init__(self, state: State, kit: Kit, work: Work) -> None:
         self.state = state
         self.kit = kit
         self.work = work
-        self.awork = awork
         self.name = str(state)
 
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
-        report = self._checked(self.work(input, run))
-        if run.store is not None:
-            for outcome in report.records:
-                run.store.put(*_record(outcome))
-        return {"event": str(report.event or "ended"), **report.update}
+        steps = self.work(input, run)
+        return self._checked(steps if isinstance(steps, Report) else _drive(steps, run))
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
-        report = self._checked(await self.awork(input, run) if self.awork else self.work(input, run))
-        if run.store is not None:
-            for outcome in report.records:
-                await run.store.aput(*_record(outcome))
-        return {"event": str(report.event or "ended"), **report.update}
+        steps = self.work(input, run)
+        return self._checked(steps if isinstance(steps, Report) else await _adrive(steps, run))
 
-    def _checked(self, report: Report) -> Report:
+    def _checked(self, report: Report) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:
             next_state(self.state, report.event)
-        return report
+        return {"event": str(report.event or "ended"), **report.update}
 
 
-def outcomes_of(thread_id: str | None) -> tuple[str, ...]:
-    """The namespace of the store that holds the outcomes of a thread. A store allows no dot in it."""
-    return ("signoff", "outcomes", (thread_id or "").replace("%", "%25").replace(".", "%2E") or "-")
+def _drive(steps: Steps, run: Run) -> Report:
+    go_on: Callable[[], Request] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            report: Report = end.value
+            return report
+        try:
+            go_on = _send(steps, request.do(run))
+        except BaseException as error:  # noqa: BLE001  the node decides what an error means
+            go_on = _throw(steps, error)
 
 
-def _record(outcome: Outcome) -> tuple[tuple[str, ...], str, dict[str, Any]]:
-    return outcomes_of(outcome.thread_id), outcome.task or "-", outcome.model_dump()
+async def _adrive(steps: Steps, run: Run) -> Report:
+    go_on: Callable[[], Request] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            report: Report = end.value
+            return report
+        try:
+            go_on = _send(steps, await request.ado(run))
+        except BaseException as error:  # noqa: BLE001  as above
+            go_on = _throw(steps, error)
 
 
-def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
-    """The outcomes of a thread, in the order in which its tasks were recorded."""
-    items = store.search(outcomes_of(thread_id), limit=1000)
-    ordered = sorted(items, key=lambda item: item.created_at)
-    return [Outcome.model_validate(item.value) for item in ordered]
+def _send(steps: Steps, answer: Any) -> Callable[[], Request]:
+    return lambda: steps.send(answer)
+
+
+def _throw(steps: Steps, error: BaseException) -> Callable[[], Request]:
+    return lambda: steps.throw(error)

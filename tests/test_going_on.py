@@ -18,7 +18,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call
-from signoff.nodes.node import recorded
+from signoff.nodes.record import recorded
 from signoff.storage import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "a.thread/with 100% odd:name"}}
