@@ -18,7 +18,7 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff.graph.machine import State, edges
-from signoff.nodes.node import outcomes_of
+from signoff.nodes.record import label
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -162,8 +162,8 @@ def test_the_drawn_graph_has_the_states_and_labels_of_the_table(client: SyncLang
     labels = {(e["source"], e["target"]): e.get("data") for e in drawn["edges"]}
     assert {node["id"] for node in drawn["nodes"]} == {"__start__", "__end__", *State}
     for source, row in edges().items():
-        for target, label in row.items():
-            assert labels[source, target] == (label if len(row) > 1 else None)
+        for target, text in row.items():
+            assert labels[source, target] == (text if len(row) > 1 else None)
 
 
 def test_the_schemas_make_a_form(client: SyncLangGraphClient) -> None:
@@ -194,7 +194,7 @@ def test_a_question_waits_and_its_answer_by_thread_id_leads_to_the_outcome(
     assert (outcome["status"], outcome["reason"]) == ("success", "finish_task")
     assert outcome["summary"] == "The port is 8080."
     assert outcome["thread_id"] == thread
-    (record,) = client.store.search_items(outcomes_of(thread))["items"]
+    (record,) = client.store.search_items(("signoff", "outcomes", label(thread)))["items"]
     assert record["value"] == outcome
     assert client.threads.get_state(thread)["next"] == []
 
@@ -240,10 +240,11 @@ def test_the_stream_shows_the_states_as_they_run(client: SyncLangGraphClient) ->
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    before = set(REPOSITORY.iterdir())
+    kept = REPOSITORY / ".langgraph_api"
+    before = kept.exists()
     with langgraph_dev(tmp_path, quiet_environment()) as running:
         assert httpx.get(f"{running.url}/ok", trust_env=False).is_success
     with pytest.raises(ProcessLookupError):
         os.killpg(running.process_group, 0)
     assert "BlockingError" not in running.log.read_text(errors="replace")
-    assert set(REPOSITORY.iterdir()) - before == set()
+    assert kept.exists() == before

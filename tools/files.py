@@ -14,6 +14,9 @@ from signoff.tools.output import LIMIT, capped, counted, valid_text
 from signoff.tools.search import matches, search_files
 from signoff.tools.workspace import Entry, Workspace
 
+# Room for the lines that a result has around the rows of a file.
+_AROUND = 200
+
 _MOST_ENTRIES = 5_000
 _MOST_VISITED = 100_000
 
@@ -133,7 +136,7 @@ def _check_range(name: str, count: int, start: int, end: int | None) -> None:
 def _rows(lines: list[str], first: int) -> list[str]:
     """The numbered lines, as many as one result holds, at least one."""
     rows: list[str] = []
-    left = LIMIT
+    left = LIMIT - _AROUND
     for number, line in enumerate(lines, start=first):
         row = numbered([line], number)
         left -= len(row) + 1

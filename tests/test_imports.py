@@ -1,0 +1,90 @@
+"""Imports run one way, and never in a circle."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+
+# From the bottom up. A module belongs to the layer with the longest name that fits, and imports only from its
+# own layer or one below. `graph.studio` composes a whole program, as the command line does.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("signoff.tools", "signoff.graph"),
+    ("signoff.nodes",),
+    ("signoff.graph.build",),
+    ("signoff", "signoff.graph.studio"),
+)
+
+
+def sources() -> dict[str, Path]:
+    """The file of every module, by the module's name."""
+    found = {}
+    for folder in ("signoff", "graph", "nodes", "tools"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            parts = path.relative_to(REPOSITORY).with_suffix("").parts
+            if path.resolve() == path.absolute() and "__pycache__" not in parts:
+                inside = parts if folder == "signoff" else ("signoff", *parts)
+                found[".".join(inside).removesuffix(".__init__")] = path
+    return found
+
+
+def imported(source: str, modules: Mapping[str, object]) -> Iterator[str]:
+    """The modules of ours that the source text imports, wherever the statement stands."""
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else str(node.module) for name in submodules]
+        yield from (name for name in names if name.split(".")[0] == "signoff")
+
+
+def layer(module: str) -> int:
+    fits = [
+        (len(prefix), height)
+        for height, prefixes in enumerate(LAYERS)
+        for prefix in prefixes
+        if f"{module}.".startswith(f"{prefix}.")
+    ]
+    return max(fits)[1]
+
+
+SOURCES = sources()
+IMPORTS = {name: set(imported(path.read_text("utf-8"), SOURCES)) for name, path in SOURCES.items()}
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES))
+def test_a_module_imports_only_what_exists_at_its_height_or_below(module: str) -> None:
+    assert IMPORTS[module] <= set(SOURCES)
+    assert [name for name in sorted(IMPORTS[module]) if layer(name) > layer(module)] == []
+
+
+def test_no_circle() -> None:
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as circle:
+        pytest.fail(" imports ".join(reversed(circle.args[1])))
+
+
+@pytest.mark.parametrize("module", sorted(name for name, path in SOURCES.items() if path.stem == "__init__"))
+def test_a_package_file_only_re_exports(module: str) -> None:
+    def allowed(statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.Expr):
+            return isinstance(statement.value, ast.Constant)
+        if isinstance(statement, ast.Assign):
+            return ast.unparse(statement.targets[0]) in ("__all__", "__version__")
+        return isinstance(statement, ast.Import | ast.ImportFrom)
+
+    statements = ast.parse(SOURCES[module].read_text("utf-8")).body
+    assert [ast.unparse(statement) for statement in statements if not allowed(statement)] == []
+
+
+def test_every_folder_is_read() -> None:
+    assert {"signoff", "signoff.graph.machine", "signoff.nodes.decide", "signoff.tools.files"} <= set(SOURCES)
+    assert layer("signoff.graph.machine") < layer("signoff.nodes.decide") < layer("signoff.graph.build")
+    assert layer("signoff.graph.build") < layer("signoff.graph.studio") == layer("signoff.cli")
