@@ -1,37 +1,42 @@
 """Builds the LangGraph graph from the table of the machine."""
 
-from collections.abc import Callable, Hashable, Sequence
+import warnings
+from collections.abc import Callable, Collection, Hashable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.limits import Limits
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
 from signoff.nodes.call_llm import call_llm
 from signoff.nodes.compress import compress
 from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
+from signoff.nodes.hand_over import hand_over as hand_over_node
+from signoff.nodes.inject import Injector
 from signoff.nodes.kit import Kit
 from signoff.nodes.node import Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
-from signoff.tools.control import ControlRegistry, ControlTool, standard_controls
-from signoff.tools.kinds import kind_of
+from signoff.tools.approvals import Policy
+from signoff.tools.control import ControlTool, standard_controls
 from signoff.tools.output import LIMIT
+from signoff.tools.toolbox import Toolbox, make_toolbox
 
 # Input and context are checked when the graph runs: they may be plain dicts, or a `Command`.
 Graph = CompiledStateGraph[AgentState, Any, Any, Output]
@@ -41,7 +46,9 @@ NODES: dict[State, Work] = {
     State.DECIDE: decide,
     State.CALL_LLM: call_llm,
     State.ROUTE_TOOLS: route_tools,
+    State.APPROVE: approve,
     State.EXECUTE: execute,
+    State.HAND_OVER: hand_over_node,
     State.NUDGE: nudge,
     State.ASK_USER: ask_user,
     State.REVIEW: review,
@@ -75,6 +82,9 @@ def build_graph(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     store: BaseStore | None = None,
     control_tools: Sequence[ControlTool] | None = None,
+    approvals: Policy | None = None,
+    hand_over: Collection[str] = (),
+    unknown_outcomes: Literal["tell", "ask"] = "tell",
     texts: Texts = DEFAULT_TEXTS,
     view_tokens: int | None = None,
     tool_seconds: float | None = 120.0,
@@ -89,30 +99,35 @@ def build_graph(
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`.
     control_tools: in place of `finish_task`, `ask_user` and `think`.
+    approvals: which calls a person must approve, by tool or kind (`{"run_shell": True, "write": ["approve",
+        "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls.
+    hand_over: tools or kinds whose calls the graph does not run but yields to its driver, by an `interrupt`.
+    unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
+        that its outcome is unknown, or "ask" a person whether to run it again.
     view_tokens: the budget of what the model is shown; above it old turns are folded. Default: 80 % of the
         context that the model's profile names, else 100,000.
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit.
     result_chars: a longer result loses its middle; the full text is kept in a file that the result names.
 
     Raises SetupError for tools with one name, a tool that shadows a control tool, a model without tool
-    calling, and storage given twice.
+    calling, storage given twice, and a policy that names what does not exist. Warns (JournalWarning) when
+    tools with effects are used with a checkpointer but no store: a crash could then run an effect twice.
     """
-    controls = ControlRegistry(control_tools or standard_controls(texts))
-    work_tools = _by_name(tools, controls)
+    box = make_toolbox(tools, control_tools or standard_controls(texts), approvals, hand_over)
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
-    every_tool = [*work_tools.values(), *(control.tool for control in controls.values())]
+    _warn_without_journal(box, checkpointer, store)
     kit = Kit(
-        model=_bound(model, every_tool),
-        controls=controls,
-        tools=work_tools,
-        kinds={name: kind_of(tool) for name, tool in work_tools.items()},
+        model=_bound(model, box.every),
+        toolbox=box,
         limits=limits or Limits(),
         texts=texts,
         system_prompt=system_prompt,
         view_tokens=_view_budget(model) if view_tokens is None else view_tokens,
         tool_seconds=tool_seconds,
         result_chars=result_chars,
+        ask_unknown=unknown_outcomes == "ask",
+        injector=Injector(list(box.tools.values())),
         outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
     )
     graph = declare(kit).compile(
@@ -158,18 +173,17 @@ class Branch(Runnable[AgentState, str]):
         return self.invoke(input)
 
 
-def _by_name(
-    tools: Sequence[BaseTool | Callable[..., Any]], controls: ControlRegistry
-) -> dict[str, BaseTool]:
-    found: dict[str, BaseTool] = {}
-    for given in tools:
-        work_tool = given if isinstance(given, BaseTool) else tool(given)
-        if work_tool.name in controls:
-            raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
-        if work_tool.name in found:
-            raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")
-        found[work_tool.name] = work_tool
-    return found
+def _warn_without_journal(
+    box: Toolbox, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None
+) -> None:
+    effects = [name for name in box.tools if box.is_effect(name) and not box.is_driven(name)]
+    if checkpointer is not None and store is None and effects:
+        warnings.warn(
+            f"{', '.join(effects)} may change something, and without a store there is no journal: a call "
+            "that is cut short by a crash may run twice. Give store=, or storage=sqlite_storage(…).",
+            JournalWarning,
+            stacklevel=3,
+        )
 
 
 def _bound(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:

@@ -23,6 +23,10 @@ class IllegalEvent(SignoffError):
     """A state reported an event that the transition table does not allow there."""
 
 
+class JournalWarning(UserWarning):
+    """Tools with effects run without a journal."""
+
+
 class StorageError(SignoffError):
     """The database is broken, newer than this version, or cannot be reached."""
 

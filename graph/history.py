@@ -1,22 +1,20 @@
-"""The history of a thread, read once into a `Task`: all that the rules need to know.
+"""The history of a thread, read message by message into sections, one a task.
 
-The reading is a pure function of the checkpointed messages and state. It gives the same `Task` before and
-after a restart, on another worker and in a replay.
+The reading is a pure function of the checkpointed messages and state. It gives the same before and after a
+restart, on another worker and in a replay.
 """
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from operator import is_
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from signoff.graph.marks import is_genuine, marks, nudge_kind
-from signoff.graph.replies import Call, Controls, Reply, Stop, read_reply
-from signoff.graph.state import AgentState
-from signoff.tools.control import Effect
-
-RESUMED = "resumed"
+from signoff.graph.replies import Call, Reply, read_reply
+from signoff.graph.section import Section, Tools, Wait, Words
+from signoff.graph.state import AgentState, Decided
 
 
 @dataclass(frozen=True)
@@ -29,112 +27,29 @@ class Stray:
     control: str = ""
 
 
-@dataclass(frozen=True)
-class Task:
-    """The current task of a thread.
-
-    `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
-    `answers` are words of the user that answer an open question, by call id, not yet written as results.
-    In-a-row counts (`talk_turns`, `filtered`) start anew at a "resumed" mark. `before` is the task that came
-    before this one.
-    """
-
-    id: str = ""
-    messages: tuple[HumanMessage, ...] = ()
-    replies: tuple[Reply, ...] = ()
-    due: tuple[Call, ...] = ()
-    ask: Call | None = None
-    finish: Call | None = None
-    strays: tuple[Stray, ...] = ()
-    answers: Mapping[str, str] = field(default_factory=dict)
-    nudges: tuple[str, ...] = ()
-    nudged: frozenset[str] = frozenset()
-    reminded: bool = False
-    fresh: Reply | None = None
-    talk_turns: int = 0
-    filtered: int = 0
-    answered: bool = False
-    call_ids: AbstractSet[str] = frozenset()
-    extra_turns: int = 0
-    refused: Mapping[str, str] = field(default_factory=dict)
-    stopped: bool = False
-    ended: bool = False
-    can_ask: bool = True
-    before: "Task | None" = None
-
-    @property
-    def turns(self) -> int:
-        return len(self.replies)
-
-    @property
-    def last(self) -> Reply | None:
-        return self.replies[-1] if self.replies else None
-
-    @property
-    def last_text(self) -> str:
-        return next((reply.text for reply in reversed(self.replies) if reply.text), "")
-
-    def reply_of(self, call: Call) -> Reply:
-        """The reply that holds `call`."""
-        return next(reply for reply in reversed(self.replies) if call in reply.calls)
-
-
-@dataclass
-class _Section:
-    """The messages of one task while they are being read."""
-
-    id: str = ""
-    messages: list[HumanMessage] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    controls: list[tuple[Reply, Call]] = field(default_factory=list)
-    nudges: list[tuple[str, int]] = field(default_factory=list)
-    answers: dict[str, list[str]] = field(default_factory=dict)
-
-    def ask(self) -> Call | None:
-        """The question that stands: put, not answered, and nothing of its reply left to do before it."""
-        for reply, call in self.controls:
-            if call.effect is Effect.ASK and reply.open(call) and call.id not in self.answers:
-                return call
-        return None
-
-    def finish(self, verdicts: Mapping[str, str]) -> Call | None:
-        """The latest finish without a verdict and without an imported error."""
-        for reply, call in reversed(self.controls):
-            if call.effect is Effect.FINISH and call.id not in verdicts and not reply.failed(call):
-                return call
-        return None
-
-    def due(self) -> tuple[Call, ...]:
-        """The open calls of the last reply before its first finish or ask."""
-        if not self.replies:
-            return ()
-        last = self.replies[-1]
-        return tuple(call for call in last.before_control if last.open(call))
-
-    def waits(self) -> Call | None:
-        """The question that a human message arriving now would answer."""
-        return None if self.due() else self.ask()
-
-
 class Reader:
     """Reads messages one by one into sections, one a task.
 
-    `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that answer
-    an open question and begin nothing.
+    `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that belong
+    to a call that waited, and begin nothing. `unmarked` are the marks that `compress` writes on such
+    messages, and on those that began a task beside open calls, so that no later reading depends on today's
+    settings.
     """
 
-    def __init__(self, controls: Controls, ended_at: str | None) -> None:
-        self.controls = controls
+    def __init__(self, tools: Tools, ended_at: str | None) -> None:
+        self.tools = tools
+        self.decisions: Mapping[str, Decided] = {}
         self.ended_at = ended_at
         self.messages: list[BaseMessage] = []
-        self.section = _Section()
-        self.before: _Section | None = None
+        self.section = Section()
+        self.before: Section | None = None
         self.replies: list[Reply] = []
         self.spoken: set[str] = set()
+        self.unmarked: dict[str, dict[str, Any]] = {}
         self.open_calls: dict[str, list[tuple[Reply, Call]]] = {}
         self.call_ids: set[str] = set()
         self.adjacent = False
-        self.answering: Call | None = None
+        self.answering: tuple[Wait, tuple[Call, ...]] | None = None
         self.last_id: str | None = None
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
@@ -164,7 +79,7 @@ class Reader:
     def _reply(self, message: AIMessage) -> None:
         if self.section.replies:
             self.call_ids.update(call.id for call in self.section.replies[-1].calls)
-        reply = read_reply(message, self.controls)
+        reply = read_reply(message, self.tools)
         self.section.replies.append(reply)
         if reply.control:
             self.section.controls.append((reply, reply.control))
@@ -185,18 +100,42 @@ class Reader:
             del self.open_calls[message.tool_call_id]
 
     def _human(self, message: HumanMessage) -> None:
-        waiting = self.answering or self.section.waits()
+        waiting = self._addressed(message)
         if waiting:
             self.answering = waiting
-            self.section.answers.setdefault(waiting.id, []).append(message.text)
+            wait, calls = waiting
+            for call in calls:
+                before = self.section.answers.get(call.id)
+                text = f"{before.text}\n{message.text}" if before else message.text
+                self.section.answers[call.id] = Words(wait, text)
             self.spoken.add(message.id or "")
+            self._mark(message, answers=[call.id for call in calls], wait=str(wait))
         elif self.adjacent and self.section.messages and self.last_id != self.ended_at:
             self.section.messages.append(message)
         else:
             if self.section.replies:
-                self.call_ids.update(call.id for call in self.section.replies[-1].calls)
+                last = self.section.replies[-1]
+                self.call_ids.update(call.id for call in last.calls)
+                if self.section.due() or self.section.ask():
+                    self._mark(message, begins=True)
             self.before = self.section if self.section.id else None
-            self.section = _Section(id=message.id or "", messages=[message])
+            self.section = Section(id=message.id or "", messages=[message])
+
+    def _addressed(self, message: HumanMessage) -> tuple[Wait, tuple[Call, ...]] | None:
+        """The waiting calls that the message belongs to: as it is marked, else as the history stands."""
+        marked = marks(message)
+        if "begins" in marked:
+            return None
+        if "answers" in marked:
+            calls = [
+                call for reply in self.section.replies for call in reply.calls if call.id in marked["answers"]
+            ]
+            return Wait(marked["wait"]), tuple(calls)
+        return self.answering or self.section.waits(self.tools, self.decisions)
+
+    def _mark(self, message: HumanMessage, **notes: Any) -> None:
+        if not marks(message):
+            self.unmarked[message.id or ""] = notes
 
     def strays(self, kept: Sequence[Call]) -> tuple[Stray, ...]:
         """Every open call but the `kept` ones and those that the user's words answer."""
@@ -216,87 +155,18 @@ class Reader:
         return tuple(found)
 
 
-def read(state: AgentState, controls: Controls, *, can_ask: bool = True) -> Task:
-    """The current task of the thread whose state this is.
-
-    `can_ask` says whether the run can pause for a person (it has a checkpointer).
-    """
-    return current_task(read_messages(state, controls), state, can_ask=can_ask)
-
-
-def read_messages(state: AgentState, controls: Controls, before: "Reader | None" = None) -> "Reader":
+def read_messages(state: AgentState, tools: Tools, before: Reader | None = None) -> Reader:
     """All messages of the thread, read. `before` is an earlier reading to go on from, if it still holds."""
     messages, ended = state.get("messages", []), state.get("ended")
     reader = before
     if reader is None or not reader.holds(messages, ended["message"] if ended else None):
-        reader = Reader(controls, ended["message"] if ended else None)
+        reader = Reader(tools, ended["message"] if ended else None)
+    reader.decisions = _decisions(state)
     for message in messages[len(reader.messages) :]:
         reader.add(message)
     return reader
 
 
-def current_task(reader: "Reader", state: AgentState, *, can_ask: bool = True) -> Task:
-    """The task that the messages end in, with what the state says of it."""
-    before = None if reader.before is None else _task(state, reader.before, None)
-    task = _task(state, reader.section, before)
-    kept = [*task.due, *(call for call in (task.ask, task.finish) if call)]
-    return replace(task, strays=reader.strays(kept), call_ids=reader.call_ids, can_ask=can_ask)
-
-
-def _task(state: AgentState, section: _Section, before: Task | None) -> Task:
-    verdicts = _of_task(state, section.id)
-    marked = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
-    since = section.replies[marked:]
-    outcome, extra = state.get("outcome"), state.get("extra")
-    return Task(
-        id=section.id,
-        messages=tuple(section.messages),
-        replies=tuple(section.replies),
-        due=section.due(),
-        ask=section.ask(),
-        finish=section.finish(verdicts),
-        answers={call_id: "\n".join(words) for call_id, words in section.answers.items()},
-        nudges=tuple(kind for kind, _ in section.nudges),
-        nudged=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
-        reminded=any(kind == "near_limit" and at >= marked for kind, at in section.nudges),
-        fresh=since[-1] if since else None,
-        talk_turns=_talk_in_a_row(since),
-        filtered=_filtered_in_a_row(since),
-        answered=any(_answered(reply, section) for reply in section.replies[-1:]),
-        extra_turns=extra["turns"] if extra and extra["task"] == section.id else 0,
-        refused={call: why for call, why in verdicts.items() if why != "accepted"},
-        stopped=bool(section.id) and state.get("stop") == section.id,
-        ended=bool(outcome and outcome.get("task") == section.id),
-        before=before,
-    )
-
-
-def _of_task(state: AgentState, task: str) -> Mapping[str, str]:
-    verdicts = state.get("verdicts")
-    return verdicts["calls"] if verdicts and verdicts["task"] == task else {}
-
-
-def _talk_in_a_row(replies: Sequence[Reply]) -> int:
-    count = 0
-    for reply in reversed(replies):
-        if reply.works:
-            break
-        count += not reply.calls
-    return count
-
-
-def _filtered_in_a_row(replies: Sequence[Reply]) -> int:
-    count = 0
-    for reply in reversed(replies):
-        if reply.stop is not Stop.FILTERED:
-            break
-        count += 1
-    return count
-
-
-def _answered(reply: Reply, section: _Section) -> bool:
-    call = reply.control
-    if call is None or call.effect is not Effect.ASK:
-        return False
-    found = reply.results.get(call.index)
-    return call.id in section.answers or (found is not None and "not_run" not in marks(found))
+def _decisions(state: AgentState) -> Mapping[str, Decided]:
+    approvals = state.get("approvals")
+    return approvals["calls"] if approvals else {}

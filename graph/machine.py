@@ -17,7 +17,9 @@ class State(StrEnum):
     DECIDE = "decide"
     CALL_LLM = "call_llm"
     ROUTE_TOOLS = "route_tools"
+    APPROVE = "approve"
     EXECUTE = "execute"
+    HAND_OVER = "hand_over"
     NUDGE = "nudge"
     ASK_USER = "ask_user"
     REVIEW = "review"
@@ -38,7 +40,11 @@ class Event(StrEnum):
     THINK = "think"
     REPLIED = "replied"
     WORK = "work"
+    NEEDS_APPROVAL = "needs approval"
+    TO_HAND_OVER = "to hand over"
     SETTLED = "settled"
+    DECIDED = "decided"
+    OBSERVED = "observed"
     MORE = "more"
     DONE = "done"
     NUDGED = "nudged"
@@ -64,9 +70,13 @@ _TABLE: dict[State, dict[Event, State]] = {
     State.CALL_LLM: {Event.REPLIED: State.ROUTE_TOOLS, Event.FAILED: State.FINISH},
     State.ROUTE_TOOLS: {
         Event.WORK: State.EXECUTE,
+        Event.NEEDS_APPROVAL: State.APPROVE,
+        Event.TO_HAND_OVER: State.HAND_OVER,
         Event.TALKED: State.NUDGE,
         Event.SETTLED: State.COMPRESS,
     },
+    State.APPROVE: {Event.DECIDED: State.ROUTE_TOOLS},
+    State.HAND_OVER: {Event.OBSERVED: State.ROUTE_TOOLS},
     State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.COMPRESS},
     State.NUDGE: {Event.NUDGED: State.COMPRESS},
     State.ASK_USER: {Event.ANSWERED: State.COMPRESS},
@@ -85,7 +95,9 @@ WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
         State.DECIDE: "applies the ordered rules",
         State.CALL_LLM: "one model call on the view",
         State.ROUTE_TOOLS: "normalises the reply, answers think and bad calls, picks the next batch",
-        State.EXECUTE: "runs the batch",
+        State.APPROVE: "waits for a person's decision on calls",
+        State.EXECUTE: "runs the batch, each effect at most once",
+        State.HAND_OVER: "yields a call to the driver and waits for what it observed",
         State.NUDGE: "appends the reminder that fits",
         State.ASK_USER: "waits for a person's answer",
         State.REVIEW: "judges the standing finish",

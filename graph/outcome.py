@@ -6,9 +6,9 @@ from typing import Any, Literal
 from langchain_core.messages import ToolMessage
 from pydantic import BaseModel, ConfigDict, Field
 
-from signoff.graph.history import Task
 from signoff.graph.marks import marks
 from signoff.graph.state import Ending
+from signoff.graph.task import Task
 from signoff.tools.control import Effect
 
 Status = Literal["success", "limit", "error"]

@@ -7,11 +7,11 @@ model's `finish_reason`; `stop` and `tool_calls` decide nothing at all.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signoff.graph.history import Task
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event
 from signoff.graph.replies import Stop
 from signoff.graph.state import Decision
+from signoff.graph.task import Task
 
 Why = str | None
 

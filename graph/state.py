@@ -119,6 +119,27 @@ class Extra(TypedDict):
     turns: int
 
 
+class Decided(TypedDict):
+    """What a person decided of one call, bound to the tool and its arguments by `hash`.
+
+    `attempt` is how often the call had been started at that time: a decision to run it holds for one start.
+    """
+
+    type: str
+    hash: str
+    attempt: int
+    args: dict[str, Any] | None
+    message: str
+
+
+class Decisions(TypedDict):
+    """The decisions of one task by call id, and why the last answer could not be read."""
+
+    task: str
+    calls: dict[str, Decided]
+    problem: str
+
+
 class Digest(TypedDict):
     """The folded part of the history: everything up to the message `upto`, one line a turn.
 
@@ -152,6 +173,7 @@ class AgentState(Output):
     verdicts: NotRequired[Verdicts]
     ended: NotRequired[Ended]
     extra: NotRequired[Extra]
+    approvals: NotRequired[Decisions]
     stop: NotRequired[str]
     digest: NotRequired[Digest | None]
 

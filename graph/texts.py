@@ -81,6 +81,16 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "before you repeat it, or try a smaller step."
         ),
         "unsupported": "{name} returned something that this loop cannot apply ({type}).",
+        "unknown_outcome": (
+            "Outcome unknown: {name} was started, but the process ended before its result was saved. It may or "
+            "may not have taken effect. Check before you repeat it."
+        ),
+        "rejected": "Not run: the user rejected this call. {reason}",
+        "responded": "{message}",
+        "edited": "(The user changed the arguments to {args}.)\n{result}",
+        "not_approved": "Not run: {name} needs a person's approval, and there is none for exactly this call.",
+        "nobody": "Not run: {name} needs {who}, and this run cannot wait for one. Go on without it.",
+        "taken_back": "Superseded, not run. The user wrote instead: {words}",
         "pending": "(no result yet)",
     }
 )

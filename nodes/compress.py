@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from signoff.graph.digest import fold, quick_size
-from signoff.graph.history import Reader, Task, current_task
+from signoff.graph.history import Reader
 from signoff.graph.machine import Event
-from signoff.graph.marks import not_run, result
+from signoff.graph.marks import KEY
 from signoff.graph.outcome import Outcome, conclude
 from signoff.graph.state import AgentState, Digest, Ending
-from signoff.graph.texts import Texts
+from signoff.graph.task import Task, current_task
 from signoff.graph.view import build_view
+from signoff.nodes.closing import answer_waiting, close
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps, Store
 from signoff.nodes.record import record
@@ -22,8 +23,10 @@ def compress(state: AgentState, run: Run) -> Steps:
     reader = run.reader(state)
     task = current_task(reader, state, can_ask=run.can_ask)
     update: dict[str, Any] = {}
-    if closing := [*_answers(task, run.kit.texts), *_closed(task, run.kit.texts)]:
-        update["messages"] = closing
+    answers = yield from answer_waiting(task, run)
+    closed = yield from close(task.strays, run)
+    if written := [*_marked(state, reader), *answers, *closed]:
+        update["messages"] = written
     if state.get("task") != task.id:
         update["task"] = task.id
     if not task.ended and ("outcome" not in state or state["outcome"] is not None):
@@ -35,29 +38,14 @@ def compress(state: AgentState, run: Run) -> Steps:
     return Report(Event.READY, update)
 
 
-def _answers(task: Task, texts: Texts) -> list[ToolMessage]:
-    """The user's words as results of the questions that they answer."""
-    calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
+def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
+    """The user's messages that came while calls were open, with a note on how they were taken."""
     found = []
-    for call_id, words in task.answers.items():
-        reply, call = calls[call_id]
-        words = words or texts.results["no_answer"]
-        found.append(result(call_id, call.name, words, answered=True, reply=reply.message.id))
+    for message in state["messages"] if reader.unmarked else ():
+        if notes := reader.unmarked.get(message.id or ""):
+            kept = {**message.additional_kwargs, KEY: notes}
+            found.append(message.model_copy(update={"additional_kwargs": kept}))
     return found
-
-
-def _closed(task: Task, texts: Texts) -> list[ToolMessage]:
-    """The answers to calls that will never run."""
-    return [
-        not_run(
-            stray.call.id,
-            stray.call.name,
-            texts.results[stray.why].format(control=stray.control),
-            stray.why,
-            reply=stray.reply_id,
-        )
-        for stray in task.strays
-    ]
 
 
 def _digest(state: AgentState, reader: Reader, run: Run) -> Digest | None:

@@ -2,20 +2,20 @@
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.history import Task
-from signoff.graph.marks import not_run
+from signoff.graph.history import Stray
 from signoff.graph.outcome import conclude
 from signoff.graph.state import AgentState, Ended
-from signoff.graph.texts import Texts
+from signoff.graph.task import Task
+from signoff.nodes.closing import close
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps, Store
+from signoff.nodes.node import Part, Report, Steps, Store
 from signoff.nodes.record import record
 
 
 def finish(state: AgentState, run: Run) -> Steps:
     task = run.task(state)
     run.forget()
-    closing = _closed(task, run.kit.texts)
+    closing = yield from _closed(task, run)
     last = [*state["messages"], *closing][-1:]
     ended = Ended(task=task.id, message=(last[0].id or "") if last else "")
     if task.ended:
@@ -25,10 +25,16 @@ def finish(state: AgentState, run: Run) -> Steps:
     return Report(None, {"messages": closing, "outcome": outcome.model_dump(), "ended": ended})
 
 
-def _closed(task: Task, texts: Texts) -> list[ToolMessage]:
-    open_calls = [call for reply in task.replies for call in reply.calls if reply.open(call)]
-    closing = []
-    for call in open_calls:
-        answer = not_run(call.id, call.name, texts.results["ended"], "ended")
-        closing.append(answer.model_copy(update={"id": f"ended-{task.id}-{call.id}-{call.index}"}))
-    return closing
+def _closed(task: Task, run: Run) -> Part[list[ToolMessage]]:
+    """An answer for every open call, each with an id of its own: the last one is where the task ended."""
+    strays = [
+        Stray(call, "ended", reply.message.id or "")
+        for reply in task.replies
+        for call in reply.calls
+        if reply.open(call)
+    ]
+    answers = yield from close(strays, run)
+    return [
+        answer.model_copy(update={"id": f"ended-{task.id}-{stray.call.id}-{stray.call.index}"})
+        for answer, stray in zip(answers, strays, strict=True)
+    ]

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
-from signoff.graph.history import Reader, Task, current_task, read_messages
+from signoff.graph.history import Reader, read_messages
 from signoff.graph.limits import Limits
 from signoff.graph.state import AgentState, Context
+from signoff.graph.task import Task, current_task
 from signoff.graph.texts import Texts
-from signoff.tools.control import ControlRegistry
-from signoff.tools.kinds import Kind
+from signoff.nodes.inject import Injector
+from signoff.tools.toolbox import Toolbox
 
 _READINGS = 256
 
@@ -25,21 +25,23 @@ class Kit:
     """The parts of one graph.
 
     view_tokens: the budget of the view. tool_seconds: how long one call may take.
+    ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
+    injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
 
     model: Runnable[Any, Any]
-    controls: ControlRegistry
-    tools: Mapping[str, BaseTool]
-    kinds: Mapping[str, Kind]
+    toolbox: Toolbox
     limits: Limits
     texts: Texts
     system_prompt: str
     view_tokens: int
     tool_seconds: float | None
     result_chars: int
+    ask_unknown: bool
+    injector: Injector
     outputs: Path
     readings: dict[str, Reader] = field(default_factory=dict)
 
@@ -95,7 +97,7 @@ class Run:
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
         readings, key = self.kit.readings, self.thread_id or ""
-        reader = read_messages(state, self.kit.controls, readings.pop(key, None))
+        reader = read_messages(state, self.kit.toolbox, readings.pop(key, None))
         if len(readings) >= _READINGS:
             readings.pop(next(iter(readings), ""), None)
         readings[key] = reader

@@ -6,7 +6,7 @@ calls) and gets their results back. So it is written once, and runs in sync and 
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import Op
@@ -48,7 +48,11 @@ class Store:
         return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
 
 
-Steps = Generator[Any, Any, Report]
+_T = TypeVar("_T")
+Part = Generator[Any, Any, _T]
+"""A part of a node that yields requests and gives a value."""
+
+Steps = Part[Report]
 Work = Callable[[AgentState, Run], Report | Steps]
 
 

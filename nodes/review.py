@@ -2,11 +2,11 @@
 
 from pydantic import BaseModel, ValidationError
 
-from signoff.graph.history import Task
 from signoff.graph.machine import Event
 from signoff.graph.marks import nudge, result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState, Ending, Verdicts
+from signoff.graph.task import Task
 from signoff.graph.texts import Texts
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
@@ -17,7 +17,7 @@ def review(state: AgentState, run: Run) -> Report:
     task, texts = run.task(state), run.kit.texts
     call = task.finish
     assert call is not None, "decide comes here only while a finish stands"
-    refusal = refusal_of(call, task, run.kit.controls, texts)
+    refusal = refusal_of(call, task, run.kit.toolbox.controls, texts)
     verdicts = Verdicts(task=task.id, calls={**_said(state, task), call.id: refusal or "accepted"})
     is_open = task.reply_of(call).open(call)
     if refusal is None:

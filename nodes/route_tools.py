@@ -1,22 +1,25 @@
 """Normalises the reply, answers what is answered without running anything, and says what comes next."""
 
 import uuid
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from signoff.graph.history import Task
 from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
 from signoff.graph.replies import Call, Reply, with_call_ids
+from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decision, append_messages
+from signoff.graph.task import Task
+from signoff.nodes.journal import unsettled
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
+from signoff.nodes.node import Report, Steps
 from signoff.tools.control import Effect
 
 
-def route_tools(state: AgentState, run: Run) -> Report:
+def route_tools(state: AgentState, run: Run) -> Steps:
     task = run.task(state)
     assert task.last is not None, "there is a reply to route"
     written: list[Any] = []
@@ -24,16 +27,24 @@ def route_tools(state: AgentState, run: Run) -> Report:
         written.append(renamed)
         messages = append_messages(state["messages"], written)
         task = run.task({**state, "messages": messages})
-    answers = {call.index: answer(call, run) for call in task.due}
+    answers = {call.index: answer(call, task, run) for call in task.due}
     written += [found for found in answers.values() if found]
     update: dict[str, Any] = {"messages": written} if written else {}
-    if not all(answers.values()):
-        return Report(Event.WORK, update)
+    if left := [call for call in task.due if not answers[call.index]]:
+        waiting = yield from unsettled(task, run)
+        return Report(_next(left, waiting.calls, run), update)
     if _talked(task):
         why = "the reply is text without a call"
         update["decision"] = Decision(rule="talked", event=Event.TALKED.value, why=why)
         return Report(Event.TALKED, update)
     return Report(Event.SETTLED, update)
+
+
+def _next(left: Sequence[Call], waiting: Sequence[Call], run: Run) -> Event:
+    """Where the first of the calls that are left has to go."""
+    if any(call in left for call in waiting):
+        return Event.NEEDS_APPROVAL
+    return Event.TO_HAND_OVER if run.kit.toolbox.is_driven(left[0].name) else Event.WORK
 
 
 def _talked(task: Task) -> bool:
@@ -56,17 +67,39 @@ def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
     return with_call_ids(reply.message, fresh) if fresh else None
 
 
-def answer(call: Call, run: Run) -> ToolMessage | None:
-    """The result of a call that runs nothing: a thought, or a call that cannot run. None for real work."""
-    texts, limit = run.kit.texts.results, run.limits.calls_per_reply
+def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
+    """The result of a call that runs nothing: a thought, a call that cannot run, or one that a person
+    rejected or answered. None for real work."""
+    texts, limit, box = run.kit.texts.results, run.limits.calls_per_reply, run.kit.toolbox
     if call.problem:
         text = texts[call.problem].format(name=call.name, error=call.error)
         return not_run(call.id, call.name, text, call.problem)
     if call.effect is Effect.CONTINUE:
         return result(call.id, call.name, texts["thought"])
-    if call.name not in run.kit.tools:
-        names = ", ".join([*run.kit.tools, *run.kit.controls])
+    if call.name not in box.tools:
+        names = ", ".join(found.name for found in box.every)
         return not_run(call.id, call.name, texts["unknown"].format(name=call.name, tools=names), "unknown")
     if call.index >= limit:
         return not_run(call.id, call.name, texts["too_many"].format(name=call.name, limit=limit), "too_many")
-    return None
+    return _from_person(call, task, run)
+
+
+def _from_person(call: Call, task: Task, run: Run) -> ToolMessage | None:
+    texts = run.kit.texts.results
+    if not run.can_ask and (who := _whom(call, task, run)):
+        return not_run(call.id, call.name, texts["nobody"].format(name=call.name, who=who), "nobody")
+    decision = decided(call, task.decisions)
+    if decision is None or decision["type"] in ("approve", "edit"):
+        return None
+    if decision["type"] == "respond":
+        return result(
+            call.id, call.name, texts["responded"].format(message=decision["message"]), responded=True
+        )
+    text = texts["rejected"].format(reason=decision["message"]).rstrip()
+    return not_run(call.id, call.name, text, "rejected")
+
+
+def _whom(call: Call, task: Task, run: Run) -> str:
+    if call in task.undecided:
+        return "a person's approval"
+    return "a driver" if run.kit.toolbox.is_driven(call.name) else ""

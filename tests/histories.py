@@ -6,9 +6,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Invali
 
 from signoff.graph.marks import nudge
 from signoff.graph.state import append_messages
-from signoff.tools.control import ControlRegistry, standard_controls
+from signoff.tools.control import standard_controls
+from signoff.tools.toolbox import make_toolbox
 
-CONTROLS = ControlRegistry(standard_controls())
+CONTROLS = make_toolbox([], standard_controls())
 
 
 def user(text: str = "do it") -> HumanMessage:

@@ -7,6 +7,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from langgraph.store.memory import InMemoryStore
 
 from signoff import ControlTool, Effect, SetupError, build_graph
 from signoff.models import ScriptedModel, call
@@ -104,7 +105,10 @@ def test_effects_are_looked_up_by_name() -> None:
 
 def test_a_callers_own_step_limit_raises_and_loses_nothing() -> None:
     graph = build_graph(
-        ScriptedModel([call("look"), call("finish_task", summary="x")]), [look], checkpointer=InMemorySaver()
+        ScriptedModel([call("look"), call("finish_task", summary="x")]),
+        [look],
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
     )
     config: Any = {"configurable": {"thread_id": "1"}}
     with pytest.raises(GraphRecursionError):

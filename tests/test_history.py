@@ -5,8 +5,9 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from signoff.graph.history import Reader, Task, current_task, read, read_messages
+from signoff.graph.history import Reader, read_messages
 from signoff.graph.state import AgentState
+from signoff.graph.task import Task, current_task, read
 from tests.histories import CONTROLS, ai, broken, done, history, malformed, nudged, user
 
 WRITE, ASK, FINISH, THINK = ("write", "w"), ("ask_user", "q"), ("finish_task", "f"), ("think", "t")
@@ -25,7 +26,7 @@ def look(task: Task) -> dict[str, Any]:
         "ask": task.ask.id if task.ask else None,
         "finish": task.finish.id if task.finish else None,
         "strays": {stray.call.id: stray.why for stray in task.strays},
-        "answers": dict(task.answers),
+        "answers": {call_id: words.text for call_id, words in task.answers.items()},
         "said": [message.text for message in task.messages],
     }
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.history import read
+from signoff.graph.task import read
 from signoff.graph.limits import Limits
 from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.rules import RULES, decide

@@ -1,0 +1,55 @@
+"""Closes calls that will never run: with the journal's result, "outcome unknown", or a reason."""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.history import Stray
+from signoff.graph.marks import not_run, result
+from signoff.graph.section import Wait
+from signoff.graph.task import Task
+from signoff.nodes.journal import Entry, look, outcome_known, unknown
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Part
+
+
+def close(strays: Sequence[Stray], run: Run) -> Part[list[ToolMessage]]:
+    """A part of a node: one answer for each stray call."""
+    closed: list[ToolMessage] = []
+    entries: dict[tuple[str, str], Entry] = {}
+    for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
+        effects = [
+            s.call for s in strays if s.reply_id == reply_id and run.kit.toolbox.is_effect(s.call.name)
+        ]
+        found = yield from look(run, reply_id, effects)
+        entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
+    for stray in strays:
+        known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
+        closed.append(known or _not_run(stray, run))
+    return closed
+
+
+def _not_run(stray: Stray, run: Run) -> ToolMessage:
+    text = run.kit.texts.results[stray.why].format(control=stray.control)
+    return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
+
+
+def answer_waiting(task: Task, run: Run) -> Part[list[ToolMessage]]:
+    """A part of a node: the user's words as the results of the calls that waited for a person."""
+    calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
+    texts, answers = run.kit.texts.results, []
+    for call_id, words in task.answers.items():
+        reply, call = calls[call_id]
+        reply_id = reply.message.id or ""
+        if words.wait is Wait.ANSWER:
+            text = words.text or texts["no_answer"]
+            answers.append(result(call_id, call.name, text, answered=True, reply=reply_id))
+        elif words.wait is Wait.APPROVAL:
+            text = texts["rejected"].format(reason=words.text)
+            answers.append(not_run(call_id, call.name, text, "rejected", reply=reply_id))
+        else:
+            entry = (yield from look(run, reply_id, [call])).get(call_id)
+            text = texts["taken_back"].format(words=words.text)
+            taken_back = not_run(call_id, call.name, text, "superseded", reply=reply_id)
+            answers.append(unknown(call, run, text) if entry else taken_back)
+    return answers

@@ -1,0 +1,101 @@
+"""All tools of a graph: the control tools, the working tools with their kinds, and who must be asked."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.tools import BaseTool, tool
+
+from signoff.graph.errors import SetupError
+from signoff.tools.approvals import Approvals, Policy
+from signoff.tools.control import ControlRegistry, ControlTool, Effect
+from signoff.tools.kinds import Kind, kind_of
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """What the machine knows of tools.
+
+    controls: the control tools by name. tools: the working tools by name. kinds: the kind of each.
+    approvals: which calls a person must approve. driven: tools whose calls are handed over to the driver.
+    """
+
+    controls: ControlRegistry
+    tools: Mapping[str, BaseTool]
+    kinds: Mapping[str, Kind]
+    approvals: Approvals
+    driven: frozenset[str]
+
+    @property
+    def every(self) -> list[BaseTool]:
+        """All tools, as the model is told of them."""
+        return [*self.tools.values(), *(control.tool for control in self.controls.values())]
+
+    def effect(self, name: str) -> Effect | None:
+        """The effect of a control tool; None for a work call."""
+        return self.controls.effect(name)
+
+    def problem(self, name: str, args: Mapping[str, Any]) -> str | None:
+        """Why `args` do not fit the control tool `name`; None when they do."""
+        return self.controls.problem(name, args)
+
+    def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool:
+        """Whether a person must approve this call before it runs."""
+        return name in self.tools and bool(self.approvals.allowed(name, args))
+
+    def is_driven(self, name: str) -> bool:
+        """Whether the driver runs this tool, in place of the graph."""
+        return name in self.driven
+
+    def is_effect(self, name: str) -> bool:
+        """Whether a call may change something, so that it must not run twice."""
+        return self.kinds.get(name, Kind.READ) is not Kind.READ
+
+    def may_repeat(self, name: str) -> bool:
+        """Whether the tool says that running it twice is the same as once."""
+        metadata = (self.tools[name].metadata or {}) if name in self.tools else {}
+        return bool(metadata.get("idempotent", metadata.get("idempotentHint", False)))
+
+    def seconds(self, name: str, default: float | None) -> float | None:
+        """How long a call of `name` may take: the tool's own `metadata["seconds"]`, else `default`."""
+        metadata = self.tools[name].metadata or {}
+        return metadata.get("seconds", default)
+
+
+def make_toolbox(
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    controls: Sequence[ControlTool],
+    approvals: Policy | None = None,
+    hand_over: Collection[str] = (),
+) -> Toolbox:
+    """The toolbox of these tools. Raises SetupError for names that clash and for names that do not exist."""
+    registry = ControlRegistry(controls)
+    by_name = _by_name(tools, registry)
+    kinds = {name: kind_of(found) for name, found in by_name.items()}
+    unknown = set(hand_over) - set(by_name) - set(Kind)
+    if unknown:
+        raise SetupError(
+            f"hand_over names {sorted(unknown)}, which is neither a tool of this graph nor a kind."
+        )
+    driven = {
+        name
+        for name, found in by_name.items()
+        if name in hand_over or kinds[name] in hand_over or (found.metadata or {}).get("hand_over") is True
+    }
+    return Toolbox(registry, by_name, kinds, Approvals(approvals, kinds), frozenset(driven))
+
+
+def _by_name(
+    tools: Sequence[BaseTool | Callable[..., Any]], controls: ControlRegistry
+) -> dict[str, BaseTool]:
+    found: dict[str, BaseTool] = {}
+    for given in tools:
+        work_tool = given if isinstance(given, BaseTool) else tool(given)
+        if work_tool.name in controls:
+            raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
+        if work_tool.name in found:
+            raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")
+        if kind_of(work_tool) is Kind.CONTROL:
+            raise SetupError(f"The tool {work_tool.name!r} is of kind control; give it in control_tools.")
+        found[work_tool.name] = work_tool
+    return found
