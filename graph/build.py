@@ -14,6 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
+from signoff.graph.durable import DurableGraph, JournalledGraph
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.limits import Limits
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
@@ -97,7 +98,8 @@ def build_graph(
         nothing, so that its calls may run in parallel.
     system_prompt: stands before the rules of the loop, which are always told.
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
-        graph runs but cannot pause: a question ends the task with the reason `needs_person`.
+        graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
+        step is saved before the next begins (`durability="sync"`), always so when tools have effects.
     control_tools: in place of `finish_task`, `ask_user` and `think`.
     approvals: which calls a person must approve, by tool or kind (`{"run_shell": True, "write": ["approve",
         "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls.
@@ -135,6 +137,9 @@ def build_graph(
         store=storage.store if storage else store,
         name="signoff",
     )
+    # LangGraph's `compile` makes its own class; ours differs in the durability alone.
+    effects = any(box.is_effect(name) for name in box.tools)
+    graph.__class__ = JournalledGraph if effects else DurableGraph
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
 
 

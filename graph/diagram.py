@@ -26,7 +26,6 @@ LAST = next(state for state, row in TRANSITIONS.items() if not row)
 _TIP = 8
 _CORNER = 9
 _RING = 9
-_DOOR = 88
 _COLOURS = {
     "main": ("#0969da", "#ddf4ff"),
     "pause": ("#8250df", "#fbefff"),
@@ -39,7 +38,7 @@ _COLOURS = {
 _STYLE = """\
   text { font: 13px ui-sans-serif, -apple-system, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif; }
   .name { font: 600 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-  .caption { font-size: 11px; fill: #57606a; }
+  .caption { font-size: 11.5px; fill: #57606a; }
   .edge { fill: none; stroke-width: 1.5; }
   .edge.main { stroke-width: 2.5; }"""
 
@@ -185,23 +184,23 @@ def _box(state: State) -> str:
     box = BOXES[state]
     look = "main" if state in MAIN_PATH else "pause" if state in PAUSES else "plain"
     stroke, fill = _COLOURS[look]
-    x = box.x if TRANSITIONS[state] else (box.left + _DOOR + box.right) / 2
+    y = box.y if TRANSITIONS[state] else END_AT.y
     return (
         f"<g><title>{state}: {escape(WHAT_IT_DOES[state])}</title>"
         f'<rect x="{box.left:g}" y="{box.top:g}" width="{box.width}" height="{box.height}" rx="10" '
         f'fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
-        f'<text class="name" x="{x:g}" y="{box.y - 2}" text-anchor="middle" fill="#1f2328">{state}</text>'
-        f'<text class="caption" x="{x:g}" y="{box.y + 15}" text-anchor="middle">'
+        f'<text class="name" x="{box.x}" y="{y - 2}" text-anchor="middle" fill="#1f2328">{state}</text>'
+        f'<text class="caption" x="{box.x}" y="{y + 15}" text-anchor="middle">'
         f"{escape(box.caption)}</text></g>"
     )
 
 
 def _door(exit: Exit, height: int) -> str:
     stroke, fill = _COLOURS[exit]
-    left = BOXES[LAST].left + 8
+    box = BOXES[LAST]
     return (
-        f'<g><rect x="{left:g}" y="{height - 13}" width="{_DOOR - 8}" height="26" rx="13" fill="{fill}" '
-        f'stroke="{stroke}"/><text x="{left + (_DOOR - 8) / 2:g}" y="{height + 4}" text-anchor="middle" '
+        f'<g><rect x="{box.left + 8:g}" y="{height - 12}" width="{box.width - 16}" height="24" rx="12" '
+        f'fill="{fill}" stroke="{stroke}"/><text x="{box.x}" y="{height + 4}" text-anchor="middle" '
         f'fill="{stroke}">{exit}</text></g>'
     )
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from signoff.graph.machine import Event, State
 
-WIDTH, HEIGHT = 920, 524
+WIDTH, HEIGHT = 960, 536
 
 Anchor = Literal["start", "middle", "end"]
 
@@ -79,58 +79,64 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 
 
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
-PAUSES = frozenset({State.ASK_USER})
+PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER})
 
-START_AT, END_AT = Point(26, 230), Point(824, 406)
+START_AT, END_AT = Point(30, 230), Point(668, 484)
 
 BOXES: Mapping[State, Box] = {
     State.COMPRESS: Box(120, 230, "clean, fold"),
-    State.DECIDE: Box(296, 230, "ordered rules"),
-    State.CALL_LLM: Box(472, 230, "one model call"),
-    State.ROUTE_TOOLS: Box(648, 230, "check the calls"),
-    State.EXECUTE: Box(824, 230, "run a batch"),
-    State.NUDGE: Box(472, 112, "remind"),
-    State.ASK_USER: Box(184, 362, "wait for a person"),
-    State.REVIEW: Box(240, 466, "judge the finish"),
-    State.FINISH: Box(600, 406, "write the outcome", width=232, height=176),
+    State.DECIDE: Box(310, 230, "ordered rules"),
+    State.CALL_LLM: Box(500, 230, "one model call"),
+    State.ROUTE_TOOLS: Box(690, 230, "check the calls"),
+    State.EXECUTE: Box(880, 230, "run a batch"),
+    State.APPROVE: Box(880, 346, "a person decides"),
+    State.HAND_OVER: Box(880, 442, "the driver acts"),
+    State.NUDGE: Box(500, 108, "remind"),
+    State.ASK_USER: Box(190, 346, "a person answers"),
+    State.REVIEW: Box(240, 442, "judge the finish"),
+    State.FINISH: Box(562, 417, "write the outcome", width=124, height=190),
 }
 
 # The doors of the last state, on its left side: the height at which each is drawn.
-DOORS: Mapping[Exit, int] = {Exit.ERROR: 346, Exit.LIMIT: 386, Exit.AS_BEFORE: 426, Exit.SUCCESS: 466}
+DOORS: Mapping[Exit, int] = {Exit.ERROR: 346, Exit.AS_BEFORE: 378, Exit.LIMIT: 410, Exit.SUCCESS: 442}
 
 ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
-    (State.COMPRESS, State.DECIDE, None): route((176, 230), (240, 230), label=(206, 222)),
-    (State.DECIDE, State.CALL_LLM, None): route((352, 230), (416, 230), label=(382, 222)),
-    (State.CALL_LLM, State.ROUTE_TOOLS, None): route((528, 230), (592, 230), label=(557, 222)),
-    (State.ROUTE_TOOLS, State.EXECUTE, None): route((704, 230), (768, 230), label=(734, 222)),
+    (State.COMPRESS, State.DECIDE, None): route((176, 230), (254, 230), label=(212, 222)),
+    (State.DECIDE, State.CALL_LLM, None): route((366, 230), (444, 230), label=(402, 222)),
+    (State.CALL_LLM, State.ROUTE_TOOLS, None): route((556, 230), (634, 230), label=(592, 222)),
+    (State.ROUTE_TOOLS, State.EXECUTE, None): route((746, 230), (824, 230), label=(782, 222)),
     (State.EXECUTE, State.ROUTE_TOOLS, None): route(
-        (808, 258), (808, 288), (664, 288), (664, 258), label=(736, 281)
+        (856, 258), (856, 286), (730, 286), (730, 258), label=(793, 279)
     ),
+    (State.ROUTE_TOOLS, State.APPROVE, None): route((704, 258), (704, 332), (824, 332), label=(766, 325)),
+    (State.APPROVE, State.ROUTE_TOOLS, None): route((824, 360), (686, 360), (686, 258), label=(766, 353)),
+    (State.ROUTE_TOOLS, State.HAND_OVER, None): route((668, 258), (668, 428), (824, 428), label=(766, 421)),
+    (State.HAND_OVER, State.ROUTE_TOOLS, None): route((824, 456), (650, 456), (650, 258), label=(766, 449)),
     (State.DECIDE, State.ROUTE_TOOLS, None): route(
-        (316, 202), (316, 168), (612, 168), (612, 202), label=(472, 161)
+        (330, 202), (330, 166), (654, 166), (654, 202), label=(500, 159)
     ),
-    (State.DECIDE, State.NUDGE, None): route((276, 202), (276, 112), (416, 112), label=(346, 104)),
-    (State.ROUTE_TOOLS, State.NUDGE, None): route((640, 202), (640, 112), (528, 112), label=(582, 104)),
+    (State.DECIDE, State.NUDGE, None): route((290, 202), (290, 108), (444, 108), label=(366, 100)),
+    (State.ROUTE_TOOLS, State.NUDGE, None): route((682, 202), (682, 108), (556, 108), label=(618, 100)),
     (State.NUDGE, State.COMPRESS, None): route(
-        (472, 84), (472, 40), (120, 40), (120, 202), label=(480, 66), anchor="start"
+        (500, 80), (500, 32), (120, 32), (120, 202), label=(508, 61), anchor="start"
     ),
     (State.ROUTE_TOOLS, State.COMPRESS, None): route(
-        (668, 202), (668, 40), (120, 40), (120, 202), label=(676, 126), anchor="start"
+        (710, 202), (710, 32), (120, 32), (120, 202), label=(718, 122), anchor="start"
     ),
     (State.EXECUTE, State.COMPRESS, None): route(
-        (824, 202), (824, 40), (120, 40), (120, 202), label=(832, 126), anchor="start"
+        (880, 202), (880, 32), (120, 32), (120, 202), label=(888, 122), anchor="start"
     ),
     (State.DECIDE, State.ASK_USER, None): route(
-        (258, 258), (258, 362), (240, 362), label=(252, 320), anchor="end"
+        (268, 258), (268, 346), (246, 346), label=(262, 305), anchor="end"
     ),
-    (State.ASK_USER, State.COMPRESS, None): route((150, 334), (150, 258), label=(157, 286), anchor="start"),
-    (State.DECIDE, State.REVIEW, None): route((276, 258), (276, 438), label=(270, 419), anchor="end"),
-    (State.REVIEW, State.COMPRESS, None): route((184, 466), (90, 466), (90, 258), label=(140, 459)),
-    (State.REVIEW, State.FINISH, Exit.SUCCESS): route((296, 466), (484, 466), label=(412, 459)),
-    (State.DECIDE, State.FINISH, Exit.AS_BEFORE): route((302, 258), (302, 426), (484, 426), label=(412, 419)),
-    (State.DECIDE, State.FINISH, Exit.LIMIT): route((320, 258), (320, 386), (484, 386), label=(412, 379)),
-    (State.DECIDE, State.FINISH, Exit.ERROR): route((338, 258), (338, 346), (484, 346), label=(412, 339)),
+    (State.ASK_USER, State.COMPRESS, None): route((154, 318), (154, 258), label=(161, 286), anchor="start"),
+    (State.DECIDE, State.REVIEW, None): route((284, 258), (284, 414), label=(278, 399), anchor="end"),
+    (State.REVIEW, State.COMPRESS, None): route((184, 442), (90, 442), (90, 258), label=(140, 435)),
+    (State.REVIEW, State.FINISH, Exit.SUCCESS): route((296, 442), (500, 442), label=(424, 435)),
+    (State.DECIDE, State.FINISH, Exit.LIMIT): route((306, 258), (306, 410), (500, 410), label=(424, 403)),
+    (State.DECIDE, State.FINISH, Exit.AS_BEFORE): route((324, 258), (324, 378), (500, 378), label=(424, 371)),
+    (State.DECIDE, State.FINISH, Exit.ERROR): route((342, 258), (342, 346), (500, 346), label=(424, 339)),
     (State.CALL_LLM, State.FINISH, Exit.ERROR): route(
-        (504, 258), (504, 318), label=(512, 292), anchor="start"
+        (528, 258), (528, 322), label=(536, 294), anchor="start"
     ),
 }

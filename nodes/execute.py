@@ -48,7 +48,8 @@ def execute(state: AgentState, run: Run) -> Steps:
     else:
         done = yield Jobs([Job(call, state, run) for call in batch])
         messages = [message for one in done for message in one.messages]
-    event = Event.MORE if len(batch) < len(task.due) else Event.DONE
+    left = len(batch) < len(task.due) or not messages
+    event = Event.MORE if left else Event.DONE
     return Report(event, {"messages": messages})
 
 
@@ -59,7 +60,11 @@ def next_batch(due: Sequence[Call], kinds: Mapping[str, Kind]) -> Sequence[Call]
 
 
 def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[Any]]:
-    """One call that may change something: `started` is durable before it runs, `done` after."""
+    """One call that may change something: `started` is durable before it runs, `done` after.
+
+    Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
+    `route_tools` sends it to `approve`.
+    """
     box, reply_id = run.kit.toolbox, task.reply_of(call).message.id or ""
     decision = decided(call, task.decisions)
     if box.needs_approval(call.name, call.args) and not _approved(decision):
@@ -68,7 +73,8 @@ def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[An
     again = entry is not None and entry.status == STARTED and box.may_repeat(call.name)
     asked = entry is not None and entry.status == STARTED and _approved(decision, entry.attempt)
     if not (again or asked) and (known := outcome_known(call, entry, run)):
-        return [known]
+        ask = run.kit.ask_unknown and entry is not None and entry.status == STARTED
+        return [] if ask else [known]
     begun = Entry(STARTED, entry.attempt + 1 if entry else 1)
     yield Store([note(run, reply_id, call, begun)])
     job = Job(call, state, run, decision["args"] if decision else None)

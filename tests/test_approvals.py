@@ -1,0 +1,232 @@
+"""Approvals: who is asked, what is asked, how an answer is read, and what runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.types import Command
+
+from signoff import SetupError, build_graph, sqlite_storage
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel, call
+from signoff.storage import SqliteStorage
+from signoff.tools.approvals import DECISIONS, Approvals, read_answer
+from signoff.tools.kinds import Kind
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "pay them")]}
+FINISH = call("finish_task", summary="x")
+ADA, BOB = call("pay", to="ada", amount=5), call("pay", to="bob", amount=7)
+
+
+class Bank:
+    """Notes every payment that really happened."""
+
+    def __init__(self) -> None:
+        self.paid: list[tuple[str, int]] = []
+
+    def pay(self, to: str, amount: int) -> str:
+        """Pay."""
+        self.paid.append((to, amount))
+        return f"paid {amount} to {to}"
+
+    def look(self) -> str:
+        """Look."""
+        return "looked"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+        yield opened
+
+
+def bank_graph(storage: SqliteStorage, *script: Any, **settings: Any) -> tuple[Graph, Bank]:
+    bank = Bank()
+    settings.setdefault("approvals", {"pay": True})
+    return build_graph(ScriptedModel(script), [bank.pay, bank.look], storage=storage, **settings), bank
+
+
+def results(values: dict[str, Any]) -> list[str]:
+    return [str(m.text) for m in values["messages"] if isinstance(m, ToolMessage)][:-1]
+
+
+APPROVE, REJECT = {"type": "approve"}, {"type": "reject", "message": "too much"}
+EDIT = {"type": "edit", "edited_action": {"name": "pay", "args": {"to": "ada", "amount": 1}}}
+RESPOND = {"type": "respond", "message": "already paid yesterday"}
+EDITED = '(The user changed the arguments to {"to": "ada", "amount": 1}.)\npaid 1 to ada'
+REJECTED = "Not run: the user rejected this call. too much"
+
+ANSWERS: dict[str, tuple[Any, list[tuple[str, int]], str]] = {
+    "approve": ({"decisions": [APPROVE]}, [("ada", 5)], "paid 5 to ada"),
+    "edit": ({"decisions": [EDIT]}, [("ada", 1)], EDITED),
+    "reject": ({"decisions": [REJECT]}, [], REJECTED),
+    "respond": ({"decisions": [RESPOND]}, [], "already paid yesterday"),
+    "a list": ([APPROVE], [("ada", 5)], "paid 5 to ada"),
+    "one decision": (APPROVE, [("ada", 5)], "paid 5 to ada"),
+    "a word": ("yes", [("ada", 5)], "paid 5 to ada"),
+    "a yes": (True, [("ada", 5)], "paid 5 to ada"),
+    "other words are a reason to reject": ("too much", [], REJECTED),
+    "an inbox accepts": ([{"type": "accept", "args": None}], [("ada", 5)], "paid 5 to ada"),
+    "an inbox ignores": ([{"type": "ignore"}], [], "Not run: the user rejected this call."),
+    "an inbox responds": ([{"type": "response", "args": "too late"}], [], "too late"),
+    "an inbox edits": (
+        [{"type": "edit", "args": {"action": "pay", "args": {"to": "ada", "amount": 1}}}],
+        [("ada", 1)],
+        EDITED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_decides(name: str, storage: SqliteStorage) -> None:
+    answer, paid, told = ANSWERS[name]
+    graph, bank = bank_graph(storage, ADA, FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert bank.paid == []
+    assert pending.value == {
+        "type": "approval",
+        "call_ids": ["call_1"],
+        "action_requests": [
+            {"name": "pay", "args": {"to": "ada", "amount": 5}, "description": "pay waits for approval."}
+        ],
+        "review_configs": [{"action_name": "pay", "allowed_decisions": list(DECISIONS)}],
+    }
+    result = graph.invoke(Command(resume={pending.id: answer}), THREAD)
+    assert bank.paid == paid
+    assert results(result) == [told]
+    assert result["outcome"]["status"] == "success"
+
+
+def test_one_question_for_all_calls_of_a_reply(storage: SqliteStorage) -> None:
+    graph, bank = bank_graph(storage, [call("look"), ADA, BOB], FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert pending.value["call_ids"] == ["call_2", "call_3"]
+    result = graph.invoke(Command(resume={"decisions": [REJECT, APPROVE]}), THREAD)
+    assert bank.paid == [("bob", 7)]
+    assert sorted(results(result)) == sorted([REJECTED, "looked", "paid 7 to bob"])
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "too few": ({"decisions": [APPROVE]}, "1 decisions for 2 calls"),
+    "too many": ([APPROVE] * 3, "3 decisions for 2 calls"),
+    "none": ([], "0 decisions for 2 calls"),
+    "a number": (7, "one decision for each of the 2 calls"),
+    "nothing": (None, "one decision for each of the 2 calls"),
+    "no type": ([{}, {}], "is no decision"),
+    "an unknown type": ([{"type": "maybe"}, APPROVE], "'maybe' is no decision"),
+    "an edit without arguments": ([{"type": "edit"}, APPROVE], "edit needs edited_action"),
+    "an edit that changes the tool": (
+        [{"type": "edit", "edited_action": {"name": "look", "args": {}}}, APPROVE],
+        "not the tool",
+    ),
+    "a response without words": ([{"type": "respond"}, APPROVE], "respond needs a message"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_answer_runs_nothing_and_asks_again_with_the_reason(name: str, storage: SqliteStorage) -> None:
+    answer, reason = BAD[name]
+    graph, bank = bank_graph(storage, [ADA, BOB], FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    (again,) = graph.invoke(Command(resume={pending.id: answer}), THREAD)["__interrupt__"]
+    assert bank.paid == []
+    assert again.id != pending.id
+    assert reason in again.value["problem"]
+    result = graph.invoke(Command(resume={again.id: [APPROVE, APPROVE]}), THREAD)
+    assert bank.paid == [("ada", 5), ("bob", 7)]
+    assert result["outcome"]["status"] == "success"
+
+
+def test_a_decision_that_is_not_allowed_asks_again(storage: SqliteStorage) -> None:
+    graph, bank = bank_graph(storage, ADA, FINISH, approvals={"pay": ["approve", "reject"]})
+    graph.invoke(GO, THREAD)
+    (again,) = graph.invoke(Command(resume=[EDIT]), THREAD)["__interrupt__"]
+    assert again.value["problem"] == "'edit' is not allowed for pay; allowed: approve, reject"
+    assert bank.paid == []
+
+
+def test_a_message_while_an_approval_waits_rejects_with_its_words(storage: SqliteStorage) -> None:
+    graph, bank = bank_graph(storage, [ADA, BOB], FINISH)
+    task = graph.invoke(GO, THREAD) and graph.get_state(THREAD).values["task"]
+    result = graph.invoke({"messages": [("user", "pay nobody today")]}, THREAD)
+    assert bank.paid == []
+    assert results(result) == ["Not run: the user rejected this call. pay nobody today"] * 2
+    assert (result["outcome"]["status"], result["outcome"]["task"]) == ("success", task)
+
+
+def test_a_late_second_answer_changes_nothing(storage: SqliteStorage) -> None:
+    graph, bank = bank_graph(storage, ADA, FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    for _ in range(2):
+        result = graph.invoke(Command(resume={pending.id: [APPROVE]}), THREAD)
+    assert bank.paid == [("ada", 5)]
+    assert result["outcome"]["status"] == "success"
+
+
+def test_arguments_changed_after_the_approval_do_not_run(storage: SqliteStorage) -> None:
+    """Somebody edits the reply between the decision and the execution."""
+    graph, bank = bank_graph(storage, ADA, FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    graph.invoke(Command(resume={pending.id: [APPROVE]}), THREAD, interrupt_before=["execute"])
+    reply = graph.get_state(THREAD).values["messages"][1]
+    changed = {**reply.tool_calls[0], "args": {"to": "eve", "amount": 500}}
+    graph.update_state(
+        THREAD, {"messages": [reply.model_copy(update={"tool_calls": [changed]})]}, as_node="route_tools"
+    )
+    graph.update_state(THREAD, {"event": "work"}, as_node="route_tools")
+    result = graph.invoke(None, THREAD)
+    assert bank.paid == []
+    assert "needs a person's approval" in results(result)[0]
+
+
+def test_a_rejected_call_voids_a_finish_beside_it(storage: SqliteStorage) -> None:
+    graph, _ = bank_graph(storage, [ADA, FINISH], FINISH)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert graph.invoke(Command(resume={pending.id: [REJECT]}), THREAD)["outcome"]["refusals"] == 1
+
+
+def test_without_a_checkpointer_nobody_can_be_asked() -> None:
+    bank = Bank()
+    graph = build_graph(ScriptedModel([ADA, FINISH]), [bank.pay], approvals={"pay": True})
+    result = graph.invoke(GO)
+    assert bank.paid == []
+    assert "needs a person's approval, and this run cannot wait" in results(result)[0]
+
+
+def fails(_: Any) -> bool:
+    raise RuntimeError("policy down")
+
+
+KINDS = {"pay": Kind.WRITE, "look": Kind.READ}
+POLICIES: dict[str, tuple[Any, tuple[bool, bool, bool]]] = {
+    "none": (None, (False, False, False)),
+    "by name": ({"pay": True}, (True, True, False)),
+    "by kind": ({"write": True}, (True, True, False)),
+    "a name counts before a kind": ({"write": True, "pay": False}, (False, False, False)),
+    "by the arguments": ({"pay": lambda args: args["amount"] > 100}, (False, True, False)),
+    "one function": (lambda name, args: name == "look", (False, False, True)),
+    "a function that fails asks": ({"pay": fails}, (True, True, False)),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies(name: str) -> None:
+    policy, asked = POLICIES[name]
+    approvals = Approvals(policy, KINDS)
+    small, large = {"to": "ada", "amount": 5}, {"to": "ada", "amount": 500}
+    found = [approvals.allowed("pay", small), approvals.allowed("pay", large), approvals.allowed("look", {})]
+    assert tuple(bool(may) for may in found) == asked
+
+
+def test_a_policy_for_a_tool_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SetupError, match="neither a tool of this graph nor a kind"):
+        build_graph(ScriptedModel([]), approvals={"pya": True})
+
+
+@pytest.mark.parametrize("answer", [[APPROVE], {"decisions": [APPROVE]}, "approve", True])
+def test_reading_is_the_same_for_all_shapes(answer: Any) -> None:
+    (decision,) = read_answer(answer, [("pay", {})], [DECISIONS])
+    assert decision.type == "approve"

@@ -1,0 +1,109 @@
+"""Calls that the graph yields to its driver."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command
+
+from signoff import SetupError, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+from signoff.storage import SqliteStorage
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "build it")]}
+FINISH = call("finish_task", summary="x")
+
+
+@tool
+def shell(command: str) -> str:
+    """Run a command."""
+    raise AssertionError("the driver runs it")
+
+
+shell.metadata = {"kind": "terminal"}
+
+
+def look() -> str:
+    """Look."""
+    return "looked"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+        yield opened
+
+
+OBSERVED: list[tuple[Any, str, str]] = [
+    ("3 files", "3 files", "success"),
+    ({"output": "no such file", "status": "error"}, "no such file", "error"),
+    ({"output": "3 files"}, "3 files", "success"),
+    ({"exit": 1}, '{"exit": 1}', "success"),
+    ("", "(no output)", "success"),
+]
+
+
+@pytest.mark.parametrize(("observed", "text", "status"), OBSERVED)
+@pytest.mark.parametrize("hand_over", [["shell"], ["terminal"]])
+def test_the_driver_gets_the_action_and_gives_what_it_observed(
+    observed: Any, text: str, status: str, hand_over: list[str], storage: SqliteStorage
+) -> None:
+    model = ScriptedModel([[call("look"), call("shell", command="ls"), call("look")], FINISH])
+    graph = build_graph(model, [shell, look], hand_over=hand_over, storage=storage)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert pending.value == {
+        "type": "action",
+        "tool": "shell",
+        "args": {"command": "ls"},
+        "kind": "terminal",
+        "call_id": "call_2",
+    }
+    result = graph.invoke(Command(resume={pending.id: observed}), THREAD)
+    found = [(m.text, m.status) for m in result["messages"] if isinstance(m, ToolMessage)]
+    assert found[:3] == [("looked", "success"), (text, status), ("looked", "success")]
+    assert result["outcome"]["tool_calls"] == 3
+
+
+def test_a_message_takes_the_action_back(storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
+    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
+    graph.invoke(GO, THREAD)
+    task = graph.get_state(THREAD).values["task"]
+    result = graph.invoke({"messages": [("user", "stop, not that")]}, THREAD)
+    (first, _) = [m for m in result["messages"] if isinstance(m, ToolMessage)]
+    assert first.text == "Superseded, not run. The user wrote instead: stop, not that"
+    assert result["outcome"]["task"] == task
+
+
+def test_an_approval_comes_first_and_its_edit_is_handed_over(storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
+    graph = build_graph(model, [shell], hand_over=["shell"], approvals={"shell": True}, storage=storage)
+    (asked,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    edit = {"type": "edit", "edited_action": {"name": "shell", "args": {"command": "ls"}}}
+    (action,) = graph.invoke(Command(resume={asked.id: [edit]}), THREAD)["__interrupt__"]
+    assert action.value["args"] == {"command": "ls"}
+    result = graph.invoke(Command(resume={action.id: "3 files"}), THREAD)
+    assert '(The user changed the arguments to {"command": "ls"}.)\n3 files' in [
+        m.text for m in result["messages"]
+    ]
+
+
+def test_a_tool_may_declare_itself_handed_over(storage: SqliteStorage) -> None:
+    declared = shell.model_copy(update={"metadata": {"kind": "terminal", "hand_over": True}})
+    graph = build_graph(ScriptedModel([call("shell", command="ls")]), [declared], storage=storage)
+    assert graph.invoke(GO, THREAD)["__interrupt__"][0].value["type"] == "action"
+
+
+def test_without_a_checkpointer_there_is_no_driver() -> None:
+    model = ScriptedModel([call("shell", command="ls"), FINISH])
+    result = build_graph(model, [shell], hand_over=["shell"]).invoke(GO)
+    assert "needs a driver, and this run cannot wait" in result["messages"][2].text
+
+
+def test_a_name_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SetupError, match="neither a tool of this graph nor a kind"):
+        build_graph(ScriptedModel([]), [shell], hand_over=["shel"])
