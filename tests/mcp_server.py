@@ -1,0 +1,33 @@
+"""A real MCP server over stdio: `python tests/mcp_server.py LEDGER`."""
+
+import sys
+from pathlib import Path
+
+from mcp.server.fastmcp import FastMCP
+from mcp.types import ToolAnnotations
+
+server = FastMCP("ledger")
+LEDGER = Path(sys.argv[1])
+
+
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+def look() -> str:
+    """Read the ledger."""
+    return LEDGER.read_text() if LEDGER.exists() else "empty"
+
+
+@server.tool(annotations=ToolAnnotations(destructiveHint=False, idempotentHint=True))
+def put(line: str) -> str:
+    """Write a line into the ledger."""
+    LEDGER.write_text(line)
+    return f"wrote {line}"
+
+
+@server.tool()
+def fail() -> str:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+if __name__ == "__main__":
+    server.run("stdio")
