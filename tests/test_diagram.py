@@ -113,6 +113,16 @@ def test_what_ends_a_task_has_the_look_of_its_exit(event: Event, look: str) -> N
     assert {line.look for line in lines() if event in line.events} == {look}
 
 
+def test_the_states_that_wait_for_someone_share_a_colour_of_their_own() -> None:
+    root = ElementTree.fromstring(svg())
+    colours: dict[str, set[str]] = {}
+    for group in root.iterfind("{*}g"):
+        title, box = group.findtext("{*}title"), group.find("{*}rect")
+        if title is not None and box is not None:
+            colours.setdefault(box.attrib["fill"], set()).add(title.split(":")[0])
+    assert {State.ASK_USER, State.APPROVE, State.HAND_OVER} in colours.values()
+
+
 def test_an_edge_or_a_state_without_a_place_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "ROUTES", {key: ROUTES[key] for key in list(ROUTES)[1:]})
     with pytest.raises(LookupError, match="edges: missing compress -> decide, left over none"):
@@ -145,6 +155,8 @@ class Area(NamedTuple):
 
 
 CHARACTER = 7.4  # pixels, more than 13 px text takes in any usual sans-serif font
+SMALL = 6.6  # the same for the text under a name
+NAME = 8.5  # the same for a name
 
 
 def label_area(line: Line) -> Area:
@@ -197,6 +209,11 @@ def test_no_two_labels_and_no_two_boxes_overlap() -> None:
         assert not label_area(one).meets(label_area(other)), (one.label, other.label)
     for box, another in combinations(BOXES.values(), 2):
         assert not box_area(box).meets(box_area(another)), (box, another)
+
+
+@pytest.mark.parametrize(("state", "box"), BOXES.items())
+def test_name_and_caption_fit_into_the_box(state: State, box: Box) -> None:
+    assert max(NAME * len(state), SMALL * len(box.caption)) < box.width
 
 
 def test_lines_cross_or_join_only_on_the_way_to_the_same_box() -> None:
