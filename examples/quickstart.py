@@ -1,0 +1,17 @@
+"""The loop in ten lines, with a scripted model in place of a real one."""
+
+from signoff import build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+model = ScriptedModel([call("add", a=19, b=23), call("finish_task", summary="19 + 23 is 42.")])
+with sqlite_storage("threads.sqlite") as storage:
+    graph = build_graph(model, tools=[add], storage=storage)
+    config = {"configurable": {"thread_id": "sum"}}
+    result = graph.invoke({"messages": [("user", "What is 19 + 23?")]}, config)
+print(result["outcome"]["status"], "-", result["outcome"]["summary"])
