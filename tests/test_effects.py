@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
@@ -209,3 +209,32 @@ def test_a_command_that_does_more_is_an_error(name: str) -> None:
     assert result_of(result).status == "error"
     assert "cannot apply" in result_of(result).text
     assert result["outcome"]["turns"] == 2
+
+
+def test_a_thousand_calls_in_one_reply_are_all_answered() -> None:
+    ran: list[int] = []
+
+    def act(at: int) -> str:
+        """Act."""
+        ran.append(at)
+        return str(at)
+
+    model = ScriptedModel([[call("act", at=i) for i in range(1000)], FINISH])
+    result = build_graph(model, [act]).invoke(GO)
+    assert ran == list(range(32))
+    answers = [message for message in result["messages"] if isinstance(message, ToolMessage)]
+    assert len(answers) == 1001
+    assert sum("at most 32 calls" in message.text for message in answers) == 968
+    assert result["outcome"]["status"] == "success"
+
+
+def test_ten_megabytes_of_arguments_reach_the_tool(storage: SqliteStorage) -> None:
+    def act(text: str) -> str:
+        """Act."""
+        return f"{len(text)} characters"
+
+    large = {"name": "act", "id": "1", "args": {"text": "x" * 10_000_000}}
+    graph = build_graph(ScriptedModel([FINISH]), [act], storage=storage)
+    result = graph.invoke({"messages": [("user", "go"), AIMessage("", tool_calls=[large])]}, THREAD)
+    assert result_of(result).text == "10000000 characters"
+    assert result["outcome"]["status"] == "success"

@@ -6,11 +6,11 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.task import read
 from signoff.graph.limits import Limits
 from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.rules import RULES, decide
 from signoff.graph.state import AgentState
+from signoff.graph.task import read
 from tests.histories import CONTROLS, ai, done, history, nudged, user
 
 WRITE, ASK, FINISH = ("write", "w"), ("ask_user", "q"), ("finish_task", "f")
