@@ -1,0 +1,206 @@
+"""A persistent shell: exact exit codes and outputs, whatever a command does to its terminal."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from langchain_core.tools import ToolException
+
+from signoff.graph.errors import SetupError
+from signoff.tools.terminal import Shell
+from tests.terminals import GETPASS, PYTHON, SLEEP, found, plain, until
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    with Shell(tmp_path) as opened:
+        yield opened
+
+
+def test_folder_variables_functions_and_options_persist(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
+    shell.run("cd 'a folder'; export A=1; B=2; f() { echo \"f $1\"; }; set -u")
+    assert plain(shell.run('pwd; f "$A$B"; (: $nothing)')) == (
+        1,
+        f"{tmp_path}/a folder\nf 12\nbash: nothing: unbound variable\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "output"),
+    [
+        ("true", 0, ""),
+        ("# nothing", 0, ""),
+        ("return 7", 7, ""),
+        ("nosuchcommand", 127, "bash: nosuchcommand: command not found\n"),
+        ("false | true", 0, ""),
+        ("IFS=1; (exit 212)", 212, ""),
+        (": ${x?gone}; echo not reached", 1, "bash: x: gone\n"),
+        ("PS1=; : ${x?gone}", 1, "bash: x: gone\n"),
+        ("kill -INT $$; echo not reached", 130, "\n"),
+        ("cat <<END\n$((1 + 1)) 'x\nEND", 0, "2 'x\n"),
+        ("echo one\necho two\n(exit 3)", 3, "one\ntwo\n"),
+        ("printf 'no newline'", 0, "no newline"),
+        ("printf 'h\u00e9 \u6f22 \U0001f600\\n'", 0, "h\u00e9 \u6f22 \U0001f600\n"),
+        ("printf '\\033]52;c;aGk=\\007\\033]0;t\\007\\033]133;D;9\\007ok\\n'", 0, "ok\n"),
+        (f"printf '\\033]133;D;9;{'0' * 32}\\007ok\\n'; (exit 4)", 4, "ok\n"),
+        ("exec 3>&1 >/dev/null 2>&1; echo hidden; exec >&3 2>&3", 0, ""),
+        ("stty raw -echo; (exit 5)", 5, ""),
+        ("alias .=false builtin=false printf=false; printf() { false; }", 0, ""),
+        ("set -x; set +x", 0, "++ set +x\n"),
+        ("yes | head -1", 0, "y\n"),
+        ("head -c 300000 /dev/zero | tr '\\0' x | wc -c", 0, "300000\n"),
+        (f'rm -f "${{BASH_SOURCE[0]}}"; echo "{PYTHON}" >/dev/tty', 0, f"{PYTHON}\n"),
+    ],
+)
+def test_a_command_has_its_own_exit_code_and_output(
+    shell: Shell, command: str, code: int, output: str
+) -> None:
+    assert plain(shell.run(command)) == (code, output)
+    assert plain(shell.run("echo next; (exit 6)")) == (6, "next\n")
+
+
+def test_unbalanced_quotes_are_an_error_of_the_command(shell: Shell) -> None:
+    code, output = plain(shell.run('echo "never closed'))
+    assert code == 2
+    assert "unexpected EOF while looking for matching" in output
+    assert plain(shell.run("echo next")) == (0, "next\n")
+
+
+def test_a_person_types_into_an_interactive_shell(tmp_path: Path) -> None:
+    with Shell(tmp_path, interactive=True) as shell, ThreadPoolExecutor() as threads:
+        running = threads.submit(shell.run, GETPASS, 30)
+        assert until(lambda: shell.waiting_for == "password")
+        shell.write(b"secret\n")
+        code, output = plain(running.result())
+        assert (code, "6\n" in output, "secret" in output) == (0, True, False)
+        assert shell.waiting_for is None
+        running = threads.submit(shell.run, SLEEP, 30)
+        assert until(lambda: bool(found()))
+        shell.interrupt()
+        assert plain(running.result())[0] == 130
+        shell.write(b"half a line")
+        assert plain(shell.run("echo next"))[1] == "next\n"
+
+
+def test_a_program_that_a_person_started_is_not_typed_into(tmp_path: Path) -> None:
+    with Shell(tmp_path, interactive=True) as shell:
+        shell.write(f"{SLEEP}\n".encode())
+        assert until(lambda: bool(found()))
+        with pytest.raises(ToolException, match="still running"):
+            shell.run("echo x")
+        shell.interrupt()
+        assert until(lambda: not found())
+        assert shell.run("echo next").output == "next\n"
+
+
+def test_what_the_terminal_shows_is_heard_also_between_commands(tmp_path: Path) -> None:
+    heard = bytearray()
+    with Shell(tmp_path, on_output=heard.extend) as shell:
+        before = bytearray()
+        shell.run("(sleep 0.3; echo background) & printf '\\033[1mnow\\n'", on_output=before.extend)
+        assert b"\x1b[1mnow\r\n" in before
+        assert until(lambda: b"background\r\n" in heard)
+        assert b"\x1b[1mnow\r\n" in heard
+        assert b"133" not in heard + before
+        assert b"builtin" not in heard + before
+
+
+def test_output_is_heard_while_the_command_runs(shell: Shell) -> None:
+    times: list[float] = []
+    shell.run("echo one; sleep 0.5; echo two", on_output=lambda _: times.append(time.monotonic()))
+    assert times[-1] - times[0] > 0.3
+
+
+def test_the_terminal_has_the_size_it_was_given(tmp_path: Path) -> None:
+    with Shell(tmp_path, rows=30, cols=90) as shell:
+        assert shell.run("stty size").output == "30 90\n"
+        shell.resize(40, 100)
+        assert shell.run("stty size").output == "40 100\n"
+        shell.run("exit")
+        assert shell.run("stty size").output == "40 100\n"
+
+
+def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("ANYTHING", "sk-secret")
+    with Shell(tmp_path, env={"GIVEN": "1"}) as shell:
+        names = {line.partition("=")[0] for line in shell.run("env").output.splitlines()}
+        assert "sk-secret" not in shell.run("env; set; cat /proc/$$/environ").output
+    assert {"PATH", "TERM", "GIVEN"} <= names
+    assert names <= {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "TERM"),
+        *("PAGER", "GIT_PAGER", "HISTFILE", "SIGNOFF_SHELL", "GIVEN", "PWD", "OLDPWD", "SHLVL", "_"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "said"),
+    [
+        ("", 1, "The command is empty"),
+        (" \n", 1, "The command is empty"),
+        ("echo \0", 1, "NUL"),
+        ("echo \ud800", 1, "not valid text"),
+        ("true", 0, "above 0"),
+        ("true", -1, "above 0"),
+        ("true", float("nan"), "above 0"),
+        ("true", float("inf"), "above 0"),
+    ],
+)
+def test_what_cannot_run_is_refused(shell: Shell, command: str, timeout: float, said: str) -> None:
+    with pytest.raises(ToolException, match=said):
+        shell.run(command, timeout)
+
+
+def test_a_shell_needs_a_folder_and_bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SetupError, match="nowhere"):
+        Shell(tmp_path / "nowhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="bash was not found"):
+        Shell(tmp_path)
+
+
+def test_one_command_at_a_time(shell: Shell) -> None:
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(shell.run, "sleep 0.5; echo first")
+        assert until(lambda: shell.busy)
+        with pytest.raises(ToolException, match="still running another command"):
+            shell.run("echo second", timeout=0.1)
+        assert shell.run("echo third").output == "third\n"
+        assert first.result().output == "first\n"
+
+
+def test_a_very_long_command_and_a_very_long_line(shell: Shell) -> None:
+    result = shell.run(f"x={'y' * 10_000_000}; echo ${{#x}}; echo $x", timeout=60)
+    assert result.output.startswith("10000000\nyyyy")
+    assert (result.exit_code, len(result.output) < 1_100_000, result.truncated > 8_000_000) == (0, True, True)
+
+
+def test_300_of_300_exit_codes_are_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    codes = [*range(256), *(128 + number for number in (1, 2, 3, 6, 9, 10, 12, 13, 14, 15, 24)), *range(33)]
+    signals = range(256, 267)
+    times: list[float] = []
+    with Shell(tmp_path) as shell:
+        for index, code in enumerate(codes):
+            end = f"sh -c 'kill -{code - 128} $$'" if index in signals else f"(exit {code})"
+            result = shell.run(end)
+            assert result.exit_code == code
+            times.append(result.seconds)
+    with capsys.disabled():
+        milliseconds = statistics.median(times) * 1000
+        print(f"\n{len(codes)} of {len(codes)} exit codes exact, median {milliseconds:.2f} ms a command")
+    assert len(codes) == 300
+
+
+def test_16_shells_at_once(tmp_path: Path) -> None:
+    def work(number: int) -> list[int | None]:
+        with Shell(tmp_path) as shell:
+            results = [shell.run(f"N={number}")]
+            results += [shell.run(f"head -c 20000 /dev/zero; (exit $((N + {at})))") for at in range(20)]
+            return [result.exit_code for result in results]
+
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(work, range(16))) == [[0, *range(n, n + 20)] for n in range(16)]

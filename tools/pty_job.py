@@ -1,0 +1,61 @@
+"""One command while it runs in a shell: its marks, what it wrote, and what it came to."""
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from signoff.tools.pty_marks import Mark
+from signoff.tools.pty_output import Capture
+
+_MOST_PENDING = 100_000
+
+
+@dataclass
+class Job:
+    """What is known of a command so far. Changed by the reading thread alone, under the shell's lock.
+
+    begun, exit_code: from its marks. prompted: bash shows its prompt although no end was marked. asked: it
+    was told to mark the end, so what is written from then on is only the echo of that.
+    pending: output for a live listener, when there is one.
+    """
+
+    live: bool
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    capture: Capture = field(default_factory=Capture)
+    begun: bool = False
+    prompted: bool = False
+    asked: bool = False
+    exit_code: int | None = None
+    pending: bytearray = field(default_factory=bytearray)
+    started: float = field(default_factory=time.monotonic)
+    last_output: float = field(default_factory=time.monotonic)
+
+    @property
+    def echoing(self) -> bool:
+        """Whether what is written now is only the echo of a line that was typed for this command."""
+        return self.exit_code is None and (self.asked or not self.begun)
+
+    def marked(self, mark: Mark) -> None:
+        if self.exit_code is not None:
+            return
+        if mark.kind == "begin":
+            self.begun = True
+        elif mark.kind == "end":
+            self.exit_code = mark.code
+        else:
+            self.prompted = True
+        self.last_output = time.monotonic()
+
+    def wrote(self, data: bytes) -> None:
+        self.capture.add(data)
+        self.last_output = time.monotonic()
+        if self.live:
+            self.pending += data
+            if len(self.pending) > 2 * _MOST_PENDING:
+                del self.pending[:-_MOST_PENDING]
+
+    def taken(self) -> bytes:
+        """The pending output, once."""
+        data = bytes(self.pending)
+        self.pending.clear()
+        return data

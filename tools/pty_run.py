@@ -1,0 +1,137 @@
+"""Follows one command to its end, and stops it when it takes too long or waits for nobody."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from signoff.tools.pty_bash import INTERRUPT, QUIT, Bash, ShellEnded
+from signoff.tools.pty_job import Job
+from signoff.tools.pty_marks import end_line, run_line
+from signoff.tools.pty_waiting import WaitingFor, Watch, at_prompt
+
+GRACE_SECONDS = 1.0
+"""How long each step (^C, ^\\, kill) may take to end a command before the next one."""
+
+_TICK = 0.05
+_PROMPT_SECONDS = 0.15
+_DRAIN_SECONDS = 0.2
+
+
+class Run:
+    """One command in a bash, seen from the thread that waits for it.
+
+    changed: the lock under which the reading thread changes `job`, notified at every mark. on_output: gets
+    the output while this thread waits. on_waiting: told whenever what the command waits for changes.
+    """
+
+    def __init__(
+        self,
+        bash: Bash,
+        job: Job,
+        changed: threading.Condition,
+        on_output: Callable[[bytes], None] | None,
+        on_waiting: Callable[[WaitingFor | None], None],
+    ) -> None:
+        self._bash = bash
+        self._job = job
+        self._changed = changed
+        self._on_output = on_output
+        self._on_waiting = on_waiting
+
+    def follow(self, path: str, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
+        """Runs the file and waits for the end, of the command or of bash.
+
+        Returns whether the time-out came first, and for what the command waits then. Unless `interactive`,
+        a command that waits for input is not waited for.
+        """
+        try:
+            self._bash.plain_modes()
+            self._bash.type(run_line(self._job.nonce, path))
+            return self._followed(timeout, interactive=interactive)
+        except ShellEnded:
+            return False, None
+
+    def _followed(self, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
+        deadline = time.monotonic() + timeout
+        watch = Watch(self._bash)
+        waiting: WaitingFor | None = None
+        while not self._ended(min(_TICK, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return True, waiting
+            if (now := watch.look(self._job.last_output)) != waiting:
+                waiting = now
+                self._on_waiting(waiting)
+            if waiting and not interactive:
+                return False, waiting
+        return False, None
+
+    def stop(self) -> bool:
+        """Climbs the ladder until the command has ended: ^C, ^\\, kill, and at last the shell's own end.
+
+        Returns whether the command or the shell ended before that last step.
+        """
+        try:
+            for step in (self._interrupt, self._quit, self._bash.kill_foreground):
+                if self._stopped_by(step):
+                    return True
+        except ShellEnded:
+            return True
+        self._bash.end()
+        return False
+
+    def _stopped_by(self, step: Callable[[], bool]) -> bool:
+        if not step():
+            return False
+        if self._ended_within(_PROMPT_SECONDS):
+            return True
+        if at_prompt(self._bash):
+            # ^C made bash give the line up, and its prompt could not say so.
+            self._ask()
+        return self._ended_within(GRACE_SECONDS)
+
+    def drain(self) -> None:
+        """Waits for what an ended bash left in the terminal, and hands out the last output."""
+        quiet = time.monotonic() + _DRAIN_SECONDS
+        while self._bash.reading() and time.monotonic() < max(quiet, self._job.last_output + _DRAIN_SECONDS):
+            time.sleep(0.005)
+        self._hand_out()
+
+    def _interrupt(self) -> bool:
+        self._bash.press(INTERRUPT)
+        return True
+
+    def _quit(self) -> bool:
+        self._bash.press(QUIT)
+        return True
+
+    def _ask(self) -> None:
+        with self._changed:
+            self._job.asked = True
+        self._bash.type(end_line(self._job.nonce))
+
+    def _ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._ended(_TICK):
+            if time.monotonic() >= deadline:
+                return False
+        return True
+
+    def _ended(self, seconds: float) -> bool:
+        """Waits up to `seconds` for something to happen; whether the command or bash has ended."""
+        with self._changed:
+            if self._job.exit_code is None and not self._job.prompted:
+                self._changed.wait(max(seconds, 0.0))
+            ended = self._job.exit_code is not None
+            prompted, self._job.prompted = self._job.prompted, False
+        self._hand_out()
+        if ended or not self._bash.alive():
+            return True
+        if prompted and self._bash.foreground() == self._bash.pid:
+            self._ask()
+        return False
+
+    def _hand_out(self) -> None:
+        with self._changed:
+            data = self._job.taken()
+        if data and self._on_output:
+            self._on_output(data)

@@ -1,0 +1,224 @@
+"""A shell that keeps its folder and its variables from command to command, in a real terminal."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from langchain_core.tools import ToolException
+
+from signoff.graph.errors import SetupError
+from signoff.tools.pty_command import check, written
+from signoff.tools.pty_environment import bash_path, clean_environment
+from signoff.tools.pty_job import Job
+from signoff.tools.pty_marks import Mark, Marks
+
+if TYPE_CHECKING:
+    from signoff.tools.pty_bash import Bash
+    from signoff.tools.pty_waiting import WaitingFor
+
+OnOutput = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class ShellResult:
+    """What a command came to.
+
+    exit_code: as in `$?`, 128 and more for a signal; None when the shell was lost before it was known.
+    output: harmless text, its middle left out when it is very long. timed_out: stopped at the time-out.
+    waiting_for: the input for which it waited when it was stopped. restarted: the shell ended with the
+    command or before it; the folder, variables and background jobs are gone. seconds: how long it took.
+    truncated: bytes of output that were left out.
+    """
+
+    exit_code: int | None
+    output: str
+    timed_out: bool
+    waiting_for: "WaitingFor | None"
+    restarted: bool
+    seconds: float
+    truncated: int
+
+
+class Shell:
+    """A persistent bash in a pseudo-terminal, started in `cwd` with a clean environment.
+
+    env: variables beside the few that are inherited (PATH, HOME, locale, time zone); nothing else of this
+    process's environment reaches a command. on_output: called with everything the terminal shows, also
+    between commands, in the shell's reading thread: it must not block or raise. interactive: a person
+    types by `write`, so a command that waits for input is left waiting.
+
+    One command runs at a time. This is a terminal, not a boundary: commands may do what the user may.
+    `close` ends bash and whatever it started, on Linux also what left its session by `setsid` or `nohup`.
+    What bash leaves behind by ending itself (`exit`) is ended too, unless it has a session of its own and
+    an emptied environment. When this process is killed, what runs is told only that the terminal is gone.
+
+    Raises SetupError where there is no bash, no Unix terminal, or no folder `cwd`.
+    """
+
+    def __init__(
+        self,
+        cwd: str | os.PathLike[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        rows: int = 24,
+        cols: int = 120,
+        on_output: OnOutput | None = None,
+        interactive: bool = False,
+    ) -> None:
+        self.cwd = os.path.abspath(os.fspath(cwd))
+        self.interactive = interactive
+        self.waiting_for: WaitingFor | None = None
+        """What the running command waits for, while a person may type it."""
+        self._executable = bash_path()
+        self._size = (rows, cols)
+        self._on_output = on_output
+        self._environment = clean_environment(env or {})
+        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._job: Job | None = None
+        # Outlives the job: bash shows its prompt, and the mark in it, after the command has returned.
+        self._nonce = ""
+        self.closed = False
+        """Whether `close` was called."""
+        self._bash = self._started()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is running."""
+        return self._turn.locked()
+
+    def run(self, command: str, timeout: float = 60.0, on_output: OnOutput | None = None) -> ShellResult:
+        """Runs `command` and returns when it has ended, was stopped, or the shell has ended with it.
+
+        timeout: seconds, after which it is stopped by ^C, ^\\, and killing, in this order. on_output: called
+        in this thread with the raw output while it comes; when much comes at once, its oldest part
+        is missing. A second caller waits up to its own timeout for its turn. Raises ToolException for a
+        command or timeout that cannot be used, and when the shell is busy or closed.
+        """
+        check(command, timeout)
+        if not self._turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
+            raise ToolException("The shell is still running another command; try again when it has ended.")
+        try:
+            with written(command) as path:
+                return self._run(path, timeout, on_output)
+        finally:
+            self._job, self.waiting_for = None, None
+            self._turn.release()
+
+    def write(self, data: bytes) -> None:
+        """Types `data` into the terminal, also while a command runs."""
+        self._bash.type(data)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Makes the terminal `rows` high and `cols` wide."""
+        self._size = (rows, cols)
+        self._bash.resize(rows, cols)
+
+    def interrupt(self) -> None:
+        """Presses ^C, whatever the running program made of that key."""
+        self._bash.press(b"\x03")
+
+    def close(self) -> None:
+        """Ends the shell and everything it started; a command that is running fails. May be repeated."""
+        self.closed = True
+        self._bash.end()
+
+    def _started(self) -> "Bash":
+        # Only here: there is no such terminal on Windows, where this module must still load.
+        from signoff.tools.pty_bash import Bash
+
+        marks = Marks()
+        try:
+            return Bash(
+                self._executable,
+                self.cwd,
+                self._environment,
+                self._size,
+                lambda data: self._received(marks, data),
+            )
+        except OSError as error:
+            raise SetupError(
+                f"A shell cannot start in {self.cwd} ({error}); name a folder that exists and can be opened."
+            ) from error
+
+    def _received(self, marks: Marks, data: bytes) -> None:
+        shown = bytearray()
+        with self._changed:
+            job = self._job
+            for piece in marks.split(data):
+                if isinstance(piece, Mark) and piece.nonce == self._nonce:
+                    if job:
+                        job.marked(piece)
+                    self._changed.notify_all()
+                    continue
+                raw = piece.raw if isinstance(piece, Mark) else piece
+                if job and job.echoing:
+                    continue
+                shown += raw
+                if job and job.exit_code is None:
+                    job.wrote(raw)
+            if not data:
+                self._changed.notify_all()
+        if shown and self._on_output:
+            self._on_output(bytes(shown))
+
+    def _run(self, path: str, timeout: float, on_output: OnOutput | None) -> ShellResult:
+        from signoff.tools.pty_run import Run
+
+        job = Job(live=on_output is not None)
+        restarted = self._made_ready()
+        with self._changed:
+            self._job, self._nonce = job, job.nonce
+        run = Run(self._bash, job, self._changed, on_output, self._waits)
+        try:
+            timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
+            stopped = not (timed_out or waiting) or run.stop()
+        except BaseException:
+            # A broken listener or ^C on this side must not leave the command running.
+            self._bash.end()
+            raise
+        if self.closed:
+            raise ToolException("The shell was closed while the command ran.")
+        code = job.exit_code
+        if code is None:
+            run.drain()
+            code = self._bash.exit_code() if stopped else None
+            self._bash.end()
+        return ShellResult(
+            exit_code=code,
+            output=job.capture.text(),
+            timed_out=timed_out,
+            waiting_for=waiting,
+            restarted=restarted or job.exit_code is None,
+            seconds=time.monotonic() - job.started,
+            truncated=job.capture.left_out,
+        )
+
+    def _made_ready(self) -> bool:
+        """Whether bash had ended since the last command, so that a new one had to be started."""
+        if self.closed:
+            raise ToolException("The shell was closed; open a new one.")
+        if self._bash.alive():
+            if self.interactive and self._bash.foreground() != self._bash.pid:
+                raise ToolException(
+                    "A program that was typed into the terminal is still running; end it first."
+                )
+            return False
+        unnoticed = not self._bash.ended
+        self._bash.end()
+        self._bash = self._started()
+        if self.closed:
+            self._bash.end()
+        return unnoticed
+
+    def _waits(self, waiting: "WaitingFor | None") -> None:
+        self.waiting_for = waiting

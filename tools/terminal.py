@@ -1,0 +1,178 @@
+"""run_shell: commands in a shell that keeps its folder and variables, one shell per thread."""
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.config import get_stream_writer
+from pydantic import BaseModel, Field
+
+from signoff.graph.errors import SetupError
+from signoff.tools.kinds import Kind
+from signoff.tools.output import LIMIT, capped
+from signoff.tools.pty_environment import bash_path
+from signoff.tools.pty_output import Live
+from signoff.tools.pty_shell import Shell, ShellResult
+from signoff.tools.workspace import Workspace
+
+__all__ = ["Shell", "ShellPool", "ShellResult", "shells", "terminal_tool"]
+
+_CALL_ID = "tool_call_id"
+_ROOM_FOR_NOTES = 1_000
+_MOST_STREAMED = 8_000
+_DESCRIPTION = (
+    "Run a command in bash, in a terminal that keeps its folder, variables and background jobs between "
+    "calls. The result ends with the exit code. Nobody can type: give input by a pipe or by options. "
+    "Start servers in the background, with their output in a file: server > server.log 2>&1 &"
+)
+_WAITED = {
+    "line": "it waited for a line of input and nobody can type: give the input by a pipe or by options",
+    "password": "it asked for a password and nobody can type one: use a way that needs none",
+    "screen": "it waited for keys, as a full-screen program does, and nobody can type: use options that "
+    "make it run by itself",
+}
+
+
+class ShellPool:
+    """One shell for each thread and folder, at most `limit` of them, all closed when the program ends.
+
+    When there are too many, the one that was unused for longest is closed.
+    """
+
+    def __init__(self, limit: int = 32) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._shells: OrderedDict[tuple[str, str], Shell] = OrderedDict()
+        weakref.finalize(self, _close_all, self._shells)
+
+    def get(self, thread_id: str, cwd: str | os.PathLike[str]) -> Shell:
+        """The thread's shell for the folder `cwd`, started when there is none.
+
+        Raises SetupError as `Shell` does, and ToolException when `limit` shells are running commands.
+        """
+        key = (thread_id, os.path.realpath(cwd))
+        with self._lock:
+            if key not in self._shells or self._shells[key].closed:
+                self._shells.pop(key, None)
+                self._make_room()
+                self._shells[key] = Shell(cwd)
+            self._shells.move_to_end(key)
+            return self._shells[key]
+
+    def close(self, thread_id: str | None = None) -> None:
+        """Closes the shells of one thread, or all."""
+        with self._lock:
+            for key in [key for key in self._shells if thread_id in (None, key[0])]:
+                self._shells.pop(key).close()
+
+    def __len__(self) -> int:
+        return len(self._shells)
+
+    def _make_room(self) -> None:
+        if len(self._shells) < self._limit:
+            return
+        idle = next((key for key, shell in self._shells.items() if not shell.busy), None)
+        if idle is None:
+            raise ToolException(f"{self._limit} shells are running commands; try again when one has ended.")
+        self._shells.pop(idle).close()
+
+
+def _close_all(open_shells: OrderedDict[tuple[str, str], Shell]) -> None:
+    while open_shells:
+        open_shells.popitem()[1].close()
+
+
+shells = ShellPool()
+"""The shells of this program."""
+
+
+class RunShell(BaseModel):
+    """Arguments of `run_shell`."""
+
+    command: str = Field(description="The command, or several lines of them, as for bash.")
+    timeout: float = Field(default=60, description="Seconds after which the command is stopped.")
+
+
+class _Terminal(StructuredTool):
+    """Makes the id of the call known to the stream; asking for it as an argument would require one."""
+
+    def invoke(
+        self, input: str | dict[str, Any] | ToolCall, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        if isinstance(input, dict) and "args" in input and input.get("id"):
+            config = merge_configs(config, {"metadata": {_CALL_ID: input["id"]}})
+        return super().invoke(input, config, **kwargs)
+
+
+def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = None) -> BaseTool:
+    """The tool `run_shell(command, timeout=60)`, of kind terminal, with shells of `pool` in `workspace`.
+
+    The shell is that of the run's `thread_id`. Within a graph the output comes live on the custom stream
+    as `{"type": "terminal", "call_id": ..., "data": text}`, rendered harmless, and shortened where more
+    comes than one can read. A command that fails is a result like any other. Raises SetupError when the
+    folder does not exist or the system has no bash.
+    """
+    bash_path()
+    place = Workspace(workspace)
+    in_use = shells if pool is None else pool
+
+    def run_shell(command: str, timeout: float, config: RunnableConfig) -> str:
+        thread = str(config.get("configurable", {}).get("thread_id", ""))
+        try:
+            shell = in_use.get(thread, place.root)
+            result = shell.run(command, timeout, _streaming(config))
+        except SetupError as error:
+            raise ToolException(str(error)) from error
+        output = capped(result.output, limit=LIMIT - _ROOM_FOR_NOTES, keep=place.keep("run_shell"))
+        return f"{output.rstrip() or '(no output)'}\n[{'; '.join(_notes(result, timeout, shell.cwd))}]"
+
+    return _Terminal(
+        name="run_shell",
+        description=_DESCRIPTION,
+        args_schema=RunShell,
+        func=run_shell,
+        metadata={"kind": str(Kind.TERMINAL), "seconds": None},
+    )
+
+
+def _streaming(config: RunnableConfig) -> Callable[[bytes], None] | None:
+    """What sends output to the custom stream of the graph that is running, if one is."""
+    try:
+        write = get_stream_writer()
+    except (RuntimeError, KeyError):
+        # How LangGraph says that no graph is running.
+        return None
+    live = Live()
+    event: dict[str, Any] = {"type": "terminal"}
+    if call_id := config.get("metadata", {}).get(_CALL_ID):
+        event["call_id"] = call_id
+
+    def send(data: bytes) -> None:
+        text = live.feed(data)
+        if text:
+            write({**event, "data": capped(text, limit=_MOST_STREAMED, keep=None)})
+
+    return send
+
+
+def _notes(result: ShellResult, timeout: float, cwd: str) -> list[str]:
+    code = "unknown" if result.exit_code is None else result.exit_code
+    notes = [f"exit code {code}", f"{result.seconds:.2f} s"]
+    if result.timed_out:
+        notes.append(
+            f"stopped at the time-out of {timeout:g} s: give a longer one, or run it in the background"
+        )
+    if result.waiting_for and not result.timed_out:
+        notes.append(f"stopped: {_WAITED[result.waiting_for]}")
+    if result.restarted:
+        notes.append(
+            f"the shell ended and a new one starts in {cwd}: folder, variables and background jobs are gone"
+        )
+    return notes
