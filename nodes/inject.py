@@ -19,9 +19,10 @@ class Injector:
     """
 
     def __init__(self, tools: Sequence[BaseTool]) -> None:
-        self._asking = {tool.name for tool in tools if _asks(tool)}
+        asking = [tool for tool in tools if _asks(tool)]
+        self._asking = {tool.name for tool in asking}
         self._tools = list(tools)
-        self._node = ToolNode(self._tools) if self._asking else None
+        self._node = ToolNode(asking) if asking else None
 
     def filled(self, call: ToolCall, state: AgentState, config: RunnableConfig) -> ToolCall:
         """`call` with the injected arguments. Raises what LangGraph raises when one cannot be had."""
@@ -42,7 +43,11 @@ class Injector:
 
 
 def _asks(tool: BaseTool) -> bool:
-    found = _get_all_injected_args(tool)
+    try:
+        found = _get_all_injected_args(tool)
+    except TypeError:
+        # A partial or another callable object has no type hints to read, so it can ask for nothing by them.
+        return False
     return bool(found.state or found.store or found.runtime)
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -169,6 +170,18 @@ async def test_langchains_injected_arguments(mode: str, storage: SqliteStorage) 
     graph = build_graph(ScriptedModel(script), [injected], storage=storage)
     result = graph.invoke(GO, THREAD) if mode == "sync" else await graph.ainvoke(GO, THREAD)
     assert result_of(result).text == "see call_1 2 True call_1"
+
+
+def test_a_partial_is_a_tool_like_any_other() -> None:
+    schema = {"type": "object", "properties": {"what": {"type": "string"}}}
+    work = partial(injected_nothing, "x")
+    act = StructuredTool(name="act", description="Act.", args_schema=schema, func=work)
+    result = build_graph(ScriptedModel([call("act", what="y"), FINISH]), [act]).invoke(GO)
+    assert result_of(result).text == "x y"
+
+
+def injected_nothing(first: str, what: str) -> str:
+    return f"{first} {what}"
 
 
 def test_injected_arguments_are_not_shown_to_the_model() -> None:

@@ -1,0 +1,233 @@
+"""The command line: `signoff run`, `resume`, `threads`, `show`, `diagram` and `model`."""
+
+import importlib.metadata
+import io
+import os
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from signoff.cli import report
+from signoff.cli.diagram import diagram
+from signoff.cli.display import display_for, stdout_console
+from signoff.cli.launch import launch
+from signoff.cli.names import checked_thread_id, new_thread_id
+from signoff.cli.options import (
+    BaseUrl,
+    Database,
+    Json,
+    Model,
+    Quiet,
+    SystemPrompt,
+    TalkTurns,
+    Thread,
+    Workspace,
+)
+from signoff.cli.plans import to_resume, with_task
+from signoff.cli.report import Exit, Report
+from signoff.cli.safe import one_line
+from signoff.cli.settings import Given
+from signoff.cli.show import show_thread
+from signoff.cli.threads import print_threads
+from signoff.graph.errors import IllegalEvent, SetupError, SignoffError, ThreadError
+from signoff.storage import sqlite_storage
+from signoff.tools.output import valid_text
+
+
+class Commands(TyperGroup):
+    """The commands; whatever is wrong with a command line is told in one sentence on stderr."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(words, *rest, **{**options, "standalone_mode": False})
+        except typer.TyperException as error:
+            code = _refuse(error.format_message(), Exit.USAGE, words)
+        except SignoffError as error:
+            broken = isinstance(error, IllegalEvent)
+            code = _refuse(str(error), Exit.ERROR if broken else Exit.USAGE, words)
+        except sqlite3.Error as error:
+            told = (
+                f"The database cannot be used ({error}); put it right, or name another one with --database."
+            )
+            code = _refuse(told, Exit.USAGE, words)
+        sys.exit(code or 0)
+
+
+def _refuse(told: str, code: Exit, words: Sequence[str]) -> Exit:
+    sys.stderr.write(f"{one_line(told)}\n")
+    if "--json" in words:
+        report.print_document(Report(None, "error", code, error=told))
+    return code
+
+
+class ModelCommands(TyperGroup):
+    """`signoff model`, loaded when it is asked for: no other command needs what it imports."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return self._loaded().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return self._loaded().get_command(ctx, cmd_name)
+
+    def _loaded(self) -> TyperGroup:
+        from signoff.cli.model import app
+
+        return get_group(app)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="An agent that ends only when it signs off, and that goes on after anything.",
+)
+
+
+@app.command()
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    workspace: Workspace = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread",
+            "-t",
+            metavar="ID",
+            help="Add the task to this thread; when that waits for an answer, this is it "
+            "(default: a new one).",
+        ),
+    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    turns: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
+    ] = None,
+    talk_turns: TalkTurns = None,
+    system_prompt: SystemPrompt = None,
+    database: Database = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give a task to the model and watch it work until it signs off.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
+    """
+    file = _database(database)
+    words = _task(task)
+    thread_id = _new(file) if thread is None else checked_thread_id(thread)
+    given = Given(workspace, model, base_url, turns, talk_turns, system_prompt)
+    _finish(thread_id, file, given, with_task(words), as_json, quiet)
+
+
+@app.command()
+def resume(
+    thread: Thread,
+    answer: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="The answer to its question.", show_default=False)
+    ] = None,
+    turns: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Go on after a limit, with this many turns more.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again after an error.")] = False,
+    workspace: Workspace = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    talk_turns: TalkTurns = None,
+    system_prompt: SystemPrompt = None,
+    database: Database = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a thread: answer its question, continue after a stop, extend it, or try again."""
+    file = _database(database)
+    thread_id = checked_thread_id(thread)
+    if not file.exists():
+        raise ThreadError(f"There is no thread {thread_id!r} in {file}; `signoff threads` lists them.")
+    given = Given(workspace, model, base_url, None, talk_turns, system_prompt)
+    plan = to_resume(None if answer is None else valid_text(answer), turns, retry, file)
+    _finish(thread_id, file, given, plan, as_json, quiet)
+
+
+@app.command()
+def threads(
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
+    ] = 20,
+    database: Database = None,
+    as_json: Json = False,
+) -> None:
+    """List the threads: where each stands, and what it is about."""
+    print_threads(stdout_console(), _database(database), limit, as_json)
+
+
+@app.command()
+def show(thread: Thread, database: Database = None, as_json: Json = False) -> None:
+    """Show what happened in a thread, turn by turn."""
+    show_thread(stdout_console(), _database(database), checked_thread_id(thread), as_json)
+
+
+app.command()(diagram)
+app.add_typer(
+    typer.Typer(cls=ModelCommands, no_args_is_help=True, help="The embedded model: no key, no network."),
+    name="model",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"signoff {importlib.metadata.version('signoff')}")
+        raise typer.Exit
+
+
+@app.callback()
+def signoff(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """An agent that ends only when it signs off, and that goes on after anything."""
+
+
+def _finish(thread_id: str, file: Path, given: Given, plan: Any, as_json: bool, quiet: bool) -> None:
+    display = display_for(as_json, quiet)
+    result = launch(thread_id, file, given, plan, display)
+    display.end(result)
+    raise typer.Exit(result.exit_code)
+
+
+def _database(given: Path | None) -> Path:
+    named = given or os.environ.get("SIGNOFF_DATABASE")
+    return Path(named).expanduser().absolute() if named else report.default_database()
+
+
+def _task(task: str) -> str:
+    words = valid_text(sys.stdin.read() if task == "-" else task).strip()
+    if not words:
+        raise SetupError("The task is empty; say what is to be done.")
+    return words
+
+
+def _new(file: Path) -> str:
+    with sqlite_storage(file) as storage:
+        return new_thread_id(storage.threads())
+
+
+def main() -> None:
+    """The entry point of the `signoff` command."""
+    # A terminal without Unicode gets escapes in place of symbols, and what it sends need not be text.
+    for stream, errors in (
+        (sys.stdin, "replace"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+    app()

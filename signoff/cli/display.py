@@ -1,0 +1,237 @@
+"""What a run shows: a live terminal, plain lines, only the end, or one JSON document."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from signoff.cli.cards import AMBER, Card, asking, card, ending
+from signoff.cli.drive import Happening, Moved, Streamed
+from signoff.cli.lines import Lines
+from signoff.cli.prompt import read_line
+from signoff.cli.report import Exit, Report, print_document
+from signoff.cli.safe import one_line, plain, styled
+from signoff.cli.settings import Settings
+from signoff.cli.standing import Question
+from signoff.tools.output import counted, valid_text
+
+if TYPE_CHECKING:
+    # The package of the embedded model is slow to import.
+    from signoff.models.local.progress import Progress
+
+
+class Display:
+    """Shows nothing at all while a thread runs, asks nobody, and prints the report as JSON."""
+
+    def begin(self, thread_id: str, settings: Settings, note: str) -> None:
+        """The run begins."""
+
+    def loading(self) -> "AbstractContextManager[Progress]":
+        """While the model loads; what it gives is told how far that is."""
+        return nullcontext(lambda stage, done, total: None)
+
+    def running(self, streamed: Streamed) -> AbstractContextManager[None]:
+        """While the graph runs."""
+        return nullcontext()
+
+    def show(self, happening: Happening) -> None:
+        """Something happened."""
+
+    def note(self, text: str) -> None:
+        """A remark of the program itself."""
+
+    def ask(self, question: Question) -> str | None:
+        """The person's answer; None when nobody can be asked or nobody answers."""
+        return None
+
+    def end(self, report: Report) -> None:
+        """How it ended."""
+        print_document(report)
+
+
+class Quiet(Display):
+    """Prints the summary, or the question and how to answer it, and nothing else."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def end(self, report: Report) -> None:
+        shown = ending(report)
+        done = report.exit_code in (Exit.SUCCESS, Exit.HONEST)
+        body = shown.body if done or report.question else f"{shown.title}. {shown.body}".strip()
+        self.console.print(Text(body), soft_wrap=True)
+        _print_command(self.console, shown)
+
+
+class Plain(Display):
+    """One line after the other, without control codes: for pipes, files and logs."""
+
+    boxed = False
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.lines = Lines(self.boxed)
+        self.gapped = False
+
+    def begin(self, thread_id: str, settings: Settings, note: str) -> None:
+        parts = (thread_id, settings.workspace, settings.model)
+        self.print(Text(" · ".join(one_line(part) for part in parts), style="dim"))
+        if note:
+            self.note(note)
+        self.gap()
+
+    @contextmanager
+    def loading(self) -> "Iterator[Progress]":
+        said: set[str] = set()
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage not in said:
+                said.add(stage)
+                sys.stderr.write(f"The embedded model: {stage}\n")
+
+        yield progress
+
+    def show(self, happening: Happening) -> None:
+        if rendered := self.lines.render(happening):
+            self.print(rendered)
+
+    def note(self, text: str) -> None:
+        self.print(styled(text, AMBER))
+
+    def end(self, report: Report) -> None:
+        shown = ending(report)
+        self.gap()
+        self.print(card(shown, self.boxed))
+        _print_command(self.console, shown)
+
+    def gap(self) -> None:
+        """An empty line, but never two."""
+        if not self.gapped:
+            self.print(Text())
+        self.gapped = True
+
+    def print(self, content: RenderableType) -> None:
+        self.gapped = False
+        self.console.print(content, soft_wrap=not self.boxed)
+
+
+class Terminal(Plain):
+    """A live line below what has happened so far; questions are asked on the spot."""
+
+    boxed = True
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.status = _Status()
+
+    @contextmanager
+    def loading(self) -> "Iterator[Progress]":
+        with ExitStack() as stack:
+            bars: list[Progress] = []
+
+            def progress(stage: str, done: int, total: int) -> None:
+                if not bars:
+                    # Only the embedded model reports anything, and it is slow to import.
+                    from signoff.cli.model import model_progress
+
+                    bars.append(stack.enter_context(model_progress(Console(stderr=True))))
+                bars[0](stage, done, total)
+
+            yield progress
+
+    @contextmanager
+    def running(self, streamed: Streamed) -> Iterator[None]:
+        self.status.streamed = streamed
+        with Live(self.status, console=self.console, refresh_per_second=8, transient=True):
+            yield
+
+    def show(self, happening: Happening) -> None:
+        if isinstance(happening, Moved):
+            self.status.moved = happening
+        else:
+            super().show(happening)
+
+    def ask(self, question: Question) -> str | None:
+        if not sys.stdin.isatty():
+            return None
+        self.gap()
+        self.print(card(asking(question), self.boxed))
+        hint = "number or your own words" if question.options else "your answer"
+        try:
+            while not (answer := valid_text(read_line(f"{hint} > ")).strip()):
+                self.note("Type an answer, or press Ctrl-C to leave the question open.")
+        except EOFError:
+            self.print(Text())
+            return None
+        return _meant(answer, question)
+
+
+class _Status:
+    """The live line: state, turn n of N, tokens, time since the run began."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.moved: Moved | None = None
+        self.streamed: Streamed | None = None
+        self.spinner = Spinner("dots", style="cyan")
+
+    def __rich__(self) -> RenderableType:
+        row = Table.grid(padding=(0, 1))
+        row.add_row(self.spinner, _fitted(self._text()))
+        return row
+
+    def _text(self) -> Text:
+        moved, coming = self.moved, self.streamed.pieces if self.streamed else 0
+        if moved is None:
+            return Text("starting", style="bold")
+        thinking = 1 if moved.state == "call_llm" else 0
+        parts = [f"turn {min(moved.turn + thinking, moved.turns)} of {moved.turns}"]
+        if moved.tokens or coming:
+            parts.append(counted(moved.tokens + coming, "token"))
+        minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
+        parts.append(f"{minutes}:{seconds:02}")
+        state = f"{moved.state} {one_line(moved.doing)}".strip()
+        return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
+
+
+def _fitted(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _meant(answer: str, question: Question) -> str:
+    """The option that the answer numbers, else the answer as it is."""
+    if answer not in question.options and answer.isdecimal() and 0 < int(answer) <= len(question.options):
+        return question.options[int(answer) - 1]
+    return answer
+
+
+def _print_command(console: Console, shown: Card) -> None:
+    if shown.command:
+        label, command = shown.command
+        console.print(Text.assemble(f"{label}: ", (plain(command), "bold")), soft_wrap=True)
+
+
+def stdout_console() -> Console:
+    """A console that writes control codes to a terminal only, whatever the environment asks for."""
+    live = sys.stdout.isatty()
+    options: dict[str, Any] = {} if live else {"color_system": None, "width": 100}
+    return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)
+
+
+def display_for(as_json: bool, quiet: bool) -> Display:
+    """The display that fits the options and the terminal."""
+    if as_json:
+        return Display()
+    console = stdout_console()
+    if quiet:
+        return Quiet(console)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return Terminal(console) if live else Plain(console)

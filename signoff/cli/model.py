@@ -1,0 +1,96 @@
+"""`signoff model`: install the embedded model, and say what is there."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from signoff.graph.errors import SetupError
+from signoff.models.local import local_model
+from signoff.models.local.info import ModelInfo, model_info
+from signoff.models.local.install import install as install_packages
+from signoff.models.local.install import is_installed
+from signoff.models.local.progress import Progress as OnProgress
+from signoff.models.local.progress import Stage
+from signoff.models.local.weights import ensure_weights
+
+app = typer.Typer(help="The embedded model: no key, no network.", no_args_is_help=True)
+
+JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+_LABELS = {
+    Stage.INSTALL: "Installing packages (about 1.1 GB)",
+    Stage.JOIN: "Joining the weights",
+    Stage.VERIFY: "Verifying the weights",
+    Stage.LOAD: "Loading the model",
+}
+
+
+@contextmanager
+def model_progress(console: Console) -> Iterator[OnProgress]:
+    """Progress bars on `console`, one for each stage. What is yielded is an `on_progress`."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(_LABELS[Stage(stage)], amount="")
+            bars.update(tasks[stage], completed=done, total=total or None, amount=_amount(stage, done, total))
+
+        yield show
+
+
+def _amount(stage: str, done: int, total: int) -> str:
+    if stage == Stage.LOAD:
+        return "ready" if total else ""
+    if stage == Stage.INSTALL:
+        return f"{done} of {total}"
+    return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+
+
+@app.command()
+def install(
+    reinstall: Annotated[bool, typer.Option("--reinstall", help="Fetch the packages again.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Install, join and verify the embedded model, and load it once to see that it works."""
+    problems = Console(stderr=True)
+    try:
+        with model_progress(Console(stderr=True, quiet=as_json)) as on_progress:
+            if reinstall or not is_installed():
+                install_packages(on_progress, reinstall)
+            ensure_weights(on_progress)
+            with local_model(on_progress=on_progress):
+                pass
+    except SetupError as error:
+        problems.print(f"[red]{error}[/red]", highlight=False)
+        raise typer.Exit(1) from error
+    _show(model_info(), as_json)
+
+
+@app.command()
+def info(as_json: JSON = False) -> None:
+    """Say where the embedded model is, whether it is verified, and whether it is ready."""
+    _show(model_info(), as_json)
+
+
+def _show(known: ModelInfo, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(asdict(known), indent=2))
+        return
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_row("model", known.name)
+    rows.add_row("licence", known.licence)
+    rows.add_row("origin", known.origin)
+    rows.add_row("weights", f"{known.path} ({known.size / 1e6:,.0f} MB, {known.weights})")
+    rows.add_row("sha256", known.sha256)
+    rows.add_row("packages", f"{known.packages_installed} of {known.packages_needed} installed")
+    rows.add_row("xllamacpp", known.xllamacpp or "not installed")
+    rows.add_row("ready", "[green]yes[/green]" if known.ready else f"[yellow]no[/yellow]: {known.next_step}")
+    Console().print(rows)

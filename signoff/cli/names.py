@@ -1,0 +1,38 @@
+"""Thread ids: new ones that a person can read and type, and what is allowed."""
+
+import secrets
+from collections.abc import Container
+
+from signoff.graph.errors import SetupError
+
+MOST_CHARACTERS = 500
+
+_HOW = """
+amber bold brave brisk calm clear deft eager early fair firm fleet fresh gentle glad golden grand
+green happy keen kind late light lively lucky mellow neat nimble noble plain prime proud quick quiet
+rapid ready royal sharp silver sleek smart solid steady still sunny swift tidy vivid warm wise
+""".split()  # noqa: SIM905  a list literal would be a page long
+_WHO = """
+badger beaver bison crane dolphin eagle egret falcon ferret finch fox gecko gull hare hawk heron
+ibex jackal jay kite koala lark lemur linnet lynx magpie marten merlin mole newt ocelot orca osprey
+otter owl panda pelican plover puffin quail rabbit raven robin salmon seal sparrow stork swan swift
+tapir tern thrush toad turtle vole walrus weasel wren yak zebra
+""".split()  # noqa: SIM905  a list literal would be a page long
+
+
+def new_thread_id(taken: Container[str]) -> str:
+    """An id like `calm-otter-47` that is not among `taken`."""
+    while True:
+        number = 10 + secrets.randbelow(90)
+        name = f"{secrets.choice(_HOW)}-{secrets.choice(_WHO)}-{number}"
+        if name not in taken:
+            return name
+
+
+def checked_thread_id(thread_id: str) -> str:
+    """`thread_id`, when it can name a thread; else SetupError."""
+    if not 0 < len(thread_id) <= MOST_CHARACTERS:
+        raise SetupError(f"A thread ID has 1 to {MOST_CHARACTERS} characters; this one has {len(thread_id)}.")
+    if "\0" in thread_id or any("\ud800" <= character <= "\udfff" for character in thread_id):
+        raise SetupError("A thread ID is any valid text without NUL; choose another one.")
+    return thread_id

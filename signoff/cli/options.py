@@ -1,0 +1,57 @@
+"""The options that commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Workspace = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="FOLDER",
+        help="Folder to work in (default: the thread's own, else the current one).",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="Model of an OpenAI-compatible server (key: OPENAI_API_KEY), `local` for the embedded one, or "
+        "`scripted:FILE.py` for tests (default: the thread's own, else SIGNOFF_MODEL, else `local`).",
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url", metavar="URL", help="Address of that server (default: OPENAI_BASE_URL, else OpenAI)."
+    ),
+]
+TalkTurns = Annotated[
+    int | None,
+    typer.Option(
+        "--talk-turns",
+        min=1,
+        metavar="N",
+        help="At most this many replies in a row without a call (default: 5).",
+    ),
+]
+SystemPrompt = Annotated[
+    str | None,
+    typer.Option("--system-prompt", metavar="TEXT|@FILE", help="What stands before the rules of the loop."),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option(
+        "--database",
+        "-d",
+        metavar="FILE",
+        help="Where threads are kept (default: SIGNOFF_DATABASE, else your data folder).",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary, or the question.")]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]

@@ -1,0 +1,129 @@
+"""What a thread runs with, and how it is remembered from one command to the next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from langgraph.store.base import BaseStore
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from signoff.cli.standing import readable
+from signoff.graph.errors import SetupError
+from signoff.graph.limits import Limits
+from signoff.models.choose import EMBEDDED, SCRIPTED
+from signoff.nodes.record import label
+from signoff.tools.output import valid_text
+
+_KEY = "settings"
+
+
+class Settings(BaseModel):
+    """What a thread runs with. Never a key: those stay in the environment.
+
+    workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
+    turns, talk_turns: limits of one task.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    workspace: str
+    model: str
+    base_url: str | None = None
+    turns: int
+    talk_turns: int
+    system_prompt: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(turns=self.turns, talk_turns=self.talk_turns)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of one command; None where an option was not given."""
+
+    workspace: Path | None = None
+    model: str | None = None
+    base_url: str | None = None
+    turns: int | None = None
+    talk_turns: int | None = None
+    system_prompt: str | None = None
+
+
+def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
+    """What was given, else what the thread had before, else the environment, else the defaults.
+
+    A model that is given brings its own address: the one remembered belongs to another model.
+    """
+    model, base_url = _model(given, before, env)
+    limits = Limits()
+    return Settings(
+        workspace=str(_workspace(given.workspace or (Path(before.workspace) if before else Path.cwd()))),
+        model=model,
+        base_url=base_url,
+        turns=given.turns or (before.turns if before else limits.turns),
+        talk_turns=given.talk_turns or (before.talk_turns if before else limits.talk_turns),
+        system_prompt=_prompt(given.system_prompt, before),
+    )
+
+
+def _model(given: Given, before: Settings | None, env: Mapping[str, str]) -> tuple[str, str | None]:
+    if given.model is None and before is not None:
+        return before.model, given.base_url or before.base_url
+    model = given.model or env.get("SIGNOFF_MODEL") or EMBEDDED
+    if model.startswith(SCRIPTED):
+        model = SCRIPTED + str(Path(model.removeprefix(SCRIPTED)).absolute())
+    elif model == EMBEDDED:
+        if given.base_url:
+            raise SetupError("--base-url needs the name of a model there: add --model.")
+        return model, None
+    return model, given.base_url or env.get("OPENAI_BASE_URL") or None
+
+
+def _workspace(folder: Path) -> Path:
+    real = folder.expanduser().absolute()
+    if not real.is_dir():
+        raise SetupError(
+            f"The workspace {real} is not an existing folder; create it or name another one with --workspace."
+        )
+    return real
+
+
+def _prompt(given: str | None, before: Settings | None) -> str:
+    if given is None:
+        return before.system_prompt if before else ""
+    if not given.startswith("@"):
+        return valid_text(given)
+    try:
+        return Path(given[1:]).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"The system prompt cannot be read from {given[1:]} ({error}).") from error
+
+
+def remember(store: BaseStore, thread_id: str, settings: Settings) -> None:
+    """Keeps the settings beside the thread, without anything in the address that could be a secret."""
+    kept = settings.model_copy(update={"base_url": settings.base_url and _bare(settings.base_url)})
+    store.put(_place(thread_id), _KEY, kept.model_dump())
+
+
+def recall(store: BaseStore, thread_id: str) -> Settings | None:
+    """The settings that the thread last ran with; None when it was made by another program."""
+    with readable(thread_id):
+        item = store.get(_place(thread_id), _KEY)
+    if item is None:
+        return None
+    try:
+        return Settings.model_validate(item.value)
+    except ValidationError:
+        # Written by another version: the options and defaults stand in.
+        return None
+
+
+def _bare(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _place(thread_id: str) -> tuple[str, ...]:
+    return ("signoff", "threads", label(thread_id))

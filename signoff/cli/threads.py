@@ -1,0 +1,133 @@
+"""`signoff threads`: the threads of a database, as a table or as JSON."""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from signoff.cli.cards import AMBER
+from signoff.cli.safe import cut, one_line, plain
+from signoff.cli.standing import Condition, Standing, look, reading_graph
+from signoff.graph.errors import StorageError
+from signoff.locks import is_locked
+from signoff.storage import SqliteStorage, sqlite_storage
+
+_STYLES = {"running": "cyan", "waiting": "magenta", "stopped": AMBER, "success": "green"}
+_WORDS = {"waiting": "waiting for an answer", "stopped": "stopped (resumable)"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thread.
+
+    status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read).
+    claim: of a success. turns: of the current task. changed: ISO 8601. task: the words that began it.
+    """
+
+    thread_id: str
+    status: str
+    claim: str | None
+    reason: str | None
+    turns: int
+    changed: str
+    task: str
+    question: str | None
+
+
+def rows(database: Path, limit: int) -> list[Row]:
+    """The threads changed last, at most `limit`. A database that does not exist has none."""
+    if not database.expanduser().exists():
+        return []
+    with sqlite_storage(database) as storage:
+        return [row(storage, database, thread_id) for thread_id in storage.threads()[:limit]]
+
+
+def row(storage: SqliteStorage, database: Path, thread_id: str) -> Row:
+    try:
+        standing = look(reading_graph(storage), thread_id)
+    except StorageError:
+        return Row(thread_id, "damaged", None, None, 0, "", "", None)
+    outcome = standing.outcome or {}
+    running = is_locked(database, thread_id)
+    return Row(
+        thread_id=thread_id,
+        status="running" if running else status_of(standing),
+        claim=outcome.get("claim"),
+        reason=outcome.get("reason"),
+        turns=standing.task.turns,
+        changed=standing.changed,
+        task=standing.task.messages[0].text if standing.task.messages else "",
+        question=standing.question.text if standing.question and not running else None,
+    )
+
+
+def status_of(standing: Standing) -> str:
+    """`waiting`, `stopped`, or how the current task ended."""
+    if standing.condition is Condition.ENDED and standing.outcome:
+        return str(standing.outcome["status"])
+    return str(standing.condition)
+
+
+def print_threads(console: Console, database: Path, limit: int, as_json: bool) -> None:
+    found = rows(database, limit)
+    if as_json:
+        print(json.dumps([asdict(item) for item in found], indent=2))
+    elif not found:
+        console.print(
+            Text(plain(f"No threads in {database} yet; `signoff run TASK` begins one.")), soft_wrap=True
+        )
+    else:
+        console.print(
+            _table(found, console.width if console.is_terminal else 160), soft_wrap=not console.is_terminal
+        )
+
+
+def _table(found: list[Row], width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("thread", no_wrap=True, overflow="ellipsis", max_width=40)
+    table.add_column("status", no_wrap=True)
+    table.add_column("turns", justify="right")
+    table.add_column("changed", no_wrap=True)
+    table.add_column("task", no_wrap=True, overflow="ellipsis")
+    for item in found:
+        table.add_row(
+            Text(one_line(item.thread_id), style="bold"),
+            Text(_in_words(item), style=_style(item)),
+            Text(str(item.turns)),
+            Text(ago(item.changed, datetime.now(UTC)), style="dim"),
+            Text(cut(one_line(item.task), max(20, width - 60))),
+        )
+    return table
+
+
+def _in_words(item: Row) -> str:
+    if item.status == "success" and item.claim != "done":
+        return f"success ({one_line(str(item.claim))})"
+    if item.status in ("limit", "error"):
+        return f"{item.status} ({one_line(str(item.reason))})"
+    return _WORDS.get(item.status, item.status)
+
+
+def _style(item: Row) -> str:
+    return (
+        AMBER
+        if item.claim not in (None, "done")
+        else "red"
+        if item.status in ("error", "damaged")
+        else _STYLES.get(item.status, AMBER)
+    )
+
+
+def ago(moment: str, now: datetime) -> str:
+    """How long before `now` the ISO 8601 `moment` was, in the largest unit that fits; empty for none."""
+    if not moment:
+        return ""
+    seconds = max(0, int((now - datetime.fromisoformat(moment)).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -1,0 +1,64 @@
+"""One runner a thread: a lock file for each thread in a folder beside the database.
+
+The lock is the operating system's, held by the process, so a killed process frees it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from signoff.graph.errors import StorageError, ThreadBusy
+
+# `is_locked` holds the lock for an instant; a runner that comes in that instant must not be sent away.
+_GRACE_SECONDS = 0.2
+
+
+def lock_folder(database: Path) -> Path:
+    """Where the lock files of `database` are."""
+    real = database.expanduser().resolve()
+    return real.with_name(f"{real.name}.locks")
+
+
+@contextmanager
+def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
+    """Holds the lock of a thread; another process, or another `thread_lock` of this one, cannot.
+
+    Raises ThreadBusy at once when it is held already, StorageError when no lock file can be made.
+    """
+    lock = _lock(database, thread_id)
+    try:
+        lock_folder(database).mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=_GRACE_SECONDS, poll_interval=0.02)
+    except Timeout:
+        raise ThreadBusy(
+            f"Thread {thread_id!r} is running in another process; wait until it ends, or stop it there."
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise StorageError(
+            f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on "
+            "another disk."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_locked(database: Path, thread_id: str) -> bool:
+    """Whether some process runs the thread now. Makes no files."""
+    lock = _lock(database, thread_id)
+    if not Path(lock.lock_file).exists():
+        return False
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _lock(database: Path, thread_id: str) -> FileLock:
+    name = hashlib.sha256(thread_id.encode()).hexdigest()[:32]
+    return FileLock(lock_folder(database) / f"{name}.lock")

@@ -1,0 +1,118 @@
+"""The command line on a bench: a folder, a database, and models that play a script by what they are shown."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from signoff.cli.app import app
+
+PROGRAM = (sys.executable, "-m", "signoff.cli")
+# What would change which model or database is used.
+CLEAN: dict[str, str | None] = dict.fromkeys(
+    ("SIGNOFF_MODEL", "SIGNOFF_DATABASE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "FORCE_COLOR", "NO_COLOR")
+)
+
+SCRIPT = """
+from signoff.models import ScriptedModel, call, reply
+
+STEPS = {steps}
+
+def step(messages):
+    '''The step after as many replies as the history holds: it also serves a run that goes on elsewhere.'''
+    return STEPS[sum(message.type == "ai" for message in messages)]
+
+model = ScriptedModel(step, delay={delay})
+"""
+
+ASKS = """[
+    call("read_file", path="config.py"),
+    call("ask_user", question="Which port?", options=["8080", "9090"]),
+    lambda messages: call("edit_file", path="config.py", old="3000", new=messages[-1].text),
+    call("finish_task", summary="The port in config.py is changed."),
+    call("finish_task", summary="The second task is done."),
+]"""
+
+
+class Bench:
+    """Runs `signoff` on a workspace with a config.py in it and a database of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = folder / "project"
+        self.workspace.mkdir()
+        self.config.write_text("PORT = 3000\n")
+        self.database = folder / "threads.sqlite"
+        self.env = {**CLEAN, "SIGNOFF_DATABASE": str(self.database), "COLUMNS": "100"}
+        self.model(ASKS)
+
+    @property
+    def config(self) -> Path:
+        return self.workspace / "config.py"
+
+    def model(self, steps: str, delay: float = 0.0) -> str:
+        """Makes a model that plays `steps`, a list in Python, the one that SIGNOFF_MODEL names."""
+        file = self.folder / f"model{len(list(self.folder.glob('model*.py')))}.py"
+        file.write_text(SCRIPT.format(steps=steps, delay=delay))
+        self.env["SIGNOFF_MODEL"] = f"scripted:{file}"
+        return f"scripted:{file}"
+
+    def __call__(self, *words: str, stdin: str | None = None, **env: str | None) -> Result:
+        """The result of `signoff WORDS` in this process."""
+        return CliRunner().invoke(app, words, input=stdin, env={**self.env, **env})
+
+    def run(
+        self, task: str = "Change the port", *words: str, thread: str = "t1", **env: str | None
+    ) -> Result:
+        return self("run", task, "--thread", thread, "--workspace", str(self.workspace), *words, **env)
+
+    def json(self, *words: str, **env: str | None) -> dict[str, Any]:
+        """The one JSON document that a command prints."""
+        found: dict[str, Any] = json.loads(self(words[0], "--json", *words[1:], **env).stdout)
+        return found
+
+    def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
+        """`signoff WORDS` in a process of its own."""
+        env = {**os.environ, **{key: value for key, value in self.env.items() if value is not None}}
+        for key in CLEAN:
+            if self.env.get(key) is None:
+                env.pop(key, None)
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **streams,
+        }
+        return subprocess.Popen([*PROGRAM, *words], text=True, env=env, cwd=self.folder, **streams)
+
+    def process(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `signoff WORDS` in a process of its own."""
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+
+def one_sentence(result: Result, *parts: str) -> None:
+    """Checks that a command was refused: one line on stderr that says all of `parts`, and nothing else."""
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert result.stderr.count("\n") == 1, result.stderr
+    missing = [part for part in parts if part not in result.stderr]
+    assert not missing, (missing, result.stderr)
+
+
+def steps(*items: str) -> str:
+    """A script of these steps, each in Python."""
+    return "[" + ", ".join(items) + "]"
+
+
+def words_of(command: str) -> Sequence[str]:
+    """The words of a command that the program printed, without the program's name."""
+    name, *words = shlex.split(command)
+    assert name == "signoff"
+    return words

@@ -1,0 +1,123 @@
+"""Between the options and the report: the order of a run, signals, and a soft stop while a tool runs."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+
+from signoff import build_graph, sqlite_storage
+from signoff.cli.display import Display
+from signoff.cli.drive import Follower, Happening, Streamed, drive
+from signoff.cli.launch import launch
+from signoff.cli.plans import with_task
+from signoff.cli.report import Report
+from signoff.cli.settings import Given, Settings
+from signoff.cli.signals import SIGNALS, Stopped, stopping
+from signoff.cli.standing import Condition, Question, config_of, look
+from signoff.models import ScriptedModel, call
+from signoff.models.local.progress import Progress, silent
+from tests.cli_bench import ASKS, Bench
+
+
+class Recorder(Display):
+    """Writes down what it is told, and answers every question with 8080."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, thread_id: str, settings: Settings, note: str) -> None:
+        self.told.append("begin")
+
+    @contextmanager
+    def loading(self) -> Iterator[Progress]:
+        self.told.append("loading")
+        yield silent
+        self.told.append("loaded")
+
+    @contextmanager
+    def running(self, streamed: Streamed) -> Iterator[None]:
+        self.told.append("running")
+        yield
+        self.told.append("stands")
+
+    def show(self, happening: Happening) -> None:
+        """The order is what counts here."""
+
+    def ask(self, question: Question) -> str | None:
+        self.told.append(f"ask {question.text}")
+        return "8080"
+
+    def end(self, report: Report) -> None:
+        raise AssertionError("whoever launches prints the report")
+
+
+def test_the_model_is_loaded_before_anything_is_shown_and_questions_are_asked_between_runs(
+    tmp_path: Path,
+) -> None:
+    bench, display = Bench(tmp_path), Recorder()
+    given = Given(workspace=bench.workspace, model=bench.model(ASKS))
+    report = launch("t1", bench.database, given, with_task("Change it"), display)
+    assert report.exit_code == 0
+    told = ["loading", "loaded", "begin", "running", "stands", "ask Which port?", "running", "stands"]
+    assert display.told == told
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stopping(), pytest.raises(Stopped):
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_while_a_tool_runs_the_first_signal_waits_and_the_second_does_not() -> None:
+    waiting = []
+    with stopping() as stopper:
+        stopper.soon = lambda: waiting.append("soon")
+        signal.raise_signal(signal.SIGINT)
+        assert waiting == ["soon"]
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+        stopper.done = True
+        signal.raise_signal(signal.SIGINT)
+    assert waiting == ["soon"]
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stopping():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_soft_stop_keeps_the_result_of_the_running_tool(tmp_path: Path) -> None:
+    control, runs = RunControl(), []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        runs.append(amount)
+        control.request_drain()
+        return "paid"
+
+    script = [call("pay", amount=3), call("finish_task", summary="Paid 3.")]
+    with ScriptedModel(script) as model, sqlite_storage(tmp_path / "db") as storage:
+        graph = build_graph(model, [pay], storage=storage)
+
+        def go(given: object, control: RunControl) -> list[Happening]:
+            task = look(graph, "t").task
+            return list(drive(graph, "t", given, Follower(task, 30), Streamed(), control))
+
+        with pytest.raises(GraphDrained):
+            go({"messages": [("user", "pay 3")]}, control)
+        stopped = look(graph, "t")
+        assert stopped.condition is Condition.STOPPED
+        assert graph.get_state(config_of("t")).values["messages"][-1].text == "paid"
+        go(stopped.go_on, RunControl())
+        assert look(graph, "t").condition is Condition.ENDED
+    assert runs == [3]
