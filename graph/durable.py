@@ -10,7 +10,7 @@ from signoff.graph.state import AgentState, Output
 
 
 class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
-    """Saves every step before the next one begins (`durability="sync"`), unless the caller wants it weaker."""
+    """Saves every step before the next one begins (`durability="sync"`), unless told to do less."""
 
     def stream(self, *args: Any, durability: Durability | None = None, **kwargs: Any) -> Iterator[Any]:
         return super().stream(*args, durability=self._raised(durability), **kwargs)
@@ -23,7 +23,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
 
 
 class JournalledGraph(DurableGraph):
-    """Always saves every step before the next one begins: an effect must not run for a reply that is not saved.
+    """Always saves every step before the next one begins: no effect for a reply that is not saved.
 
     A weaker `durability` would lose the reply in a crash, and with it the way to know that its call has run.
     """

@@ -1,4 +1,4 @@
-"""Signoff: an explicit finite-state-machine agent loop on LangGraph. It ends only when the model signs off."""
+"""Signoff: an explicit finite-state-machine agent loop on LangGraph that ends when the model signs off."""
 
 from signoff.graph.again import extend, retry
 from signoff.graph.build import build_graph
