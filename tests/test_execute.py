@@ -40,7 +40,7 @@ class Together:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(0.05)
+        time.sleep(0.3)
         with self.lock:
             self.now -= 1
         return str(at)
