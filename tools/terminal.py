@@ -43,11 +43,13 @@ _WAITED = {
 class ShellPool:
     """One shell for each thread and folder, at most `limit` of them, all closed when the program ends.
 
-    When there are too many, the one that was unused for longest is closed.
+    When there are too many, the one that was unused for longest is closed. start: what starts a shell in a
+    folder, for shells with variables or a listener of their own.
     """
 
-    def __init__(self, limit: int = 32) -> None:
+    def __init__(self, limit: int = 32, start: Callable[[str | os.PathLike[str]], Shell] = Shell) -> None:
         self._limit = limit
+        self._start = start
         self._lock = threading.Lock()
         self._shells: OrderedDict[tuple[str, str], Shell] = OrderedDict()
         weakref.finalize(self, _close_all, self._shells)
@@ -62,7 +64,7 @@ class ShellPool:
             if key not in self._shells or self._shells[key].closed:
                 self._shells.pop(key, None)
                 self._make_room()
-                self._shells[key] = Shell(cwd)
+                self._shells[key] = self._start(cwd)
             self._shells.move_to_end(key)
             return self._shells[key]
 

@@ -1,0 +1,103 @@
+"""`signoff sandbox`: what the sandbox for Python holds on this host, tried out with hostile programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from signoff.cli.display import stdout_console
+from signoff.cli.safe import cut, one_line
+from signoff.tools.sandbox.choose import SandboxKind, choose_sandbox
+from signoff.tools.sandbox.selftest import ATTACKS, Check, selftest
+
+app = typer.Typer(help="The sandbox in which the model's Python runs.", no_args_is_help=True)
+
+_MOST_SEEN = 100
+
+
+@app.callback()
+def sandbox() -> None:
+    """The sandbox in which the model's Python runs."""
+
+
+@app.command("selftest")
+def run_selftest(
+    kind: Annotated[
+        SandboxKind, typer.Option("--sandbox", help="Which one; unsafe shows what happens without any.")
+    ] = "auto",
+    workspace: Annotated[
+        Path | None,
+        typer.Option("--workspace", "-w", metavar="FOLDER", help="A folder that the code may change."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Run hostile programs in the sandbox of this host and show what is really enforced.
+
+    Exit codes: 0 all contained, 1 something leaked, 2 there is no sandbox here.
+    """
+    chosen = choose_sandbox(kind, workspace=workspace)
+    held = chosen.enforced()
+    working = Console(stderr=True)
+    quiet = as_json or not working.is_terminal
+    with nullcontext() if quiet else working.status("") as status:
+
+        def show(check: Check) -> None:
+            if status:
+                status.update(f"{check.name} (of {len(ATTACKS)} programs)")
+
+        checks = selftest(chosen, show)
+    chosen.close()
+    if as_json:
+        typer.echo(document(held, checks))
+    else:
+        console = stdout_console()
+        console.print(held_table(held), "", checks_table(checks), "", summary(checks))
+    raise typer.Exit(0 if all(check.contained for check in checks) else 1)
+
+
+def document(held: Mapping[str, bool | str], checks: Sequence[Check]) -> str:
+    """All of it as JSON, in ASCII."""
+    contained = sum(check.contained for check in checks)
+    return json.dumps(
+        {
+            "enforced": dict(held),
+            "programs": len(checks),
+            "contained": contained,
+            "checks": [asdict(check) for check in checks],
+        },
+        indent=2,
+    )
+
+
+def held_table(held: Mapping[str, bool | str]) -> Table:
+    """What the sandbox says it enforces."""
+    table = Table(title="Enforced on this host", title_justify="left", box=None, show_header=False)
+    for name, value in held.items():
+        told = Text("no", "yellow") if value is False else Text("yes" if value is True else value, "green")
+        table.add_row(Text(name), told)
+    return table
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """The programs, one a row. What they wrote is shown harmless."""
+    table = Table("program", "tries to", "contained", "seen", "s", box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        verdict = Text("yes", "green") if check.contained else Text("LEAKED", "bold red")
+        seen = Text(cut(one_line(check.observed), _MOST_SEEN), "" if check.contained else "red")
+        table.add_row(check.name, check.tries, verdict, seen, f"{check.seconds:.1f}")
+    return table
+
+
+def summary(checks: Sequence[Check]) -> Text:
+    """The result in one line."""
+    leaked = [check.name for check in checks if not check.contained]
+    if not leaked:
+        return Text(f"All {len(checks)} hostile programs were contained.", "green")
+    return Text(f"{len(leaked)} of {len(checks)} hostile programs got through: {', '.join(leaked)}.", "red")

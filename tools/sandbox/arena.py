@@ -1,0 +1,230 @@
+"""The place of the self-test: things a hostile program is after, and what became of them, from outside."""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ENVIRONMENT = "SIGNOFF_SELFTEST_TOKEN"
+"""The variable that is set in this process while the test runs."""
+
+_SLEEP = "import time; time.sleep(900)"
+_HARMLESS = ("PATH", "LANG", "HOME", "PWD", "TMPDIR", "LC_")
+_BLOCK = 4096
+
+
+class Arena:
+    """Secrets, listeners, a victim process and a terminal, all harmless and all gone in the end.
+
+    mark: the name that every process of a hostile program takes, so that it can be found from outside.
+    """
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(12)
+        self.secret = f"secret-{self.token}"
+        self.mark = f"sg{secrets.token_hex(5)}"
+
+    def __enter__(self) -> Self:
+        self._held = contextlib.ExitStack()
+        self.folder = Path(tempfile.mkdtemp(prefix="signoff-selftest-"))
+        self._held.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        # Open to everybody: what protects it has to be the sandbox.
+        self.folder.chmod(0o777)
+        self.secret_file = self.folder / "secret.txt"
+        self.mount_point = self.folder / "mount"
+        self.mount_point.mkdir(mode=0o777)
+        self.outside = self.folder / "written-outside"
+        self.home_file = Path.home() / f".signoff-selftest-{self.token}"
+        self._held.callback(self.home_file.unlink, missing_ok=True)
+        # A home that cannot be written has no file to read: the attempt then finds nothing.
+        with suppress(OSError):
+            self.home_file.write_text(self.secret)
+        self._listen()
+        self._open_terminal()
+        self._victim: subprocess.Popen[bytes] | None = None
+        self._held.callback(self._end_victim)
+        before = os.environ.get(ENVIRONMENT)
+        os.environ[ENVIRONMENT] = self.secret
+        self._held.callback(_restore, before)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def _open_terminal(self) -> None:
+        self.terminal_name = ""
+        # There are none on Windows.
+        if hasattr(os, "openpty"):
+            self.terminal, follower = os.openpty()
+            self.terminal_name = os.ttyname(follower)
+            os.set_blocking(self.terminal, False)
+            self._held.callback(os.close, self.terminal)
+            self._held.callback(os.close, follower)
+
+    def _listen(self) -> None:
+        def bound(family: int, kind: int, address: object) -> socket.socket:
+            made = self._held.enter_context(socket.socket(family, kind))
+            made.bind(address)  # type: ignore[arg-type]  # an address of any family
+            made.setblocking(False)
+            if kind == socket.SOCK_STREAM:
+                made.listen(16)
+            return made
+
+        self.abstract = f"signoff-{self.token}"
+        self.unix = str(self.folder / "unix")
+        stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
+        self._sockets = {
+            "tcp": bound(socket.AF_INET, stream, ("127.0.0.1", 0)),
+            "udp": bound(socket.AF_INET, datagram, ("127.0.0.1", 0)),
+        }
+        if hasattr(socket, "AF_UNIX"):
+            self._sockets["unix"] = bound(socket.AF_UNIX, stream, self.unix)
+            self._sockets["datagram"] = bound(socket.AF_UNIX, datagram, f"{self.unix}-datagram")
+            os.chmod(self.unix, 0o777)
+            os.chmod(f"{self.unix}-datagram", 0o777)
+        if sys.platform == "linux":
+            self._sockets["abstract"] = bound(socket.AF_UNIX, stream, f"\0{self.abstract}")
+        self.tcp_port = self._sockets["tcp"].getsockname()[1]
+        self.udp_port = self._sockets["udp"].getsockname()[1]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.free_port = free.getsockname()[1]
+
+    @property
+    def victim(self) -> int:
+        """A process outside with a secret in its environment; `prepare` replaces one that has ended."""
+        return 0 if self._victim is None else self._victim.pid
+
+    def _ensure_victim(self) -> None:
+        if self._victim is None or self._victim.poll() is not None:
+            command = [sys.executable, "-I", "-S", "-c", _SLEEP]
+            # Python does not start on Windows without the latter.
+            env = {"SIGNOFF_VICTIM": self.secret, "SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
+            self._victim = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
+
+    def victim_ended(self) -> bool:
+        return self._victim is not None and self._victim.poll() is not None
+
+    def _end_victim(self) -> None:
+        if self._victim is not None:
+            self._victim.kill()
+            self._victim.wait()
+
+    def prepare(self) -> None:
+        """As new, for the next program."""
+        self.secret_file.write_text(self.secret)
+        self.secret_file.chmod(0o644)
+        self.outside.unlink(missing_ok=True)
+        self.received()
+        self._ensure_victim()
+
+    def names(self) -> dict[str, object]:
+        """What a hostile program is told: it should not fail for want of knowing where to go."""
+        return {
+            "MARK": self.mark,
+            "SECRET_FILE": str(self.secret_file),
+            "HOME_FILE": str(self.home_file),
+            "OUTSIDE": str(self.outside),
+            "MOUNT_POINT": str(self.mount_point),
+            "TCP": self.tcp_port,
+            "UDP": self.udp_port,
+            "FREE": self.free_port,
+            "UNIX": self.unix,
+            "ABSTRACT": self.abstract,
+            "TERMINAL": self.terminal_name,
+            "VICTIM": self.victim,
+            "SHARED_KEY": self.shared_key,
+        }
+
+    @property
+    def shared_key(self) -> int:
+        return int(self.token[:7], 16)
+
+    def received(self) -> str:
+        """The names of the listeners that somebody has reached since the last look."""
+        reached = []
+        for name, listener in self._sockets.items():
+            with suppress(BlockingIOError):
+                if listener.type == socket.SOCK_STREAM:
+                    listener.accept()[0].close()
+                else:
+                    listener.recv(4096)
+                reached.append(name)
+        return ", ".join(reached)
+
+    def typed(self) -> str:
+        """What has been written to the terminal since the last look."""
+        with suppress(BlockingIOError):
+            if not self.terminal_name:
+                return ""
+            return os.read(self.terminal, 4096).decode(errors="replace")
+        return ""
+
+    def is_listening(self) -> bool:
+        """Whether somebody serves the free port."""
+        with socket.socket() as client:
+            client.settimeout(0.2)
+            return client.connect_ex(("127.0.0.1", self.free_port)) == 0
+
+    def own_environment(self) -> list[str]:
+        """What this process was started with, as far as it is worth hiding."""
+        raw = Path("/proc/self/environ")
+        entries = raw.read_text(errors="replace").split("\0") if raw.exists() else []
+        return [entry for entry in entries if len(entry) > 20 and not entry.startswith(_HARMLESS)]
+
+    def disks(self) -> dict[str, str]:
+        """The fingerprint of the beginning of every disk that this process can read, by its name."""
+        found = {}
+        for name in sorted(os.listdir("/sys/block")) if os.path.isdir("/sys/block") else []:
+            with suppress(OSError), open(f"/dev/{name}", "rb") as disk:
+                start = disk.read(_BLOCK)
+                if any(start):
+                    found[name] = hashlib.sha256(start).hexdigest()
+        return found
+
+    def left_files(self, name: str) -> list[Path]:
+        """Files called `name` in the places where temporary files of this host go."""
+        places = {Path(tempfile.gettempdir()).resolve(), Path.cwd()}
+        return [path for place in places for path in (*place.glob(name), *place.glob(f"*/{name}"))]
+
+    def unmount(self) -> bool:
+        """Whether something was mounted; it is unmounted."""
+        if not os.path.ismount(self.mount_point):
+            return False
+        ctypes.CDLL(None).umount2(os.fsencode(self.mount_point), 2)
+        return True
+
+    def shared_memory(self) -> bool:
+        """Whether a System V segment of the program is there; it is removed."""
+        table = Path("/proc/sysvipc/shm")
+        rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
+        found = [int(row[1]) for row in rows if int(row[0]) == self.shared_key]
+        for number in found:
+            ctypes.CDLL(None).shmctl(number, 0, None)
+        return bool(found)
+
+
+def end(process: int) -> None:
+    """Ends a process that a hostile program left behind."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, signal.SIGKILL)
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(ENVIRONMENT, None)
+    else:
+        os.environ[ENVIRONMENT] = before

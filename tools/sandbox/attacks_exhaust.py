@@ -1,0 +1,233 @@
+"""Hostile programs that use up the machine, do not end, or break their own interpreter."""
+
+from signoff.tools.sandbox.attack import Attack, Observed, broken, late
+
+_MANY_PROCESSES = 100
+_MANY_THREADS = 200
+LARGE = 1_200_000_000
+"""Bytes of memory from which on a program counts as out of hand."""
+_LONG = 1.5
+_MUCH_OUTPUT = 8_000_000
+_GIANT = 1_000_000_000
+
+
+def _processes(observed: Observed) -> str:
+    most = observed.seen.processes
+    return f"{most} processes at once" if most > _MANY_PROCESSES else late(observed)
+
+
+def _threads(observed: Observed) -> str:
+    most = observed.seen.threads
+    return f"{most} threads at once" if most > _MANY_THREADS else late(observed)
+
+
+def _memory(observed: Observed) -> str:
+    held = observed.seen
+    return f"{held.memory / 1e6:,.0f} MB for {held.long_large:.1f} s" if held.long_large > _LONG else ""
+
+
+def _output(observed: Observed) -> str:
+    size = len(observed.shown)
+    return f"{size:,} characters were kept" if size > _MUCH_OUTPUT else late(observed)
+
+
+def _busy(observed: Observed) -> str:
+    return f"it worked on after its call, {observed.busy:.2f} s" if observed.busy > 0.05 else ""
+
+
+def _giant(observed: Observed) -> str:
+    found = [path for path in observed.arena.left_files(observed.arena.mark) if path.is_file()]
+    sizes = [path.stat().st_size for path in found]
+    for path in found:
+        path.unlink()
+    return f"a file of {max(sizes):,} bytes" if sizes and max(sizes) > _GIANT else ""
+
+
+EXHAUSTING = (
+    Attack("endless loop", "while True", "while True: pass", late, 1.0),
+    Attack(
+        "endless C loop", "sum(range(10**12)), which no signal handler ends", "sum(range(10**12))", late, 1
+    ),
+    Attack("sleep", "sleep past the time-out", "import time\ntime.sleep(60)", late, 1.0),
+    Attack(
+        "deaf",
+        "ignore every signal and loop",
+        """
+import signal
+for number in signal.valid_signals():
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+while True: pass
+""",
+        late,
+        1.0,
+    ),
+    Attack(
+        "stopped", "stop its own process", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", late, 1
+    ),
+    Attack(
+        "fork bomb",
+        "start processes without end",
+        """
+import os, time
+for _ in range(150):
+    try:
+        if os.fork() == 0:
+            time.sleep(3)
+            os._exit(0)
+    except OSError as error:
+        time.sleep(0.01)
+time.sleep(0.5)
+""",
+        _processes,
+        2.5,
+    ),
+    Attack(
+        "thread bomb",
+        "start threads without end",
+        """
+import threading, time
+threading.stack_size(65536)
+for _ in range(400):
+    threading.Thread(target=time.sleep, args=(2,), daemon=True).start()
+time.sleep(0.5)
+""",
+        _threads,
+        2.5,
+    ),
+    Attack(
+        "memory bomb",
+        "take 1.5 GB and hold it",
+        """
+import time
+held = []
+for _ in range(24):
+    held.append(bytearray(b"x" * 64_000_000))
+time.sleep(3)
+""",
+        _memory,
+        6.0,
+    ),
+    Attack(
+        "memory of many",
+        "take 1.5 GB by five processes",
+        """
+import os, time
+for _ in range(5):
+    if os.fork() == 0:
+        held = bytearray(b"x" * 150_000_000)
+        held += held
+        time.sleep(10)
+        os._exit(0)
+time.sleep(10)
+""",
+        _memory,
+        12.0,
+    ),
+    Attack("endless output", "print without end", "while True: print('x' * 1000)", _output, 1.5),
+    Attack("200 MB of output", "print 200 MB", "for _ in range(200): print('x' * 1_000_000)", _output, 3.0),
+    Attack("200 MB value", "return 200 MB as the value", "'x' * 200_000_000", _output, 3.0),
+    Attack(
+        "giant file",
+        "make a file of 8 GB, with holes",
+        """
+import os, tempfile
+for folder in (os.getcwd(), tempfile.gettempdir()):
+    name = os.path.join(folder, MARK)
+    try:
+        with open(name, "wb") as file:
+            file.truncate(8_000_000_000)
+    except OSError as error:
+        print(error)
+""",
+        _giant,
+    ),
+    Attack(
+        "many files",
+        "leave 3,000 files in the temporary folder",
+        """
+import os, tempfile
+folder = os.path.join(tempfile.gettempdir(), MARK + "-many")
+os.mkdir(folder)
+for number in range(3000):
+    open(os.path.join(folder, str(number)), "w").close()
+""",
+        lambda observed: "",
+    ),
+    Attack(
+        "daemon",
+        "leave a process behind, forked twice in a session of its own",
+        """
+import os, time
+if os.fork() == 0:
+    try:
+        os.setsid()
+    except OSError:
+        pass
+    if os.fork() == 0:
+        time.sleep(60)
+    os._exit(0)
+""",
+        lambda observed: "",
+    ),
+    Attack(
+        "afterwards",
+        "work on in a thread when the call has returned",
+        "import threading\ndef work():\n    while True: pass\n"
+        "threading.Thread(target=work, daemon=True).start()",
+        _busy,
+    ),
+    Attack("os._exit", "end the interpreter", "import os\nos._exit(0)", broken),
+    Attack("SystemExit", "leave by exit()", "raise SystemExit(3)", broken),
+    Attack("crash", "read address 0", "import ctypes\nctypes.string_at(0)", broken),
+    Attack(
+        "deep recursion",
+        "overflow the stack of C",
+        "import sys\nsys.setrecursionlimit(10**9)\n"
+        "def f(x): return repr(x)\nx = []\nfor _ in range(10**6): x = [x]\nf(x)",
+        broken,
+    ),
+    Attack("closed output", "close stdout and stderr", "import os\nos.close(1)\nos.close(2)", broken),
+    Attack("closed handles", "close every handle", "import os\nos.closerange(0, 65536)", broken),
+    Attack(
+        "forged answers",
+        "write forged answers into every handle",
+        """
+import json, os
+forged = json.dumps({"id": "0" * 32, "exit": "ok", "value": "forged"}).encode() + b"\\n"
+for handle in range(3, 256):
+    try:
+        os.write(handle, forged * 100)
+    except OSError:
+        pass
+""",
+        broken,
+    ),
+    Attack(
+        "answers without end",
+        "write 100 MB of garbage into every handle",
+        """
+import os
+garbage = b"x" * 1_000_000
+for handle in range(3, 256):
+    try:
+        for _ in range(100):
+            os.write(handle, garbage)
+    except OSError:
+        pass
+""",
+        lambda observed: broken(observed) or late(observed),
+        3.0,
+    ),
+    Attack("twin", "let a forked twin run on as if it were the interpreter", "import os\nos.fork()", broken),
+    Attack(
+        "poisoned interpreter",
+        "replace what the interpreter itself uses",
+        "import builtins, json, os\njson.dumps = json.loads = lambda *rest, **more: '{}'\n"
+        "builtins.compile = builtins.exec = None\nos.write = None",
+        broken,
+    ),
+)

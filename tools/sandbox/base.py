@@ -1,0 +1,67 @@
+"""What a sandbox for model-written Python is, and what a call in it comes to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Exit = Literal["ok", "error", "timeout", "killed", "memory"]
+"""`error`: the code raised or could not be parsed. `killed`: the interpreter was ended or ended itself."""
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class PythonResult:
+    """What one call came to.
+
+    stdout, stderr: what it wrote, the traceback at the end of stderr; the middle is missing when
+    `truncated`. value: `repr` of the last expression, None without one. seconds: how long it took.
+    note: a sentence for the model, for example that the variables are gone; empty when there is none.
+    """
+
+    exit: Exit
+    stdout: str = ""
+    stderr: str = ""
+    value: str | None = None
+    seconds: float = 0.0
+    truncated: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What code may use. Sizes in bytes, cpu in seconds.
+
+    memory: of each process. memory_together: of all processes of one interpreter. processes: of one
+    interpreter, threads included. file: of each file. disk: how much the free space may shrink during one
+    call. scratch: of the private temporary folder where that is in memory. cpu: of each process, over all
+    calls. kept: of each stream of one call, the rest is thrown away while reading. written: of both
+    streams; who writes more is ended.
+    """
+
+    memory: int = 512 * MB
+    memory_together: int = 1_000 * MB
+    processes: int = 64
+    file: int = 256 * MB
+    disk: int = 1_000 * MB
+    scratch: int = 128 * MB
+    cpu: int = 3_600
+    kept: int = 1 * MB
+    written: int = 64 * MB
+
+
+class Sandbox(Protocol):
+    """Runs Python code that nobody has looked at. All methods may be called from any thread."""
+
+    def run(self, code: str, *, timeout: float = 60.0, thread: str | None = None) -> PythonResult:
+        """Runs `code` for at most `timeout` seconds.
+
+        Calls of one `thread` share their variables and run one after the other; without a thread
+        nothing is kept. Raises SetupError when the sandbox cannot be started.
+        """
+
+    def close(self, thread: str | None = None) -> None:
+        """Ends what runs for `thread`, or everything; a later call starts anew."""
+
+    def enforced(self) -> Mapping[str, bool | str]:
+        """What holds on this host, by name: false, true, or how. Raises SetupError like `run`."""

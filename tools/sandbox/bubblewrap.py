@@ -1,0 +1,58 @@
+"""The outer layer: bubblewrap shows the code an almost empty machine without a network."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from signoff.tools.sandbox.installation import Installation
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)
+SHARED = "/dev/shm"
+SCRATCH = "/tmp"
+_SHARED_SIZE = 64_000_000
+
+
+def program() -> str | None:
+    """Where bubblewrap is; None when it is not installed."""
+    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin")
+
+
+def arguments(python: Installation, workspace: str | None, *, writable: bool, scratch: int) -> list[str]:
+    """The arguments of bubblewrap up to the program that it starts.
+
+    Read-only: the system, this Python, and `workspace` unless `writable`. In memory and of bounded size:
+    /tmp (`scratch` bytes) and /dev/shm. As root there is no user namespace: the worker then becomes a
+    user that is nobody outside either, which is what limits of processes need.
+    """
+    apart = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    if os.geteuid() != 0:
+        apart.append("--unshare-user")
+    made = ["--die-with-parent", *apart, "--hostname", "sandbox"]
+    made += [part for path in python.system for part in _system(path)]
+    made += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
+    made += ["--perms", "1777", "--size", str(_SHARED_SIZE), "--tmpfs", SHARED, "--remount-ro", "/dev"]
+    made += ["--perms", "1777", "--size", str(scratch), "--tmpfs", SCRATCH]
+    inside = [*([workspace] if workspace else []), *python.own]
+    made += [part for path in _ancestors(inside) for part in ("--perms", "0755", "--dir", path)]
+    if workspace:
+        made += ["--bind" if writable else "--ro-bind", workspace, workspace]
+    # After the workspace: a Python that lies in it stays as it is.
+    made += [part for path in python.own for part in ("--ro-bind", path, path)]
+    return [*made, "--remount-ro", "/"]
+
+
+def _system(path: str) -> Iterator[str]:
+    if os.path.islink(path) and not path.startswith("/etc/"):
+        yield from ("--symlink", os.readlink(path), path)
+    else:
+        yield from ("--ro-bind", os.path.realpath(path), path)
+
+
+def _ancestors(paths: Sequence[str]) -> list[str]:
+    """The folders above `paths`, outermost first: bubblewrap would copy modes that let nobody through."""
+    mounted = {*paths, "/", SCRATCH, SHARED}
+    above = (str(folder) for path in paths for folder in reversed(PurePath(path).parents))
+    wanted = dict.fromkeys(folder for folder in above if folder not in mounted)
+    return [folder for folder in wanted if not any(folder.startswith(f"{path}/") for path in paths)]

@@ -1,0 +1,61 @@
+"""Which sandbox this host can offer."""
+
+import os
+import platform
+from typing import Literal
+
+from signoff.graph.errors import SetupError
+from signoff.tools.sandbox.base import Sandbox
+from signoff.tools.sandbox.linux import LinuxSandbox
+from signoff.tools.sandbox.monty import MontySandbox
+from signoff.tools.sandbox.unsafe import UnsafeSandbox
+
+SandboxKind = Literal["auto", "linux", "monty", "unsafe"]
+
+
+def choose_sandbox(
+    kind: SandboxKind = "auto",
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+    writable: bool = True,
+) -> Sandbox:
+    """The sandbox of this kind, started once to see that it works.
+
+    `auto` takes the Linux one, else Monty, and never the unsafe one. workspace: the folder the code sees;
+    changed only when `writable`. Raises SetupError when there is none, or for an unknown kind.
+    """
+    match kind:
+        case "linux":
+            return LinuxSandbox(workspace, writable=writable)
+        case "monty":
+            return _tried(MontySandbox(workspace, writable=writable))
+        case "unsafe":
+            return UnsafeSandbox(workspace, unsafe=True)
+        case "auto":
+            return _best(workspace, writable)
+        case _:
+            raise SetupError(f"There is no sandbox {kind!r}; use auto, linux, monty or unsafe.")
+
+
+def _best(workspace: str | os.PathLike[str] | None, writable: bool) -> Sandbox:
+    problems = []
+    if platform.system() == "Linux":
+        try:
+            return LinuxSandbox(workspace, writable=writable)
+        except SetupError as error:
+            problems.append(str(error))
+    try:
+        return _tried(MontySandbox(workspace, writable=writable))
+    except SetupError as error:
+        problems.append(str(error))
+    raise SetupError(
+        f"There is no sandbox for Python on this host. {' '.join(problems)} "
+        "To run the code without any protection, choose the sandbox `unsafe`."
+    )
+
+
+def _tried(sandbox: Sandbox) -> Sandbox:
+    tried = sandbox.run("6 * 7", timeout=20)
+    if tried.value != "42":
+        raise SetupError(f"The sandbox does not work here: {tried.stderr.strip() or tried.exit}.")
+    return sandbox

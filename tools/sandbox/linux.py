@@ -1,0 +1,193 @@
+"""The sandbox of Linux: bubblewrap around it, and Landlock, seccomp and limits inside, or these alone."""
+
+import functools
+import os
+import platform
+import secrets
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from threading import Lock
+
+from signoff.graph.errors import SetupError
+from signoff.tools.sandbox import bubblewrap
+from signoff.tools.sandbox.base import Bounds, PythonResult
+from signoff.tools.sandbox.confine import Confinement
+from signoff.tools.sandbox.installation import installation
+from signoff.tools.sandbox.pool import Pool
+from signoff.tools.sandbox.process import Interpreter, Launch
+from signoff.tools.workspace import Workspace
+
+_WORKER = str(Path(__file__).with_name("worker.py"))
+_OVERRIDE, _READ_ANY = 1, 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+_NOBODYS = 1_879_048_192
+"""From here on no distribution gives user numbers away."""
+_NOBODYS_IN_A_CONTAINER = 60_600
+
+
+class LinuxSandbox:
+    """Runs code in a process that sees neither the network, nor other processes, nor files of the user.
+
+    workspace: a folder that the code sees at its usual path and works in; changed only when `writable`.
+    bubblewrap: False leaves the outer layer out, None takes it when it works. Without it Landlock is
+    needed, no process can be started, and file modes cannot be changed. As root the code runs as a user
+    that nobody else is; files it makes in the workspace belong to that user.
+
+    Raises SetupError when neither layer works here.
+    """
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str] | None = None,
+        *,
+        writable: bool = True,
+        bounds: Bounds | None = None,
+        bubblewrap: bool | None = None,
+    ) -> None:
+        if platform.system() != "Linux":
+            raise SetupError('This sandbox needs Linux; elsewhere use `pip install "signoff[monty]"`.')
+        self._workspace = None if workspace is None else Workspace(workspace).root
+        self._writable = writable and workspace is not None
+        self._bounds = bounds or Bounds()
+        self._wrapped = wrapping() == "" if bubblewrap is None else bubblewrap
+        self._pool = Pool(self._start)
+        self._held: Mapping[str, bool | str] | None = None
+        self._lock = Lock()
+        self.enforced()
+
+    def run(self, code: str, *, timeout: float = 60.0, thread: str | None = None) -> PythonResult:
+        return self._pool.run(code, timeout, thread)
+
+    def close(self, thread: str | None = None) -> None:
+        self._pool.close(thread)
+
+    def enforced(self) -> Mapping[str, bool | str]:
+        with self._lock:
+            if self._held is None:
+                probe = self._start()
+                held = probe.held
+                probe.kill()
+                self._held = {**self._outer(), **held, **self._limits()}
+            return self._held
+
+    def _outer(self) -> dict[str, bool | str]:
+        apart = self._wrapped
+        workspace = "writable" if self._writable else "read-only" if self._workspace else False
+        return {
+            "bubblewrap": True if apart else wrapping() or "left out",
+            "own files": True if apart else "by Landlock",
+            "own processes": True if apart else "by Landlock and seccomp",
+            "own network": True if apart else "by seccomp: no sockets",
+            "workspace": workspace,
+        }
+
+    def _limits(self) -> dict[str, bool | str]:
+        bounds = self._bounds
+        return {
+            "memory": f"{bounds.memory // 1_000_000} MB a process, "
+            f"{bounds.memory_together // 1_000_000} MB together",
+            "processes": f"{bounds.processes} at once" if self._wrapped else "no new ones",
+            "files": f"{bounds.file // 1_000_000} MB a file",
+            "output": f"{bounds.written // 1_000_000} MB",
+        }
+
+    def _start(self) -> Interpreter:
+        uid = _free_user() if os.geteuid() == 0 else None
+        return Interpreter(self._in_bubblewrap(uid) if self._wrapped else self._alone(uid), self._bounds)
+
+    def _in_bubblewrap(self, uid: int | None) -> Launch:
+        python = installation()
+        found = bubblewrap.program()
+        if found is None:
+            raise SetupError("bubblewrap is not installed; install the package `bubblewrap`.")
+        outer = bubblewrap.arguments(
+            python, self._workspace, writable=self._writable, scratch=self._bounds.scratch
+        )
+        shared = (bubblewrap.SCRATCH, bubblewrap.SHARED, *bubblewrap.DEVICES)
+        confinement = self._confinement(uid, bubblewrap.SCRATCH, shared, ("/proc",))
+        return self._launch([found, *outer, "--"], bubblewrap.SCRATCH, confinement)
+
+    def _alone(self, uid: int | None) -> Launch:
+        # Not at the top: there is no such lock on Windows, where this module is imported too.
+        from signoff.tools.sandbox.scratch import scratch as new_scratch
+
+        scratch, remove = new_scratch(uid)
+        confinement = self._confinement(uid, scratch, (scratch, *bubblewrap.DEVICES), ())
+        return self._launch([], scratch, confinement, remove)
+
+    def _confinement(
+        self, uid: int | None, scratch: str, write: tuple[str, ...], read: tuple[str, ...]
+    ) -> Confinement:
+        python, bounds = installation(), self._bounds
+        keep = [_OVERRIDE] if self._writable else []
+        if self._workspace or not self._wrapped:
+            keep.append(_READ_ANY)
+        workspace = [self._workspace] if self._workspace else []
+        return Confinement(
+            memory=bounds.memory,
+            file_size=bounds.file,
+            cpu=bounds.cpu,
+            tasks=bounds.processes,
+            forks=self._wrapped,
+            uid=uid,
+            keep=keep,
+            hidden=self._wrapped,
+            mounted=self._wrapped,
+            read=[*python.system, *python.own, *read, *([] if self._writable else workspace)],
+            write=[*write, *(workspace if self._writable else [])],
+            folder=self._workspace or scratch,
+            owner=None if self._wrapped else os.getpid(),
+        )
+
+    def _launch(
+        self,
+        outer: list[str],
+        scratch: str,
+        confinement: Confinement,
+        clean: Callable[[], None] = lambda: None,
+    ) -> Launch:
+        python = installation()
+        disk = [*([] if self._wrapped else [scratch]), *([self._workspace] if self._writable else [])]
+        return Launch(
+            command=[*outer, python.executable, "-I", "-S", "-B", _WORKER],
+            env=environment(scratch),
+            settings={"confinement": asdict(confinement), "folder": None, "packages": python.packages},
+            disk=[folder for folder in disk if folder],
+            clean=clean,
+        )
+
+
+def environment(home: str) -> dict[str, str]:
+    """The whole environment of the code: nothing of the caller's. Numeric libraries get one thread each."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "TMPDIR": home, **one}
+
+
+@functools.cache
+def wrapping() -> str:
+    """Why bubblewrap does not work on this host; empty when it does."""
+    found = bubblewrap.program()
+    if found is None:
+        return "not installed"
+    outer = bubblewrap.arguments(installation(), None, writable=False, scratch=1_000_000)
+    command = [found, *outer, "--", installation().executable, "-I", "-S", "-c", ""]
+    nothing, env = subprocess.DEVNULL, environment("/tmp")
+    try:
+        tried = subprocess.run(command, env=env, stdin=nothing, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if tried.returncode == 0:
+        return ""
+    return tried.stderr.decode(errors="replace").strip()[:300] or f"it ended with {tried.returncode}"
+
+
+def _free_user() -> int:
+    """A user number that is nobody's, another one for each interpreter, inside what this container has."""
+    first, _, count = max(
+        (tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()),
+        key=lambda row: row[2],
+    )
+    if first + count > _NOBODYS + 2**24:
+        return _NOBODYS + secrets.randbelow(2**24)
+    return _NOBODYS_IN_A_CONTAINER + secrets.randbelow(400)

@@ -1,0 +1,237 @@
+"""One interpreter in a process of its own, seen from outside: code goes in, bounded output comes out."""
+
+import json
+import os
+import secrets
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from signoff.graph.errors import SetupError
+from signoff.tools.sandbox.base import Bounds, Exit, PythonResult
+from signoff.tools.sandbox.captured import Captured
+from signoff.tools.sandbox.spawn import spawn
+from signoff.tools.sandbox.watch import EVERY, disk_guard, over_memory
+
+_MOST_OF_AN_ANSWER = 1_000_000
+_TO_START = 20.0
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How an interpreter is started.
+
+    command: the program, to which the numbers of two handles are added. settings: its first request.
+    disk: folders on whose file systems the free space is watched. clean: is called when it has ended.
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    settings: Mapping[str, Any]
+    disk: Sequence[str] = ()
+    clean: Callable[[], None] = field(default=lambda: None)
+
+
+@dataclass
+class _Call:
+    """A request on its way, and what has come back so far."""
+
+    sending: bytes
+    stdout: Captured
+    stderr: Captured
+    answers: bytearray = field(default_factory=bytearray)
+    answer: dict[str, Any] | None = None
+    ended: Exit | None = None
+    why: str = ""
+
+    @property
+    def written(self) -> int:
+        return self.stdout.total + self.stderr.total
+
+
+class Interpreter:
+    """A running interpreter. Its process group holds all it starts, and stands still between calls.
+
+    Nothing it sends is trusted: an answer counts only for the call that carries its random id, and what is
+    no answer ends it. Raises SetupError when it does not start.
+    """
+
+    def __init__(self, launch: Launch, bounds: Bounds) -> None:
+        self._launch, self._bounds = launch, bounds
+        self._alive = True
+        self._ending = Lock()
+        handles: list[int] = []
+        try:
+            handles += [*os.pipe(), *os.pipe(), *os.pipe(), *os.pipe()]
+            out_r, out_w, error_r, error_w, answers_r, answers_w, requests_r, requests_w = handles
+            command = [*launch.command, str(requests_r), str(answers_w)]
+            self._process = spawn(command, launch.env, (out_w, error_w, requests_r, answers_w))
+        except OSError as error:
+            for handle in handles:
+                os.close(handle)
+            launch.clean()
+            raise SetupError(f"Python cannot be started in the sandbox: {error}.") from error
+        for handle in (out_w, error_w, answers_w, requests_r):
+            os.close(handle)
+        self._out, self._error, self._answers, self._requests = out_r, error_r, answers_r, requests_w
+        for handle in (out_r, error_r, answers_r, requests_w):
+            os.set_blocking(handle, False)
+        self.held: Mapping[str, bool | str] = self._begin()
+
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    def run(self, code: str, timeout: float) -> PythonResult:
+        """Runs `code`. Afterwards `alive` says whether the variables are still there."""
+        started = time.monotonic()
+        nonce = secrets.token_hex(16)
+        self._signal(signal.SIGCONT)
+        call = self._exchange({"id": nonce, "code": code}, timeout, nonce)
+        if call.answer is None or not _is_answer(call.answer):
+            self.kill()
+            call.ended = call.ended or "killed"
+            call.why = call.why or "The interpreter ended."
+        else:
+            self._signal(signal.SIGSTOP)
+        answer = call.answer if self._alive and call.answer else {"exit": call.ended or "killed"}
+        return PythonResult(
+            exit=answer["exit"],
+            stdout=call.stdout.text(),
+            stderr=call.stderr.text(),
+            value=answer.get("value"),
+            seconds=time.monotonic() - started,
+            truncated=call.stdout.truncated or call.stderr.truncated,
+            note=call.why,
+        )
+
+    def stop(self) -> None:
+        """Ends the processes, from any thread; a call that is running sees it and clears up."""
+        with self._ending:
+            if self._alive:
+                self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Ends it and all it started, at once, and gives back what it held. Not while a call is running."""
+        with self._ending:
+            if not self._alive:
+                return
+            self._alive = False
+            # Before the wait: until then nothing else can have this number.
+            self._signal(signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+        for handle in (self._out, self._error, self._answers, self._requests):
+            os.close(handle)
+        self._launch.clean()
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process, number)
+
+    def _begin(self) -> Mapping[str, bool | str]:
+        call = self._exchange(self._launch.settings, _TO_START, None)
+        answer = call.answer or {}
+        if isinstance(answer.get("ready"), dict):
+            self._signal(signal.SIGSTOP)
+            return dict(answer["ready"])
+        told = answer.get("failed") or call.stderr.text().strip() or call.why or "it ended at once"
+        self.kill()
+        raise SetupError(f"Python cannot be started in the sandbox: {told}.")
+
+    def _exchange(self, message: Mapping[str, Any], timeout: float, nonce: str | None) -> _Call:
+        kept = self._bounds.kept
+        call = _Call(json.dumps(message).encode() + b"\n", Captured(kept), Captured(kept))
+        deadline = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            for handle in (self._out, self._error, self._answers):
+                selector.register(handle, selectors.EVENT_READ)
+            selector.register(self._requests, selectors.EVENT_WRITE)
+            self._loop(selector, call, deadline, nonce)
+        for handle in (self._out, self._error):
+            self._read(handle, call, most=4)
+        return call
+
+    def _loop(
+        self, selector: selectors.BaseSelector, call: _Call, deadline: float, nonce: str | None
+    ) -> None:
+        disk_is_full = disk_guard(list(self._launch.disk), self._bounds.disk)
+        look = time.monotonic() + EVERY
+        while call.answer is None and call.ended is None:
+            now = time.monotonic()
+            if now >= deadline:
+                call.ended, call.why = "timeout", "The time was up, and the interpreter was ended."
+                return
+            for key, _ in selector.select(min(deadline, look) - now):
+                if not self._serve(key.fd, call, nonce):
+                    selector.unregister(key.fd)
+            if time.monotonic() >= look:
+                look = time.monotonic() + EVERY
+                self._look(call, disk_is_full)
+
+    def _look(self, call: _Call, disk_is_full: Callable[[], bool]) -> None:
+        if over_memory(self._process, self._bounds.memory_together):
+            call.ended, call.why = "memory", "The processes together used too much memory and were ended."
+        elif disk_is_full():
+            call.ended = "killed"
+            call.why = "The disk was filling up while the code ran, and the interpreter was ended."
+
+    def _serve(self, handle: int, call: _Call, nonce: str | None) -> bool:
+        """Moves what can be moved now; False when there will be no more."""
+        if handle == self._requests:
+            return self._send(call)
+        open_still = self._read(handle, call)
+        if handle == self._answers:
+            if not open_still:
+                call.ended = call.ended or "killed"
+            self._take(call, nonce)
+        if call.written > self._bounds.written:
+            call.ended, call.why = "killed", "The code wrote far too much output and was ended."
+        return open_still
+
+    def _send(self, call: _Call) -> bool:
+        try:
+            call.sending = call.sending[os.write(self._requests, call.sending[:_CHUNK]) :]
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False
+        return bool(call.sending)
+
+    def _read(self, handle: int, call: _Call, most: int = 1) -> bool:
+        for _ in range(most):
+            try:
+                data = os.read(handle, _CHUNK)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            if handle == self._answers:
+                call.answers += data
+            else:
+                (call.stdout if handle == self._out else call.stderr).add(data)
+        return True
+
+    def _take(self, call: _Call, nonce: str | None) -> None:
+        line, end, _ = call.answers.partition(b"\n")
+        if not end and len(call.answers) <= _MOST_OF_AN_ANSWER:
+            return
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if isinstance(answer, dict) and (nonce is None or answer.get("id") == nonce):
+            call.answer = answer
+        else:
+            call.ended, call.why = "killed", "The code broke the interpreter, which was ended."
+
+
+def _is_answer(answer: Mapping[str, Any]) -> bool:
+    value = answer.get("value")
+    return answer.get("exit") in ("ok", "error", "memory") and (value is None or isinstance(value, str))

@@ -1,0 +1,112 @@
+"""Watches the processes of a hostile program from outside while it runs, by the name they took."""
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from signoff.tools.sandbox.arena import Arena
+
+_EVERY = 0.05
+_PAGE = 4096
+_ADMINISTRATOR = 21  # CAP_SYS_ADMIN
+
+
+@dataclass
+class Seen:
+    """The most that was seen at one moment; memory in bytes, `long_large` in seconds."""
+
+    processes: int = 0
+    threads: int = 0
+    memory: int = 0
+    long_large: float = 0.0
+    administrator: bool = False
+    root: bool = False
+    traced: bool = False
+    listening: bool = False
+
+
+def marked(mark: str) -> list[int]:
+    """The processes of this host that have the name `mark`, those that have ended left out."""
+    found = []
+    for entry in os.scandir("/proc") if os.path.isdir("/proc") else []:
+        if entry.name.isdigit():
+            # It may have ended since it was listed.
+            with suppress(OSError):
+                stat = Path(entry.path, "stat").read_text()
+                name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :]
+                if name == mark and rest[0] not in "ZX":
+                    found.append(int(entry.name))
+    return found
+
+
+def processor_time(processes: list[int]) -> float:
+    """Seconds of processor time that `processes` have used so far."""
+    total = 0
+    for process in processes:
+        with suppress(OSError):
+            rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            total += int(rest[11]) + int(rest[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+class Sampler:
+    """Samples all through the `with` block. `large`: from how many bytes on memory counts as large."""
+
+    def __init__(self, arena: Arena, large: int) -> None:
+        self._arena, self._large = arena, large
+        self.seen = Seen()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stop.wait(_EVERY):
+            now = time.monotonic()
+            self._look(now - last)
+            last = now
+
+    def _look(self, passed: float) -> None:
+        seen = self.seen
+        processes = marked(self._arena.mark)
+        status = [_status(process) for process in processes]
+        memory = sum(_resident(process) for process in processes)
+        seen.processes = max(seen.processes, len(processes))
+        seen.threads = max(seen.threads, sum(int(fields.get("Threads", "0")) for fields in status))
+        seen.memory = max(seen.memory, memory)
+        seen.long_large += passed if memory > self._large else 0.0
+        seen.administrator |= any(
+            int(fields.get("CapEff", "0"), 16) >> _ADMINISTRATOR & 1 for fields in status
+        )
+        seen.root |= any(fields.get("Uid", "-1 -1").split()[1] == "0" for fields in status)
+        seen.traced |= _status(self._arena.victim).get("TracerPid", "0") != "0"
+        seen.listening |= self._arena.is_listening()
+
+
+def _status(process: int) -> dict[str, str]:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _resident(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0

@@ -1,0 +1,113 @@
+"""Runs hostile programs in a sandbox and looks from outside at what got through."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from signoff.tools.sandbox.arena import Arena, end
+from signoff.tools.sandbox.attack import Attack, Observed
+from signoff.tools.sandbox.attacks_exhaust import EXHAUSTING, LARGE
+from signoff.tools.sandbox.attacks_reach import REACHING
+from signoff.tools.sandbox.attacks_system import INTRUDING
+from signoff.tools.sandbox.base import Sandbox
+from signoff.tools.sandbox.sample import Sampler, marked, processor_time
+
+ATTACKS: tuple[Attack, ...] = (*REACHING, *INTRUDING, *EXHAUSTING)
+
+_IDLE = 0.1
+_MOST_SAID = 120
+_PROLOGUE = """
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(15, MARK.encode(), 0, 0, 0)
+except BaseException:
+    pass
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One hostile program: what it tries, whether the sandbox held, what was seen, and how long it took."""
+
+    name: str
+    tries: str
+    contained: bool
+    observed: str
+    seconds: float
+
+
+def selftest(
+    sandbox: Sandbox,
+    on_check: Callable[[Check], None] | None = None,
+    *,
+    attacks: tuple[Attack, ...] = ATTACKS,
+) -> list[Check]:
+    """Runs every attack in `sandbox`; what a program says about itself does not count.
+
+    Each is told to `on_check` when it is done. Raises SetupError when the sandbox does not start.
+    """
+    checks = []
+    with Arena() as arena:
+        for attack in attacks:
+            check = _check(sandbox, arena, attack)
+            checks.append(check)
+            if on_check:
+                on_check(check)
+    return checks
+
+
+def _check(sandbox: Sandbox, arena: Arena, attack: Attack) -> Check:
+    began = time.monotonic()
+    arena.prepare()
+    thread = f"{arena.mark}-{attack.name}"
+    observed = _observed(sandbox, arena, attack, thread)
+    leak = attack.leak(observed)
+    sandbox.close(thread)
+    left = _left(arena)
+    leak = "; ".join(filter(None, (leak, left)))
+    told = leak or _ending(observed)
+    return Check(attack.name, attack.tries, not leak, told, time.monotonic() - began)
+
+
+def _observed(sandbox: Sandbox, arena: Arena, attack: Attack, thread: str) -> Observed:
+    given = "".join(f"{name} = {value!r}\n" for name, value in arena.names().items())
+    with Sampler(arena, LARGE) as sampler:
+        due = time.monotonic() + attack.timeout
+        result = sandbox.run(given + _PROLOGUE + attack.code, timeout=attack.timeout, thread=thread)
+        late = max(0.0, time.monotonic() - due)
+    busy = _busy(arena)
+    after = sandbox.run("print(6 * 7)", timeout=5.0, thread=thread)
+    return Observed(arena, result, after, late, busy, sampler.seen)
+
+
+def _busy(arena: Arena) -> float:
+    """The processor time that the program uses while nothing is asked of it."""
+    processes = marked(arena.mark)
+    if not processes:
+        return 0.0
+    before = processor_time(processes)
+    time.sleep(_IDLE)
+    return processor_time(processes) - before
+
+
+def _left(arena: Arena) -> str:
+    """What is still there of the program, which is then removed."""
+    deadline = time.monotonic() + 1.0
+    # The kernel takes a moment to end what was killed.
+    while (alive := marked(arena.mark)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for process in alive:
+        end(process)
+    folders = arena.left_files(f"{arena.mark}-many")
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    told = [f"{len(alive)} processes were left behind"] if alive else []
+    return "; ".join([*told, *(["files were left behind"] if folders else [])])
+
+
+def _ending(observed: Observed) -> str:
+    result = observed.result
+    said = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+    how = {"ok": "ended", "error": "failed", "memory": "out of memory"}.get(result.exit, result.exit)
+    return f"{how}: {said[-1][:_MOST_SAID]}" if said else how
