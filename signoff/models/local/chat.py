@@ -7,9 +7,8 @@ from typing import Any, Self
 
 import httpx
 from langchain_core.language_models import LanguageModelInput, ModelProfile
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
@@ -64,18 +63,6 @@ class LocalChatModel(ChatOpenAI):
     ) -> None:
         self.close()
 
-    def bind_tools(
-        self, tools: Sequence[Tool], *, tool_choice: Any = None, **kwargs: Any
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Like ChatOpenAI's. The server ignores a named `tool_choice`, so only that tool is sent then."""
-        name = _chosen(tool_choice)
-        if name is None:
-            return super().bind_tools(tools, tool_choice=tool_choice, **kwargs)
-        only = [tool for tool in tools if convert_to_openai_tool(tool)["function"]["name"] == name]
-        if not only:
-            raise ValueError(f"tool_choice names {name!r}, which is not among the tools.")
-        return super().bind_tools(only, tool_choice="required", **kwargs)
-
     def get_num_tokens(self, text: str) -> int:
         """The length of `text` in the model's own tokens; starts the server."""
         return len(self.get_token_ids(text))
@@ -89,10 +76,14 @@ class LocalChatModel(ChatOpenAI):
         self, messages: Sequence[BaseMessage], tools: Sequence[Tool] | None = None, **_: Any
     ) -> int:
         """The length of the whole prompt that `messages` and `tools` make, in tokens; starts the server."""
+        return self.get_num_tokens(self.prompt(messages, tools))
+
+    def prompt(self, messages: Sequence[BaseMessage], tools: Sequence[Tool] | None = None) -> str:
+        """The text that the model reads for `messages` and `tools`; starts the server."""
         body: dict[str, Any] = {"messages": convert_to_openai_messages(list(messages))}
         if tools:
             body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
-        return self.get_num_tokens(self._ask("/apply-template", body)["prompt"])
+        return str(self._ask("/apply-template", body)["prompt"])
 
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         endpoint = self.start()
@@ -108,7 +99,7 @@ class LocalChatModel(ChatOpenAI):
     ) -> dict[str, Any]:
         """Every way to call the model passes here: the last moment to have a server to call."""
         self.start()
-        return super()._get_request_payload(input_, stop=stop, **kwargs)
+        return without_tool_choice(super()._get_request_payload(input_, stop=stop, **kwargs))
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
         await asyncio.to_thread(self.start)
@@ -120,14 +111,18 @@ class LocalChatModel(ChatOpenAI):
             yield chunk
 
 
-def _chosen(tool_choice: Any) -> str | None:
-    """The name of the one tool that `tool_choice` asks for, or None."""
-    if isinstance(tool_choice, dict):
-        name = tool_choice.get("function", {}).get("name")
-        return str(name) if name else None
-    if isinstance(tool_choice, str) and tool_choice not in {"auto", "none", "any", "required"}:
-        return tool_choice
-    return None
+def without_tool_choice(payload: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a tool in the only way that works here: by sending no other.
+
+    The server treats a named `tool_choice` like "auto", and "required" can run on to the longest reply.
+    """
+    choice = payload.pop("tool_choice", None)
+    if choice == "none":
+        payload.pop("tools", None)
+    if isinstance(choice, dict):
+        name = choice["function"]["name"]
+        payload["tools"] = [tool for tool in payload["tools"] if tool["function"]["name"] == name]
+    return payload
 
 
 def local_model(

@@ -146,7 +146,7 @@ def _join(path: Path, spec: WeightsSpec, parts: Iterable[Path], on_progress: Pro
                 joined.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
-                on_progress(Stage.JOIN, done, spec.size)
+                on_progress(Stage.JOIN, min(done, spec.size), spec.size)
             joined.flush()
             os.fsync(joined.fileno())
         if (done, digest.hexdigest()) != (spec.size, spec.sha256):

