@@ -17,7 +17,7 @@ from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decided
 from signoff.graph.task import Task
 from signoff.nodes.invoke import Done, Job
-from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, look, note, outcome_known
+from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps, Store
 from signoff.tools.kinds import Kind
@@ -76,7 +76,9 @@ def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[An
         ask = run.kit.ask_unknown and entry is not None and entry.status == STARTED
         return [] if ask else [known]
     begun = Entry(STARTED, entry.attempt + 1 if entry else 1)
-    yield Store([note(run, reply_id, call, begun)])
+    if not (yield claim(run, reply_id, call, entry, begun)):
+        # Another runner of this thread has just started the same call.
+        return [unknown(call, run)]
     job = Job(call, state, run, decision["args"] if decision else None)
     try:
         results: list[Done] = yield Jobs([job])

@@ -16,7 +16,7 @@ from signoff.graph.replies import Call
 from signoff.graph.section import decided
 from signoff.graph.task import Task
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Store
+from signoff.nodes.node import Part, Store, Swap
 from signoff.nodes.record import label
 
 STARTED, WAITING, DONE = "started", "waiting", "done"
@@ -51,8 +51,18 @@ def _entry(call: Call, value: Mapping[str, Any]) -> Entry:
     return Entry(value["status"], value["attempt"], answer)
 
 
+def claim(run: Run, reply_id: str, call: Call, before: Entry | None, begun: Entry) -> Swap:
+    """Asks to be the one that starts `call`; of two runners at the same moment one gets it."""
+    known = None if before is None else _value(call, before)
+    return Swap(_namespace(run, reply_id), call.id, known, _value(call, begun))
+
+
 def note(run: Run, reply_id: str, call: Call, entry: Entry) -> PutOp:
     """The operation that writes `entry` for `call`."""
+    return PutOp(_namespace(run, reply_id), call.id, _value(call, entry))
+
+
+def _value(call: Call, entry: Entry) -> dict[str, Any]:
     value: dict[str, Any] = {"status": entry.status, "attempt": entry.attempt, "tool": call.name}
     if entry.answer is not None:
         value |= {
@@ -60,7 +70,7 @@ def note(run: Run, reply_id: str, call: Call, entry: Entry) -> PutOp:
             "ok": entry.answer.status != "error",
             "marks": entry.answer.additional_kwargs.get(KEY, {}),
         }
-    return PutOp(_namespace(run, reply_id), call.id, value)
+    return value
 
 
 def unknown(call: Call, run: Run, words: str = "") -> ToolMessage:

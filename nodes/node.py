@@ -4,6 +4,7 @@ A node function is a plain function, or a generator that yields requests (store 
 calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike.
 """
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -46,6 +47,35 @@ class Store:
 
     async def ado(self, run: Run) -> list[Any]:
         return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Puts `after` if the value is still `before`; says whether it did.
+
+    Atomic where the store has a `swap` of its own (`sqlite_storage`). With any other store two runners of one
+    thread at the same moment could both succeed.
+    """
+
+    namespace: tuple[str, ...]
+    key: str
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+    def do(self, run: Run) -> bool:
+        store = run.store
+        if store is None:
+            return True
+        if swap := getattr(store, "swap", None):
+            return bool(swap(self.namespace, self.key, self.before, self.after))
+        item = store.get(self.namespace, self.key)
+        if (item.value if item else None) != self.before:
+            return False
+        store.put(self.namespace, self.key, self.after)
+        return True
+
+    async def ado(self, run: Run) -> bool:
+        return await asyncio.to_thread(self.do, run)
 
 
 _T = TypeVar("_T")

@@ -58,6 +58,7 @@ class Saver(signoff.storage.ThreadSaver):
 
 class Store(signoff.storage.ThreadStore):
     batch = around(signoff.storage.ThreadStore.batch)
+    swap = around(signoff.storage.ThreadStore.swap)
 
 
 def script(messages: list[BaseMessage]) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -164,6 +165,31 @@ def test_a_late_second_answer_changes_nothing(storage: SqliteStorage) -> None:
         result = graph.invoke(Command(resume={pending.id: [APPROVE]}), THREAD)
     assert bank.paid == [("ada", 5)]
     assert result["outcome"]["status"] == "success"
+
+
+@pytest.mark.parametrize("round_", range(10))
+def test_two_answers_at_the_same_moment_pay_once(round_: int, tmp_path: Path) -> None:
+    """Each from a connection of its own, as two processes would."""
+    bank, start = Bank(), Barrier(2)
+    file = tmp_path / "threads.sqlite"
+
+    def answer() -> None:
+        with sqlite_storage(file) as storage:
+            model = ScriptedModel(lambda messages: [ADA, FINISH][len(messages) > 2])
+            graph = build_graph(model, [bank.pay], approvals={"pay": True}, storage=storage)
+            (pending,) = graph.get_state(THREAD).interrupts
+            start.wait()
+            graph.invoke(Command(resume={pending.id: [APPROVE]}), THREAD)
+
+    with sqlite_storage(file) as storage:
+        graph = build_graph(ScriptedModel([ADA]), [bank.pay], approvals={"pay": True}, storage=storage)
+        graph.invoke(GO, THREAD)
+    both = [Thread(target=answer) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert bank.paid == [("ada", 5)]
 
 
 def test_arguments_changed_after_the_approval_do_not_run(storage: SqliteStorage) -> None:
