@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ SWEEP = Path(__file__).parent / "kill_sweep.py"
 
 
 @pytest.mark.slow
-def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
     done = subprocess.run(
         [sys.executable, SWEEP, tmp_path], capture_output=True, text=True, cwd=SWEEP.parent.parent, check=True
     )
     kills = [json.loads(line) for line in done.stdout.splitlines()]
-    print(f"{len(kills) - 1} kills")
+    figure(f"{len(kills) - 1} kills around every write, all threads ended as if there had been none")
     assert len(kills) > 100
     assert [kill["alive"] for kill in kills] == [False] * (len(kills) - 1) + [True]
     ends = {json.dumps([kill["ended"], kill["messages"]]) for kill in kills}

@@ -1,6 +1,7 @@
 """The SQLite file: how it is opened, and what it refuses."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def test_the_state_holds_known_types_only(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.slow
-def test_a_thousand_turns_end_at_the_limit_in_a_small_file(tmp_path: Path) -> None:
+def test_a_thousand_turns_end_at_the_limit_in_a_small_file(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
     from itertools import repeat
 
     from signoff import Limits
@@ -103,5 +106,5 @@ def test_a_thousand_turns_end_at_the_limit_in_a_small_file(tmp_path: Path) -> No
         outcome = graph.invoke({"messages": ["go"]}, THREAD)["outcome"]
     assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 1000)
     size = (tmp_path / "t.sqlite").stat().st_size
-    print(f"{size / 1e6:.1f} MB")
+    figure(f"1,000 turns with 500-byte messages: {size / 1e6:.1f} MB")
     assert size < 20e6
