@@ -17,7 +17,8 @@ from signoff.cli.plans import with_task
 from signoff.cli.report import Report
 from signoff.cli.settings import Given, Settings
 from signoff.cli.signals import SIGNALS, Stopped, stopping
-from signoff.cli.standing import Condition, Question, config_of, look
+from signoff.cli.standing import Condition, config_of, look
+from signoff.cli.waits import Question, Waiting
 from signoff.models import ScriptedModel, call
 from signoff.models.local.progress import Progress, silent
 from tests.cli_bench import ASKS, Bench
@@ -47,8 +48,9 @@ class Recorder(Display):
     def show(self, happening: Happening) -> None:
         """The order is what counts here."""
 
-    def ask(self, question: Question) -> str | None:
-        self.told.append(f"ask {question.text}")
+    def ask(self, waiting: Waiting) -> str:
+        assert isinstance(waiting, Question)
+        self.told.append(f"ask {waiting.text}")
         return "8080"
 
     def end(self, report: Report) -> None:

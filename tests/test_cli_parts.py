@@ -12,8 +12,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import SetupError, ThreadBusy, sqlite_storage
+from signoff.cli.calls import arguments, shortened
 from signoff.cli.drive import Answered, Called, Follower, Happening, Moved, Reminded, Said, Thought, Wrote
-from signoff.cli.lines import arguments, shortened
 from signoff.cli.names import checked_thread_id, new_thread_id
 from signoff.cli.safe import one_line, plain, shell_command
 from signoff.cli.settings import Given, Settings, recall, remember, settle

@@ -233,3 +233,79 @@ def test_a_reader_that_goes_away_is_no_traceback(bench: Bench) -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+COUNT = "for n in 1 2 3 4 5 6 7 8 9; do printf '\\033]0;x\\a<step %s>\\n' $n; sleep 0.5; done"
+SHELL = f'call("run_shell", command={COUNT!r})'
+
+
+def test_the_output_of_a_command_appears_while_it_runs(bench: Bench) -> None:
+    bench.model(steps(SHELL, DONE))
+    with terminal(bench, *run_words(bench)) as shown:
+        shown.until("<step 2>")
+        assert bench.json("show", "t1")["timeline"] == [
+            {"kind": "user", "text": "Change the port", "answers": False}
+        ]
+        shown.process.send_signal(signal.SIGINT)
+        shown.until("Stopping after this call")
+        assert "\x1b]0;" not in shown.until("exit code 0")
+        assert shown.end() == 4
+    assert bench.json("show", "t1")["timeline"][-1]["result"].count("step 9") == 1
+
+
+def test_a_second_ctrl_c_ends_a_running_command_at_once(bench: Bench) -> None:
+    bench.model(
+        steps(
+            'call("run_shell", command="echo started; sleep 300 & wait")', 'call("finish_task", summary="x")'
+        )
+    )
+    with terminal(bench, *run_words(bench)) as shown:
+        shown.until("started")
+        begun = time.monotonic()
+        shown.process.send_signal(signal.SIGINT)
+        shown.until("Stopping after this call")
+        shown.process.send_signal(signal.SIGINT)
+        shown.until("signoff resume ")
+        assert shown.end() == 4
+    assert time.monotonic() - begun < 10
+    code, out, _ = bench.process("resume", "t1")
+    assert (code, "unknown" in out) == (0, True)
+
+
+def test_calls_are_decided_one_by_one_in_a_terminal(bench: Bench) -> None:
+    edit = 'call("edit_file", path="config.py", old="3000", new="4000")'
+    write = 'call("write_file", path="{}.md", content="# Hello")'
+    bench.model(steps(f"[{edit}, {write.format('a')}, {write.format('b')}]", DONE))
+    with terminal(bench, *run_words(bench, "--approve", "write")) as shown:
+        asked = shown.until("approve / edit / reject / respond > ")
+        for part in ("1 of 3", "config.py", "- 3000", "+ 4000"):
+            assert part in asked
+        shown.type("frob\n")
+        shown.until("Type one of: approve")
+        shown.type("approve\n")
+        shown.until("respond > ")
+        shown.type("edit\n")
+        shown.until("as JSON > ")
+        shown.type("{no JSON\n")
+        shown.until("That does not fit")
+        shown.type("edit\n")
+        shown.until("as JSON > ")
+        shown.type('{"path": "c.md", "content": "x"}\n')
+        shown.until("respond > ")
+        shown.type("reject not that one\n")
+        shown.until("not that one")
+        assert shown.end() == 0
+    assert bench.config.read_text() == "PORT = 4000\n"
+    assert sorted(path.name for path in bench.workspace.glob("*.md")) == ["c.md"]
+
+
+def test_an_approval_in_a_terminal_can_be_left_open(bench: Bench) -> None:
+    bench.model(steps('call("edit_file", path="config.py", old="3000", new="4000")', DONE))
+    with terminal(bench, *run_words(bench, "--approve", "edit_file")) as shown:
+        shown.until("respond > ")
+        shown.process.send_signal(signal.SIGINT)
+        shown.until("Approve: ")
+        shown.until("Reject: ")
+        assert shown.end() == 4
+    code, _, _ = bench.process("resume", "t1", "approve")
+    assert (code, bench.config.read_text()) == (0, "PORT = 4000\n")

@@ -38,7 +38,7 @@ COMMAND_LINES: dict[str, tuple[list[str], list[str]]] = {
 
 THREADS: dict[str, tuple[str, list[str], list[str], list[str]]] = {
     "resume a success": (steps(DONE), [], ["t1"], ["has ended (success, done)", "signoff run"]),
-    "answer to a success": (steps(DONE), [], ["t1", "blue"], ["no question waits", "signoff run"]),
+    "answer to a success": (steps(DONE), [], ["t1", "blue"], ["nothing waits", "signoff run"]),
     "extend a success": (steps(DONE), [], ["t1", "--turns", "5"], ["has ended (success, done)"]),
     "resume after a limit": ("['a'] * 9", ["--turns", "2"], ["t1"], ["(limit, turns)", "--turns 10"]),
     "retry after a limit": ("['a'] * 9", ["--turns", "2"], ["t1", "--retry"], ["(limit, turns)"]),
@@ -92,7 +92,7 @@ def test_an_answer_to_a_thread_that_stopped(bench: Bench) -> None:
     with sqlite_storage(bench.database) as storage:
         values = {"messages": [("user", "the first")]}
         reading_graph(storage).update_state(config_of("t1"), values, as_node="__start__")
-    one_sentence(bench("resume", "t1", "blue"), "no question waits", "signoff resume")
+    one_sentence(bench("resume", "t1", "blue"), "nothing waits", "signoff resume")
 
 
 def test_a_thread_that_another_process_runs(bench: Bench) -> None:
@@ -153,3 +153,11 @@ def test_a_workspace_that_is_gone(bench: Bench) -> None:
     bench.workspace.rename(bench.folder / "moved")
     one_sentence(bench("resume", "t1", "8080"), "not an existing folder")
     assert bench("resume", "t1", "8080", "-w", str(bench.folder / "moved")).exit_code == 0
+
+
+def test_a_current_folder_that_is_gone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = bench.folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    one_sentence(bench("run", "x"), "does not exist any more")

@@ -1,9 +1,13 @@
 """The examples run, and print what they say."""
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +34,34 @@ def test_the_readme_shows_the_quickstart_as_it_is() -> None:
     code = (ROOT / "examples" / "quickstart.py").read_text().split("\n\n", 1)[1]
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code in blocks
+
+
+@pytest.mark.slow
+def test_the_bug_is_found_by_a_test_in_the_terminal_and_fixed(tmp_path: Path) -> None:
+    sample, database = tmp_path / "bugfix", str(tmp_path / "threads.sqlite")
+    shutil.copytree(ROOT / "examples" / "bugfix", sample, ignore=shutil.ignore_patterns("__pycache__"))
+    # As from a shell in which no environment is active.
+    env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+
+    def signoff(*words: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "signoff.cli", *words, "--json", "--database", database]
+        done = subprocess.run(command, cwd=sample, env=env, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    task = ("Run the tests and fix the bug", "--model", "scripted:script.py", "--workspace", "project")
+    ended = signoff("run", *task)
+    assert "(100 - discount)" in (sample / "project" / "prices.py").read_text()
+    calls = [entry for entry in signoff("show", ended["thread_id"])["timeline"] if entry["kind"] == "call"]
+    assert [entry["name"] for entry in calls] == [
+        "run_shell",
+        "read_file",
+        "read_file",
+        "edit_file",
+        "run_shell",
+    ]
+    for part in ("assert 1200 == 800", "1 failed, 1 passed", "[exit code 1; "):
+        assert part in calls[0]["result"]
+    for part in ("2 passed", "[exit code 0; "):
+        assert part in calls[-1]["result"]

@@ -5,7 +5,7 @@
 
 from signoff.models import ScriptedModel, call
 
-TEST = call("run_shell", command="python -m pytest -q --tb=line -p no:cacheprovider")
+TEST = call("run_shell", command="python -m pytest -q")
 
 model = ScriptedModel(
     [

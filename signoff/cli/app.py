@@ -1,4 +1,4 @@
-"""The command line: `signoff run`, `resume`, `threads`, `show`, `diagram` and `model`."""
+"""The command line: `signoff run`, `resume`, `threads`, `show`, `diagram`, `model` and `sandbox`."""
 
 import importlib.metadata
 import io
@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_group
 
 from signoff.cli import report
 from signoff.cli.diagram import diagram
 from signoff.cli.display import display_for, stdout_console
 from signoff.cli.launch import launch
+from signoff.cli.lazy import LazyCommands
 from signoff.cli.names import checked_thread_id, new_thread_id
 from signoff.cli.options import (
+    Approve,
     BaseUrl,
     Database,
     Json,
@@ -27,6 +28,7 @@ from signoff.cli.options import (
     SystemPrompt,
     TalkTurns,
     Thread,
+    Tools,
     Workspace,
 )
 from signoff.cli.plans import to_resume, with_task
@@ -46,6 +48,7 @@ class Commands(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         try:
+            _check_folder()
             code = super().main(words, *rest, **{**options, "standalone_mode": False})
         except typer.TyperException as error:
             code = _refuse(error.format_message(), Exit.USAGE, words)
@@ -60,6 +63,13 @@ class Commands(TyperGroup):
         sys.exit(code or 0)
 
 
+def _check_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise SetupError("The folder that you are in does not exist any more; go to another one.") from error
+
+
 def _refuse(told: str, code: Exit, words: Sequence[str]) -> Exit:
     sys.stderr.write(f"{one_line(told)}\n")
     if "--json" in words:
@@ -67,19 +77,16 @@ def _refuse(told: str, code: Exit, words: Sequence[str]) -> Exit:
     return code
 
 
-class ModelCommands(TyperGroup):
-    """`signoff model`, loaded when it is asked for: no other command needs what it imports."""
+class ModelCommands(LazyCommands):
+    """`signoff model`."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return self._loaded().list_commands(ctx)
+    module = "signoff.cli.model"
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return self._loaded().get_command(ctx, cmd_name)
 
-    def _loaded(self) -> TyperGroup:
-        from signoff.cli.model import app
+class SandboxCommands(LazyCommands):
+    """`signoff sandbox`."""
 
-        return get_group(app)
+    module = "signoff.cli.sandbox"
 
 
 app = typer.Typer(
@@ -111,6 +118,8 @@ def run(
         typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
     ] = None,
     talk_turns: TalkTurns = None,
+    tools: Tools = None,
+    approve: Approve = None,
     system_prompt: SystemPrompt = None,
     database: Database = None,
     as_json: Json = False,
@@ -123,7 +132,7 @@ def run(
     file = _database(database)
     words = _task(task)
     thread_id = _new(file) if thread is None else checked_thread_id(thread)
-    given = Given(workspace, model, base_url, turns, talk_turns, system_prompt)
+    given = Given(workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve)
     _finish(thread_id, file, given, with_task(words), as_json, quiet)
 
 
@@ -131,7 +140,12 @@ def run(
 def resume(
     thread: Thread,
     answer: Annotated[
-        str | None, typer.Argument(metavar="[ANSWER]", help="The answer to its question.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[ANSWER]",
+            help="The answer to its question; for an approval: approve, reject, 'reject: why', or JSON.",
+            show_default=False,
+        ),
     ] = None,
     turns: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Go on after a limit, with this many turns more.")
@@ -141,17 +155,18 @@ def resume(
     model: Model = None,
     base_url: BaseUrl = None,
     talk_turns: TalkTurns = None,
+    tools: Tools = None,
     system_prompt: SystemPrompt = None,
     database: Database = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a thread: answer its question, continue after a stop, extend it, or try again."""
+    """Go on with a thread: answer it, decide on its calls, continue after a stop, extend it, or try again."""
     file = _database(database)
     thread_id = checked_thread_id(thread)
     if not file.exists():
         raise ThreadError(f"There is no thread {thread_id!r} in {file}; `signoff threads` lists them.")
-    given = Given(workspace, model, base_url, None, talk_turns, system_prompt)
+    given = Given(workspace, model, base_url, None, talk_turns, system_prompt, tools)
     plan = to_resume(None if answer is None else valid_text(answer), turns, retry, file)
     _finish(thread_id, file, given, plan, as_json, quiet)
 
@@ -178,6 +193,10 @@ app.command()(diagram)
 app.add_typer(
     typer.Typer(cls=ModelCommands, no_args_is_help=True, help="The embedded model: no key, no network."),
     name="model",
+)
+app.add_typer(
+    typer.Typer(cls=SandboxCommands, no_args_is_help=True, help="The sandbox in which its Python runs."),
+    name="sandbox",
 )
 
 

@@ -1,16 +1,18 @@
 """Cards: how a task ended, what the model asks, what it thinks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from signoff.cli.calls import in_full
 from signoff.cli.report import Exit, Report
 from signoff.cli.safe import cut, one_line, plain
-from signoff.cli.standing import Question
+from signoff.cli.waits import Action, PendingCall, Question, Waiting
+from signoff.tools.approvals import DECISIONS
 from signoff.tools.output import counted
 
 AMBER = "dark_orange"
@@ -28,21 +30,22 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A title, a colour of rich, a text, and facts below it. All texts are already harmless."""
+    """A title, a colour of rich, a text, facts below it, and commands. All texts are already harmless."""
 
     title: str
     colour: str
-    body: str
+    body: str | Text
     facts: Sequence[str] = ()
-    command: tuple[str, str] | None = field(default=None)
+    commands: Sequence[tuple[str, str]] = ()
 
 
 def card(content: Card, boxed: bool) -> RenderableType:
-    """The card as a box, or as plain text. Its command is not in it: a box would break it."""
+    """The card as a box, or as plain text. Its commands are not in it: a box would break them."""
     if not boxed:
-        lines = [f"{content.title}:", *content.body.split("\n"), *content.facts]
+        lines = [f"{content.title}:", *str(content.body).split("\n"), *content.facts]
         return Text("\n".join(f"  {line}".rstrip() if at else line for at, line in enumerate(lines)))
-    parts = [Text(content.body)] if content.body else []
+    body = content.body if isinstance(content.body, Text) else Text(content.body)
+    parts = [body] if body else []
     if content.facts:
         parts.append(Text("\n".join(content.facts), style="dim"))
     title = Text(content.title, style=f"bold {content.colour}")
@@ -51,16 +54,16 @@ def card(content: Card, boxed: bool) -> RenderableType:
 
 def ending(report: Report) -> Card:
     """The card of a report: what it came to and how it goes on."""
-    if report.question:
-        return asking(report.question, report.resume)
+    if report.waiting:
+        return asking(report.waiting, report.ways)
     if report.status == "stopped":
         if report.resume is None:
             return Card("Stopped", AMBER, "Nothing was saved yet; run the command again.")
         body = "Everything up to the last finished step is saved."
-        return Card("Stopped", AMBER, body, command=("Go on", report.resume))
+        return Card("Stopped", AMBER, body, commands=[("Go on", report.resume)])
     if report.outcome is None:
         told = plain(report.error or "")
-        return Card("Error", "red", told, command=_command("Try again", report))
+        return Card("Error", "red", told, commands=_command("Try again", report))
     return _outcome(report.outcome, report)
 
 
@@ -72,22 +75,41 @@ def _outcome(outcome: Mapping[str, Any], report: Report) -> Card:
         return Card(_HONEST[outcome["claim"]], AMBER, _told(outcome), facts)
     if report.exit_code is Exit.LIMIT:
         title = _LIMITS.get(outcome["reason"], f"Limit reached: {one_line(outcome['reason'])}")
-        command = _command("Go on with more turns", report)
-        return Card(title, AMBER, _where_it_was(outcome), facts, command)
+        more = _command("Go on with more turns", report)
+        return Card(title, AMBER, _where_it_was(outcome), facts, more)
     title = _ERRORS.get(outcome["reason"], f"Error: {one_line(outcome['reason'])}")
     body = "\n".join(part for part in (plain(outcome["error"] or ""), _where_it_was(outcome)) if part)
     return Card(title, "red", body, facts, _command("Try again", report))
 
 
-def _command(label: str, report: Report) -> tuple[str, str] | None:
-    return (label, report.resume) if report.resume else None
+def _command(label: str, report: Report) -> list[tuple[str, str]]:
+    return [(label, report.resume)] if report.resume else []
 
 
-def asking(question: Question, resume: str | None = None) -> Card:
-    """The card of a question, its options numbered."""
-    options = [f"{number}. {one_line(option)}" for number, option in enumerate(question.options, start=1)]
-    body = "\n".join([plain(question.text.strip()), *options])
-    return Card("The model asks", "cyan", body, command=("Answer", resume) if resume else None)
+def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
+    """The card of what a thread waits for: a question with its options, or calls with all they would do."""
+    if isinstance(waiting, Question):
+        options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
+        body = "\n".join([plain(waiting.text.strip()), *options])
+        return Card("The model asks", "cyan", body, commands=commands)
+    if isinstance(waiting, Action):
+        facts = ["Run it yourself; what it gave is the answer."]
+        return Card("Handed over to you", "cyan", in_full(waiting.tool, waiting.args), facts, commands)
+    calls = [approving(call) for call in waiting.calls]
+    if len(calls) > 1:
+        calls = [Text.assemble(f"{number}. ", told) for number, told in enumerate(calls, start=1)]
+    problem = [f"The answer before did not fit: {one_line(waiting.problem)}."] if waiting.problem else []
+    return Card("Waiting for approval", "magenta", Text("\n\n").join(calls), problem, commands)
+
+
+def approving(call: PendingCall) -> Text:
+    """One of the calls that wait, with all that it would do."""
+    parts = [in_full(call.name, call.args)]
+    if call.note and not call.note.endswith("waits for approval."):
+        parts.append(Text(f"  {one_line(call.note)}", style="dim"))
+    if set(call.allowed) != set(DECISIONS):
+        parts.append(Text(f"  Allowed: {', '.join(map(one_line, call.allowed))}", style="dim"))
+    return Text("\n").join(parts)
 
 
 def facts_of(outcome: Mapping[str, Any]) -> str:

@@ -4,23 +4,27 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.cards import AMBER, Card, asking, card, ending
-from signoff.cli.drive import Happening, Moved, Streamed
+from signoff.cli.cards import AMBER, Card, card, ending
+from signoff.cli.dialogue import Dialogue
+from signoff.cli.drive import Called, Happening, Moved, Streamed
 from signoff.cli.lines import Lines
-from signoff.cli.prompt import read_line
 from signoff.cli.report import Exit, Report, print_document
 from signoff.cli.safe import one_line, plain, styled
 from signoff.cli.settings import Settings
-from signoff.cli.standing import Question
-from signoff.tools.output import counted, valid_text
+from signoff.cli.tail import Tail
+from signoff.cli.waits import Waiting
+from signoff.tools.output import counted
+
+_LIVE_LINES = 8
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
@@ -47,8 +51,11 @@ class Display:
     def note(self, text: str) -> None:
         """A remark of the program itself."""
 
-    def ask(self, question: Question) -> str | None:
-        """The person's answer; None when nobody can be asked or nobody answers."""
+    def output(self, data: bytes) -> None:
+        """A command wrote this while it runs. Called in another thread."""
+
+    def ask(self, waiting: Waiting) -> Any:
+        """What `waiting.answered` takes; None when nobody can be asked or nobody answers."""
         return None
 
     def end(self, report: Report) -> None:
@@ -65,9 +72,9 @@ class Quiet(Display):
     def end(self, report: Report) -> None:
         shown = ending(report)
         done = report.exit_code in (Exit.SUCCESS, Exit.HONEST)
-        body = shown.body if done or report.question else f"{shown.title}. {shown.body}".strip()
-        self.console.print(Text(body), soft_wrap=True)
-        _print_command(self.console, shown)
+        body = shown.body if done or report.waiting else f"{shown.title}. {shown.body}".strip()
+        self.console.print(body if isinstance(body, Text) else Text(body), soft_wrap=True)
+        _print_commands(self.console, shown)
 
 
 class Plain(Display):
@@ -109,7 +116,7 @@ class Plain(Display):
         shown = ending(report)
         self.gap()
         self.print(card(shown, self.boxed))
-        _print_command(self.console, shown)
+        _print_commands(self.console, shown)
 
     def gap(self) -> None:
         """An empty line, but never two."""
@@ -154,38 +161,47 @@ class Terminal(Plain):
 
     def show(self, happening: Happening) -> None:
         if isinstance(happening, Moved):
+            self.status.tail.clear()
             self.status.moved = happening
-        else:
-            super().show(happening)
+            return
+        if isinstance(happening, Called) and self.status.moved:
+            # Now it is above, with its result.
+            self.status.moved = replace(self.status.moved, command="")
+        super().show(happening)
 
-    def ask(self, question: Question) -> str | None:
+    def output(self, data: bytes) -> None:
+        self.status.tail.feed(data)
+
+    def ask(self, waiting: Waiting) -> Any:
         if not sys.stdin.isatty():
             return None
         self.gap()
-        self.print(card(asking(question), self.boxed))
-        hint = "number or your own words" if question.options else "your answer"
         try:
-            while not (answer := valid_text(read_line(f"{hint} > ")).strip()):
-                self.note("Type an answer, or press Ctrl-C to leave the question open.")
+            answer = Dialogue(lambda shown: self.print(card(shown, self.boxed)), self.note).answer(waiting)
         except EOFError:
-            self.print(Text())
-            return None
-        return _meant(answer, question)
+            answer = None
+        self.print(Text())
+        return answer
 
 
 class _Status:
-    """The live line: state, turn n of N, tokens, time since the run began."""
+    """The live area: what a command writes now, and a line with state, turn n of N, tokens and time."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self.moved: Moved | None = None
         self.streamed: Streamed | None = None
         self.spinner = Spinner("dots", style="cyan")
+        self.tail = Tail()
 
     def __rich__(self) -> RenderableType:
         row = Table.grid(padding=(0, 1))
         row.add_row(self.spinner, _fitted(self._text()))
-        return row
+        if not (self.moved and self.moved.command):
+            return row
+        head = Text.assemble(("    $ ", "dim"), (one_line(self.moved.command), "bold"))
+        lines = [Text(f"      {line}", style="dim") for line in self.tail.lines(_LIVE_LINES)]
+        return Group(*map(_fitted, [head, *lines]), row)
 
     def _text(self) -> Text:
         moved, coming = self.moved, self.streamed.pieces if self.streamed else 0
@@ -206,16 +222,8 @@ def _fitted(text: Text) -> Text:
     return text
 
 
-def _meant(answer: str, question: Question) -> str:
-    """The option that the answer numbers, else the answer as it is."""
-    if answer not in question.options and answer.isdecimal() and 0 < int(answer) <= len(question.options):
-        return question.options[int(answer) - 1]
-    return answer
-
-
-def _print_command(console: Console, shown: Card) -> None:
-    if shown.command:
-        label, command = shown.command
+def _print_commands(console: Console, shown: Card) -> None:
+    for label, command in shown.commands:
         console.print(Text.assemble(f"{label}: ", (plain(command), "bold")), soft_wrap=True)
 
 

@@ -22,6 +22,7 @@ class Moved:
     """The machine entered `state`.
 
     turn: replies so far, of at most `turns`. tokens: of the task so far. doing: the tool that runs now.
+    command: what it runs in a terminal.
     """
 
     state: State
@@ -29,6 +30,7 @@ class Moved:
     turns: int
     tokens: int
     doing: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,12 @@ class Follower:
             yield Ended(written["outcome"])
         if state is not State.FINISH:
             to = next_state(state, Event(written["event"]))
-            doing = next((name for name, _ in self.open.values()), "") if to is State.EXECUTE else ""
-            yield Moved(to, self.turn, self.turns + self.extra, self.tokens, doing)
+            doing, command = self._doing() if to is State.EXECUTE else ("", "")
+            yield Moved(to, self.turn, self.turns + self.extra, self.tokens, doing, command)
+
+    def _doing(self) -> tuple[str, str]:
+        name, args = next(iter(self.open.values()), ("", {}))
+        return name, str(args.get("command", "")) if name == "run_shell" else ""
 
     def begin(self) -> None:
         """A new task begins."""
@@ -186,8 +192,9 @@ def drive(
 ) -> Iterator[Happening]:
     """Runs the thread on `given` until it ends or waits for a person, and yields what happens.
 
-    Each step is saved before the next begins. Only `updates` are streamed: then the model and the tools run
-    in the caller's thread, where Ctrl-C reaches them at once.
+    Each step is saved before the next begins. Only `updates` are streamed: then the nodes run in the
+    caller's thread, where Ctrl-C reaches them at once. With `custom` too, LangGraph would run them in other
+    threads and wait for them; so what a shell writes comes to the display from the shell itself.
     """
     config: RunnableConfig = {**config_of(thread_id), "callbacks": [streamed]}
     states = set(State)

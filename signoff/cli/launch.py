@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
@@ -17,22 +18,23 @@ from signoff.cli.drive import Follower, Moved, Streamed, drive
 from signoff.cli.report import Exit, Report
 from signoff.cli.settings import Given, Settings, recall, remember, settle
 from signoff.cli.signals import Stopped, Stopper, stopping
-from signoff.cli.standing import Condition, Question, Standing, look, reading_graph
+from signoff.cli.standing import Condition, Standing, look, reading_graph
+from signoff.cli.waits import Approval, Waiting
+from signoff.cli.working import for_waiting, policy_of, working_tools
 from signoff.graph.build import Graph, build_graph
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import State
 from signoff.locks import thread_lock
 from signoff.models.choose import check_model, choose_model
 from signoff.storage import SqliteStorage, sqlite_storage
-from signoff.tools.files import workspace_tools
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a run begins with: the input for the graph, or a question that has to be answered first."""
+    """What a run begins with: the input for the graph, or what a person has to decide first."""
 
     given: Any = None
-    question: Question | None = None
+    waiting: Waiting | None = None
     extra_turns: int = 0
     note: str = ""
 
@@ -62,8 +64,8 @@ def _stopped(thread_id: str, database: Path) -> Report:
     """What is saved of a run that was stopped, and how it goes on."""
     with sqlite_storage(database) as storage:
         found = look(reading_graph(storage), thread_id)
-    if found.question:
-        return report.of_question(found.question, thread_id, database)
+    if found.waiting:
+        return report.of_waiting(found.waiting, thread_id, database)
     return report.of_stop(None if found.condition is Condition.UNKNOWN else thread_id, database)
 
 
@@ -80,24 +82,32 @@ class _Launch:
         standing = look(reading_graph(self.storage), self.thread_id)
         start = plan(standing)
         settings = settle(self.options, recall(self.storage.store, self.thread_id), os.environ)
-        tools = workspace_tools(settings.workspace)
+        if self.options.approve is not None and isinstance(standing.waiting, Approval):
+            raise ThreadError("Calls wait for approval: decide on them first, then change --approve.")
+        with working_tools(settings, self.display.output) as tools:
+            return self._with(tools, settings, standing, start)
+
+    def _with(self, found: list[BaseTool], settings: Settings, standing: Standing, start: Start) -> Report:
+        tools, handed_over = for_waiting(found, standing.waiting)
+        policy = policy_of(settings, self.options, tools, standing.waiting)
         given = start.given
-        if start.question:
-            answer = self.display.ask(start.question)
+        if start.waiting:
+            answer = self.display.ask(start.waiting)
             if answer is None:
-                return report.of_question(start.question, self.thread_id, self.database)
-            given = start.question.answered(answer)
+                return report.of_waiting(start.waiting, self.thread_id, self.database)
+            given = start.waiting.answered(answer)
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)
         with chosen.resource:
-            prompt = "\n\n".join(part for part in (settings.system_prompt, chosen.prompt) if part)
             graph = build_graph(
                 chosen.model,
                 tools,
-                system_prompt=prompt,
+                system_prompt="\n\n".join(part for part in (settings.system_prompt, chosen.prompt) if part),
                 limits=settings.limits,
                 storage=self.storage,
+                approvals=policy,
+                hand_over=handed_over,
             )
             remember(self.storage.store, self.thread_id, settings)
             self.display.begin(self.thread_id, settings, start.note)
@@ -117,16 +127,16 @@ class _Launch:
             standing, extra = look(graph, self.thread_id), 0
             if standing.outcome is not None:
                 return report.of_outcome(standing.outcome, self.thread_id, self.database)
-            if standing.question is None:
+            if standing.waiting is None:
                 idle = 0 if happened else idle + 1
                 if idle > _IDLE:
                     raise ThreadError(f"Thread {self.thread_id!r} does not go on; begin another one.")
                 given = standing.go_on
                 continue
-            answer = self.display.ask(standing.question)
+            answer = self.display.ask(standing.waiting)
             if answer is None:
-                return report.of_question(standing.question, self.thread_id, self.database)
-            given = standing.question.answered(answer)
+                return report.of_waiting(standing.waiting, self.thread_id, self.database)
+            given = standing.waiting.answered(answer)
 
     def _drive(self, graph: Graph, given: Any, settings: Settings, standing: Standing, extra: int) -> int:
         """Runs until the graph comes back; the number of things that happened."""

@@ -1,21 +1,16 @@
 """Happenings as lines: what a person reads while a thread runs, and later in `signoff show`."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.cli.calls import in_short
 from signoff.cli.cards import Card, card
 from signoff.cli.drive import Answered, Called, Happening, Reminded, Said, Thought, Wrote
 from signoff.cli.safe import cut, one_line, plain
 
-_RESULT_LINES = 2
-_PIECE = 60
-_LINE = 160
 _SAID = 1200
 WHY = {
     "talked": "it answered with text only",
@@ -47,7 +42,7 @@ class Lines:
             case Said(turn=turn, text=text):
                 return self._numbered(turn, Text(cut(plain(text), _SAID)))
             case Called():
-                return self._numbered(happening.turn, *_call(happening))
+                return self._numbered(happening.turn, *map(_fitted, in_short(happening)))
             case Answered(turn=turn, question=question, answer=answer):
                 asked = Text(f"? {one_line(question)}", style="cyan")
                 return self._numbered(turn, asked, Text(f"  {one_line(answer)}", style="bold"))
@@ -79,39 +74,10 @@ def _indented(mark: str, parts: tuple[RenderableType, ...]) -> RenderableType:
     return Text("\n".join(f"{left:>3} {line}".rstrip() for left, line in zip(marks, lines, strict=True)))
 
 
-def _call(call: Called) -> list[Text]:
-    mark, style = ("✓", "green") if call.ok else ("✗", "red")
-    head = Text.assemble((f"{mark} ", style), (one_line(call.name), "bold"), "  ", arguments(call.args))
-    return [_fitted(head), *(_fitted(Text(f"  {line}", style="dim")) for line in shortened(call.result))]
-
-
 def _fitted(line: Text) -> Text:
     """One line of the terminal, the rest of it cut off."""
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
-
-
-def shortened(result: str) -> list[str]:
-    """The first lines of a result, and how many more there are."""
-    lines = [line for line in (one_line(line) for line in result.splitlines()) if line]
-    shown = [cut(line, _LINE) for line in lines[:_RESULT_LINES]]
-    if len(lines) > _RESULT_LINES:
-        shown.append(f"… {len(lines) - _RESULT_LINES} more lines")
-    return shown
-
-
-def arguments(args: Mapping[str, Any]) -> str:
-    """The arguments of a call in short: the path bare, the others as name=value."""
-    parts: list[str] = []
-    for name, value in args.items():
-        shown = cut(one_line(value if isinstance(value, str) else json.dumps(value, default=str)), _PIECE)
-        if name == "path":
-            parts.insert(0, shown)
-        else:
-            parts.append(
-                f'{one_line(name)}="{shown}"' if isinstance(value, str) else f"{one_line(name)}={shown}"
-            )
-    return "  ".join(parts)
 
 
 def _thought(thought: Thought) -> Card:

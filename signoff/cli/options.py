@@ -39,6 +39,24 @@ TalkTurns = Annotated[
         help="At most this many replies in a row without a call (default: 5).",
     ),
 ]
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        metavar="LIST",
+        help="What it works with, out of files, shell, python, or none (default: the thread's own, else "
+        "files,shell; files for the embedded model).",
+    ),
+]
+Approve = Annotated[
+    str | None,
+    typer.Option(
+        "--approve",
+        metavar="LIST",
+        help="Ask you before calls of these tools or kinds (read, write, terminal); none for never "
+        "(default: the thread's own, else never).",
+    ),
+]
 SystemPrompt = Annotated[
     str | None,
     typer.Option("--system-prompt", metavar="TEXT|@FILE", help="What stands before the rules of the loop."),

@@ -9,6 +9,7 @@ from langchain_core.messages import HumanMessage
 from signoff.cli.launch import Plan, Start
 from signoff.cli.report import MORE_TURNS, next_command, resume_command
 from signoff.cli.standing import Condition, Standing
+from signoff.cli.waits import Approval
 from signoff.graph.again import extend, retry
 from signoff.graph.errors import ThreadError
 
@@ -17,8 +18,9 @@ def with_task(task: str) -> Plan:
     """A new task for a new or an existing thread; the answer, when the thread waits for one."""
 
     def plan(thread: Standing) -> Start:
-        if thread.question:
-            return Start(thread.question.answered(task), note="The thread waits: your message is the answer.")
+        if waiting := thread.waiting:
+            what = "rejects the calls" if isinstance(waiting, Approval) else "is the answer"
+            return Start(waiting.by_message(task), note=f"The thread waits: your message {what}.")
         note = ""
         if thread.condition is Condition.STOPPED:
             note = "The thread's unfinished task ends here; your message begins the next one."
@@ -40,9 +42,9 @@ def to_resume(answer: str | None, turns: int | None, again: bool, database: Path
         if turns is not None or again:
             option = "--turns extends a task that ended at a limit" if turns else "--retry is for an error"
             raise ThreadError(f"Thread {thread.thread_id!r} has not ended, and {option}; resume it without.")
-        if thread.question:
-            given = None if answer is None else thread.question.answered(answer)
-            return Start(given, question=thread.question if answer is None else None)
+        if waiting := thread.waiting:
+            given = None if answer is None else waiting.answered(answer)
+            return Start(given, waiting=waiting if answer is None else None)
         if answer is not None:
             raise _nothing_waits(thread.thread_id, "stopped in the middle", database)
         return Start(thread.go_on)
@@ -76,6 +78,4 @@ def _ended(
 
 def _nothing_waits(thread_id: str, state: str, database: Path) -> ThreadError:
     how = resume_command(thread_id, database) if state != "ended" else next_command(thread_id, database)
-    return ThreadError(
-        f"Thread {thread_id!r} has {state} and no question waits for an answer; go on with: {how}"
-    )
+    return ThreadError(f"Thread {thread_id!r} has {state} and nothing waits for an answer; go on with: {how}")

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from platformdirs import user_data_path
 
 from signoff.cli.safe import shell_command
-from signoff.cli.standing import Question
+from signoff.cli.waits import Action, Approval, Question, Waiting
 
 
 class Exit(IntEnum):
@@ -27,25 +27,47 @@ class Exit(IntEnum):
 
 Status = Literal["finished", "paused", "stopped", "error"]
 ANSWER = "your answer"
+OBSERVATION = "what it gave"
 MORE_TURNS = 10
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one run came to. `resume` is the exact command that goes on, when one can."""
+    """What one run came to. `resume` is the exact command that goes on, when one can.
+
+    ways: the commands that go on, with the label of each; the first is `resume`.
+    """
 
     thread_id: str | None
     status: Status
     exit_code: Exit
     outcome: Mapping[str, Any] | None = None
-    question: Question | None = None
+    waiting: Waiting | None = None
     resume: str | None = None
     error: str | None = None
+    ways: tuple[tuple[str, str], ...] = ()
 
     def document(self) -> str:
         """The report as one JSON document, in ASCII: nothing in it can steer a terminal."""
-        asked = self.question and {"question": self.question.text, "options": list(self.question.options)}
-        return json.dumps({**asdict(self), "question": asked, "exit_code": int(self.exit_code)}, indent=2)
+        found = {
+            "thread_id": self.thread_id,
+            "status": self.status,
+            "exit_code": int(self.exit_code),
+            "outcome": self.outcome,
+            **documents(self.waiting),
+            "resume": self.resume,
+            "error": self.error,
+        }
+        return json.dumps(found, indent=2, default=str)
+
+
+def documents(waiting: Waiting | None) -> dict[str, Any]:
+    """What a thread waits for, under its own name: `question`, `approval` or `action`."""
+    kinds = {"question": Question, "approval": Approval, "action": Action}
+    return {
+        name: waiting.document() if waiting and isinstance(waiting, kind) else None
+        for name, kind in kinds.items()
+    }
 
 
 def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Path) -> Report:
@@ -60,10 +82,26 @@ def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Path) -> Re
     return Report(thread_id, "error", Exit.ERROR, outcome, resume=again)
 
 
-def of_question(question: Question, thread_id: str, database: Path) -> Report:
-    """The report of a thread that waits for an answer."""
-    how = resume_command(thread_id, database, answer=ANSWER)
-    return Report(thread_id, "paused", Exit.PAUSED, question=question, resume=how)
+def of_waiting(waiting: Waiting, thread_id: str, database: Path) -> Report:
+    """The report of a thread that waits for a person."""
+    ways = tuple(
+        (label, resume_command(thread_id, database, answer=answer)) for label, answer in _answers(waiting)
+    )
+    return Report(thread_id, "paused", Exit.PAUSED, waiting=waiting, resume=ways[0][1], ways=ways)
+
+
+def _answers(waiting: Waiting) -> list[tuple[str, str]]:
+    if isinstance(waiting, Question):
+        return [("Answer", ANSWER)]
+    if isinstance(waiting, Action):
+        return [("Answer", OBSERVATION)]
+    every = [set(call.allowed) for call in waiting.calls]
+    offered = [("Approve", "approve", "approve"), ("Reject", "reject", "reject: your reason")]
+    found = [(label, words) for label, kind, words in offered if all(kind in may for may in every)]
+    if len(every) > 1 or not found:
+        each = [{"type": call.allowed[0]} for call in waiting.calls]
+        found.append(("Decide each", json.dumps(each)))
+    return found
 
 
 def of_stop(thread_id: str | None, database: Path) -> Report:

@@ -13,8 +13,10 @@ from signoff.graph.errors import SetupError
 from signoff.graph.limits import Limits
 from signoff.models.choose import EMBEDDED, SCRIPTED
 from signoff.nodes.record import label
+from signoff.tools.kinds import Kind
 from signoff.tools.output import valid_text
 
+TOOL_GROUPS = ("files", "shell", "python")
 _KEY = "settings"
 
 
@@ -22,7 +24,8 @@ class Settings(BaseModel):
     """What a thread runs with. Never a key: those stay in the environment.
 
     workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
-    turns, talk_turns: limits of one task.
+    turns, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds whose calls a
+    person must approve.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -33,6 +36,8 @@ class Settings(BaseModel):
     turns: int
     talk_turns: int
     system_prompt: str = ""
+    tools: tuple[str, ...] = ("files",)
+    approve: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -49,6 +54,8 @@ class Given:
     turns: int | None = None
     talk_turns: int | None = None
     system_prompt: str | None = None
+    tools: str | None = None
+    approve: str | None = None
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
@@ -65,6 +72,8 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
         turns=given.turns or (before.turns if before else limits.turns),
         talk_turns=given.talk_turns or (before.talk_turns if before else limits.talk_turns),
         system_prompt=_prompt(given.system_prompt, before),
+        tools=_tools(given.tools, before, model),
+        approve=_approve(given.approve, before),
     )
 
 
@@ -99,6 +108,34 @@ def _prompt(given: str | None, before: Settings | None) -> str:
         return Path(given[1:]).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"The system prompt cannot be read from {given[1:]} ({error}).") from error
+
+
+def _tools(given: str | None, before: Settings | None, model: str) -> tuple[str, ...]:
+    if given is None:
+        # More tools confuse a model as small as the embedded one.
+        return before.tools if before else ("files",) if model == EMBEDDED else ("files", "shell")
+    names = _listed("--tools", given)
+    for name in names:
+        if name not in TOOL_GROUPS:
+            raise SetupError(f"--tools names {name!r}; use {', '.join(TOOL_GROUPS)}, or none.")
+    return names
+
+
+def _approve(given: str | None, before: Settings | None) -> tuple[str, ...]:
+    if given is None:
+        return before.approve if before else ()
+    names = _listed("--approve", given)
+    if Kind.CONTROL in names:
+        raise SetupError("--approve cannot name control: those calls end, ask or think, and change nothing.")
+    return names
+
+
+def _listed(option: str, text: str) -> tuple[str, ...]:
+    """The names of a list with commas, each once; `none` is the empty list."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise SetupError(f"{option} is empty; name something, or none.")
+    return () if names == ("none",) else names
 
 
 def remember(store: BaseStore, thread_id: str, settings: Settings) -> None:

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from signoff.cli.display import Plain, Terminal
 from signoff.cli.drive import Answered, Called, Ended, Follower, Happening, Reminded, Said, Thought, Wrote
-from signoff.cli.report import Exit, Report, of_outcome, of_question, of_stop
+from signoff.cli.report import Exit, Report, documents, of_outcome, of_stop, of_waiting
 from signoff.cli.safe import one_line
 from signoff.cli.settings import recall
 from signoff.cli.standing import TOOLS, Condition, Standing, look, readable, reading_graph
-from signoff.cli.threads import status_of
+from signoff.cli.threads import in_words, status_of
 from signoff.graph.errors import ThreadError
 from signoff.graph.history import read_messages
 from signoff.graph.limits import Limits
@@ -62,12 +62,15 @@ def show_thread(console: Console, database: Path, thread_id: str, as_json: bool)
             "changed": standing.changed,
             "settings": settings and settings.model_dump(),
             "timeline": [_entry(happening) for happening in happened],
-            **{key: json.loads(now.document())[key] for key in ("outcome", "question", "resume")},
+            "outcome": now.outcome,
+            **documents(now.waiting),
+            "resume": now.resume,
         }
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
         return
     where = (settings.workspace, settings.model) if settings else ()
-    console.print(Text(" · ".join(map(one_line, (thread_id, status, *where))), style="dim"), soft_wrap=True)
+    told = in_words(status, standing.waiting.waits_for if standing.waiting else None)
+    console.print(Text(" · ".join(map(one_line, (thread_id, told, *where))), style="dim"), soft_wrap=True)
     console.print()
     _print(console, happened, None if running else now, database)
 
@@ -103,8 +106,8 @@ def _entry(happening: Happening) -> dict[str, Any]:
 def _now(standing: Standing, database: Path) -> Report:
     if standing.outcome is not None:
         return of_outcome(standing.outcome, standing.thread_id, database)
-    if standing.question:
-        return of_question(standing.question, standing.thread_id, database)
+    if standing.waiting:
+        return of_waiting(standing.waiting, standing.thread_id, database)
     return of_stop(standing.thread_id, database)
 
 

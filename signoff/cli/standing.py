@@ -1,6 +1,5 @@
 """Where a thread stands: what is in the database, read without a model."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
+from signoff.cli.waits import Waiting, waiting_of
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import StorageError
 from signoff.graph.machine import FIRST
@@ -33,19 +33,6 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
-    """What the model asks. `interrupt_id` is what an answer is sent to."""
-
-    interrupt_id: str
-    text: str
-    options: tuple[str, ...] = ()
-
-    def answered(self, answer: str) -> Command[Any]:
-        """The input that goes on with this answer."""
-        return Command(resume={self.interrupt_id: answer})
-
-
-@dataclass(frozen=True)
 class Standing:
     """A thread as it is saved.
 
@@ -56,7 +43,7 @@ class Standing:
     condition: Condition
     task: Task = field(default_factory=Task)
     values: Mapping[str, Any] = field(default_factory=dict)
-    question: Question | None = None
+    waiting: Waiting | None = None
     go_on: Command[Any] | None = None
     changed: str = ""
 
@@ -87,16 +74,16 @@ def look(graph: Graph, thread_id: str) -> Standing:
         task = read(values, TOOLS)
     if state.created_at is None:
         return Standing(thread_id, Condition.UNKNOWN)
-    question = next((_question(found.id, found.value) for found in state.interrupts), None)
+    waiting = next((waiting_of(found.id, found.value) for found in state.interrupts), None)
     if current_outcome(values) is not None:
         condition = Condition.ENDED
-    elif question:
+    elif waiting:
         condition = Condition.WAITING
     else:
         condition = Condition.STOPPED
     # With nothing left to run, LangGraph has to be told where to enter.
     go_on = None if state.tasks else Command(goto=str(FIRST), update={})
-    return Standing(thread_id, condition, task, values, question, go_on, state.created_at)
+    return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at)
 
 
 @contextmanager
@@ -109,10 +96,3 @@ def readable(thread_id: str) -> Iterator[None]:
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
             f"{error}); begin another thread, or put back a copy of the database."
         ) from error
-
-
-def _question(interrupt_id: str, value: Any) -> Question:
-    if isinstance(value, Mapping) and "question" in value:
-        return Question(interrupt_id, str(value["question"]), tuple(map(str, value.get("options") or ())))
-    # A pause of another kind, from a graph that was built elsewhere.
-    return Question(interrupt_id, value if isinstance(value, str) else json.dumps(value, default=str))

@@ -12,12 +12,17 @@ from rich.text import Text
 from signoff.cli.cards import AMBER
 from signoff.cli.safe import cut, one_line, plain
 from signoff.cli.standing import Condition, Standing, look, reading_graph
+from signoff.cli.waits import Question
 from signoff.graph.errors import StorageError
 from signoff.locks import is_locked
 from signoff.storage import SqliteStorage, sqlite_storage
 
 _STYLES = {"running": "cyan", "waiting": "magenta", "stopped": AMBER, "success": "green"}
-_WORDS = {"waiting": "waiting for an answer", "stopped": "stopped (resumable)"}
+_WAITS = {
+    "answer": "waiting for an answer",
+    "approval": "waiting for approval",
+    "action": "waiting for an action",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Row:
 
     status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read).
     claim: of a success. turns: of the current task. changed: ISO 8601. task: the words that began it.
+    waits_for: answer, approval or action.
     """
 
     thread_id: str
@@ -36,6 +42,7 @@ class Row:
     changed: str
     task: str
     question: str | None
+    waits_for: str | None
 
 
 def rows(database: Path, limit: int) -> list[Row]:
@@ -50,9 +57,10 @@ def row(storage: SqliteStorage, database: Path, thread_id: str) -> Row:
     try:
         standing = look(reading_graph(storage), thread_id)
     except StorageError:
-        return Row(thread_id, "damaged", None, None, 0, "", "", None)
+        return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
     outcome = standing.outcome or {}
     running = is_locked(database, thread_id)
+    waiting = None if running else standing.waiting
     return Row(
         thread_id=thread_id,
         status="running" if running else status_of(standing),
@@ -61,7 +69,8 @@ def row(storage: SqliteStorage, database: Path, thread_id: str) -> Row:
         turns=standing.task.turns,
         changed=standing.changed,
         task=standing.task.messages[0].text if standing.task.messages else "",
-        question=standing.question.text if standing.question and not running else None,
+        question=waiting.text if isinstance(waiting, Question) else None,
+        waits_for=waiting.waits_for if waiting else None,
     )
 
 
@@ -70,6 +79,13 @@ def status_of(standing: Standing) -> str:
     if standing.condition is Condition.ENDED and standing.outcome:
         return str(standing.outcome["status"])
     return str(standing.condition)
+
+
+def in_words(status: str, waits_for: str | None) -> str:
+    """The status as a person reads it."""
+    if status == "waiting" and waits_for:
+        return _WAITS[waits_for]
+    return "stopped (resumable)" if status == "stopped" else status
 
 
 def print_threads(console: Console, database: Path, limit: int, as_json: bool) -> None:
@@ -109,7 +125,7 @@ def _in_words(item: Row) -> str:
         return f"success ({one_line(str(item.claim))})"
     if item.status in ("limit", "error"):
         return f"{item.status} ({one_line(str(item.reason))})"
-    return _WORDS.get(item.status, item.status)
+    return in_words(item.status, item.waits_for)
 
 
 def _style(item: Row) -> str:

@@ -1,0 +1,153 @@
+"""Calls as lines: what a call does, and what came of it, in short or in full."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from signoff.cli.drive import Called
+from signoff.cli.safe import cut, one_line, plain
+from signoff.graph.texts import DEFAULT_TEXTS
+
+_RESULT_LINES = 2
+_SHELL_LINES = 6
+_CHANGE_LINES = 4
+_PIECE = 60
+_LINE = 160
+_MOST_LINES = 400
+_MOST_CHARACTERS = 40_000
+# Another command ran than the model wrote: that must not get lost among the lines before.
+_EDITED = DEFAULT_TEXTS.results["edited"].partition("{args}")[0]
+_SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
+
+
+def in_short(call: Called) -> list[Text]:
+    """A call that has ended: one line that names it, and the lines of its result that matter most."""
+    edited = call.result.startswith(_EDITED)
+    command = call.args.get("command")
+    if call.name == "run_shell" and isinstance(command, str) and (ended := _SHELL_END.search(call.result)):
+        return _shell(command, call.result, ended, edited)
+    head = Text.assemble(_mark(call.ok), (one_line(call.name), "bold"), "  ")
+    # A person may have answered in its place: then nothing was changed.
+    if call.name == "edit_file" and call.result.startswith("Edited ") and (change := _change(call.args)):
+        head.append(cut(one_line(str(call.args.get("path", ""))), _PIECE))
+        return [head, *_few(change, _CHANGE_LINES)]
+    code = call.args.get("code")
+    if call.name == "run_python" and isinstance(code, str):
+        return [head, *_few(_each("> ", code, "cyan"), _CHANGE_LINES), *_result(call.result)]
+    return [Text.assemble(head, arguments(call.args)), *_result(call.result)]
+
+
+def in_full(name: str, args: Mapping[str, Any]) -> Text:
+    """A call before it runs, with all that it would do; what is cut off says so."""
+    command, code, content = args.get("command"), args.get("code"), args.get("content")
+    rest = dict(args)
+    body: list[Text] = []
+    if name == "run_shell" and isinstance(command, str):
+        del rest["command"]
+        body = _each("$ ", command, "bold")
+    elif name == "edit_file" and (body := _change(args)):
+        rest = {key: value for key, value in args.items() if key not in ("old", "new")}
+    elif name == "run_python" and isinstance(code, str):
+        del rest["code"]
+        body = _each("> ", code, "cyan")
+    elif name == "write_file" and isinstance(content, str):
+        del rest["content"]
+        body = _each("+ ", content, "green")
+    path = rest.pop("path", None)
+    head = Text.assemble((one_line(name), "bold"), f"  {one_line(str(path))}" if path is not None else "")
+    others = [line for key, value in rest.items() for line in _named(key, value)]
+    return Text("\n").join([head, *_capped([*others, *body])])
+
+
+def arguments(args: Mapping[str, Any]) -> str:
+    """The arguments of a call in short: the path bare, the others as name=value."""
+    parts: list[str] = []
+    for name, value in args.items():
+        shown = cut(one_line(value if isinstance(value, str) else json.dumps(value, default=str)), _PIECE)
+        if name == "path":
+            parts.insert(0, shown)
+        else:
+            parts.append(
+                f'{one_line(name)}="{shown}"' if isinstance(value, str) else f"{one_line(name)}={shown}"
+            )
+    return "  ".join(parts)
+
+
+def shortened(result: str) -> list[str]:
+    """The first lines of a result, and how many more there are."""
+    lines = _lines(result)
+    shown = [cut(line, _LINE) for line in lines[:_RESULT_LINES]]
+    if len(lines) > _RESULT_LINES:
+        shown.append(f"… {len(lines) - _RESULT_LINES} more lines")
+    return shown
+
+
+def _mark(ok: bool) -> tuple[str, str]:
+    return ("✓ ", "green") if ok else ("✗ ", "red")
+
+
+def _result(result: str) -> list[Text]:
+    return [Text(f"  {line}", style="dim") for line in shortened(result)]
+
+
+def _shell(command: str, result: str, ended: re.Match[str], edited: bool) -> list[Text]:
+    """The command, the last lines of its output, and its exit code: there the outcome stands."""
+    lines = [line.rstrip() for line in plain(result[: ended.start()]).split("\n") if line.strip()]
+    kept = 1 if edited else 0
+    before = len(lines) - _SHELL_LINES - kept
+    if before > 1:
+        lines[kept:-_SHELL_LINES] = [f"… {before} lines before"]
+    shown = [f"  {cut(line, _LINE)}" for line in lines]
+    first, *more = [line for line in plain(command).split("\n") if line.strip()] or [""]
+    ok = ended[1] == "0"
+    head = Text.assemble(_mark(ok), ("$ ", "dim"), (first, "bold"))
+    head.append(f" … {len(more)} more lines" if more else "", style="dim")
+    end = Text(f"  exit code {ended[1]} · {one_line(ended[2])}", style="dim" if ok else "red")
+    return [head, *(Text(line, style="dim") for line in shown), end]
+
+
+def _change(args: Mapping[str, Any]) -> list[Text]:
+    old, new = args.get("old"), args.get("new")
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return []
+    return [*_each("- ", old, "red"), *_each("+ ", new, "green")]
+
+
+def _each(mark: str, text: str, style: str) -> list[Text]:
+    lines = plain(text).removesuffix("\n").split("\n") if text else []
+    return [Text(f"  {mark}{line}", style=style) for line in lines]
+
+
+def _few(lines: list[Text], most: int) -> list[Text]:
+    more = len(lines) - most
+    return lines if more <= 1 else [*lines[:most], Text(f"  … {more} more lines", style="dim")]
+
+
+def _named(key: str, value: Any) -> list[Text]:
+    shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    first, *more = plain(shown).split("\n")
+    return [Text(f"  {one_line(key)}: {first}"), *(Text(f"    {line}") for line in more)]
+
+
+def _capped(lines: Iterable[Text]) -> list[Text]:
+    """At most so many lines and characters; the person must know that there is more."""
+    shown: list[Text] = []
+    room, left = _MOST_CHARACTERS, 0
+    for line in lines:
+        if len(shown) == _MOST_LINES or room <= 0:
+            left += 1
+            continue
+        if len(line) > room:
+            line = Text(f"{line.plain[:room]} … {len(line) - room:,} more characters", style=line.style)
+        room -= len(line)
+        shown.append(line)
+    if left:
+        shown.append(Text(f"  … {left:,} more lines that are not shown", style="bold dark_orange"))
+    return shown
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in (one_line(line) for line in text.splitlines()) if line]

@@ -1,0 +1,143 @@
+"""The tools that a run works with, who must be asked about them, and the shell that it closes at its end."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from signoff.cli.settings import Given, Settings
+from signoff.cli.waits import Action, Approval, Waiting
+from signoff.graph.errors import SetupError
+from signoff.tools.files import workspace_tools
+from signoff.tools.kinds import Kind
+from signoff.tools.pty_shell import OnOutput, Shell, ShellResult
+from signoff.tools.terminal import ShellPool, terminal_tool
+
+_KINDS = (Kind.READ, Kind.WRITE, Kind.TERMINAL)
+_INDENT = 6
+_NARROWEST, _WIDEST = 40, 120
+
+
+@contextmanager
+def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[BaseTool]]:
+    """The tools of a run; what they started is ended afterwards.
+
+    on_output: gets what commands write while they run, in another thread. Raises SetupError when a tool
+    cannot be had on this host.
+    """
+    found: list[BaseTool] = []
+    with ExitStack() as stack:
+        if "files" in settings.tools:
+            found += workspace_tools(settings.workspace)
+        if "shell" in settings.tools:
+            environment = {"PATH": shell_path(os.environ, Path(sys.executable), Path(sys.argv[0]))}
+            pool = ShellPool(start=partial(HeardShell, on_output, environment))
+            stack.callback(pool.close)
+            found.append(terminal_tool(settings.workspace, pool))
+        if "python" in settings.tools:
+            # Needed by nobody else, and it starts processes to see that it works.
+            from signoff.tools.sandbox import choose_sandbox, python_tool
+
+            sandbox = choose_sandbox(workspace=settings.workspace)
+            stack.callback(sandbox.close)
+            found.append(python_tool(sandbox, settings.workspace))
+        yield found
+
+
+class HeardShell(Shell):
+    """A shell whose commands are heard while they run, whoever else listens."""
+
+    def __init__(self, heard: OnOutput, env: Mapping[str, str], cwd: str | os.PathLike[str]) -> None:
+        # As wide as the lines are shown: else tables and rulers would be cut off.
+        shown = shutil.get_terminal_size((_WIDEST + _INDENT, 24)).columns - _INDENT
+        super().__init__(cwd, env=env, cols=max(_NARROWEST, min(_WIDEST, shown)))
+        self._heard = heard
+
+    def run(self, command: str, timeout: float = 60.0, on_output: OnOutput | None = None) -> ShellResult:
+        def both(data: bytes) -> None:
+            self._heard(data)
+            if on_output:
+                on_output(data)
+
+        return super().run(command, timeout, both)
+
+
+def shell_path(env: Mapping[str, str], python: Path, program: Path) -> str:
+    """PATH for the shell: `python` comes first where a person called `program` from its environment.
+
+    So `python -m pytest` is the one that signoff was installed with. An environment that is active says so
+    in PATH already; a program installed for itself (pipx, uv) is no place to work in.
+    """
+    path = env.get("PATH", os.defpath)
+    active = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX")
+    called = program.name == "__main__.py" or program.absolute().parent == python.parent
+    return path if active or not called else f"{python.parent}{os.pathsep}{path}"
+
+
+def policy_of(
+    settings: Settings, given: Given, tools: Sequence[BaseTool], waiting: Waiting | None
+) -> dict[str, bool | Sequence[str]]:
+    """Which calls a person must approve. Raises SetupError for a name that is no tool here and no kind.
+
+    What waits for a decision needs it also when these settings say nothing of it: else a rejected call
+    would run.
+    """
+    names = {tool.name for tool in tools}
+    if given.approve is not None:
+        for name in settings.approve:
+            if name not in names and name not in _KINDS:
+                raise SetupError(
+                    f"--approve names {name!r}; use kinds ({', '.join(_KINDS)}) or tools of this run "
+                    f"({', '.join(sorted(names)) or 'there are none'})."
+                )
+    policy: dict[str, bool | Sequence[str]] = {
+        name: True for name in settings.approve if name in names or name in _KINDS
+    }
+    if isinstance(waiting, Approval):
+        policy |= {
+            call.name: call.allowed for call in waiting.calls if not _covered(call.name, policy, tools)
+        }
+    return policy
+
+
+def _covered(name: str, policy: Mapping[str, Any], tools: Sequence[BaseTool]) -> bool:
+    kind = next((tool.metadata or {}).get("kind") for tool in tools if tool.name == name)
+    return name in policy or kind in policy
+
+
+def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[BaseTool], list[str]]:
+    """The tools with one that stands for the action that waits, and the names whose calls are handed over.
+
+    Raises SetupError when a call that waits for approval is of a tool that is not here.
+    """
+    names = {tool.name for tool in tools}
+    if isinstance(waiting, Approval):
+        missing = [call.name for call in waiting.calls if call.name not in names]
+        if missing:
+            raise SetupError(
+                f"{missing[0]} waits for approval and is not among the tools of this run; name its group "
+                "with --tools, or go on in the program that began the thread."
+            )
+    if not isinstance(waiting, Action):
+        return tools, []
+    return (tools if waiting.tool in names else [*tools, _stand_in(waiting)]), [waiting.tool]
+
+
+def _stand_in(action: Action) -> BaseTool:
+    def elsewhere(**arguments: Any) -> str:
+        raise SetupError(f"{action.tool} can only be run by the one who drives this thread.")
+
+    schema = {"type": "object", "properties": {}, "additionalProperties": True}
+    return StructuredTool(
+        name=action.tool,
+        description="Run by the one who drives this thread.",
+        func=elsewhere,
+        args_schema=schema,
+        metadata={"kind": action.kind if action.kind in _KINDS else str(Kind.WRITE)},
+    )
