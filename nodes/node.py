@@ -7,6 +7,7 @@ calls) and gets their results back. So it is written once, and runs in sync and 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -119,36 +120,33 @@ class Node(Runnable[AgentState, dict[str, Any]]):
 
 
 def _drive(steps: Steps, run: Run) -> Report:
-    go_on: Callable[[], Request] = steps.__next__
-    while True:
+    turn = _next(steps.__next__)
+    while not isinstance(turn, Report):
         try:
-            request = go_on()
-        except StopIteration as end:
-            report: Report = end.value
-            return report
-        try:
-            go_on = _send(steps, request.do(run))
+            answer = turn.do(run)
         except BaseException as error:  # noqa: BLE001  the node decides what an error means
-            go_on = _throw(steps, error)
+            turn = _next(partial(steps.throw, error))
+        else:
+            turn = _next(partial(steps.send, answer))
+    return turn
 
 
 async def _adrive(steps: Steps, run: Run) -> Report:
-    go_on: Callable[[], Request] = steps.__next__
-    while True:
+    turn = _next(steps.__next__)
+    while not isinstance(turn, Report):
         try:
-            request = go_on()
-        except StopIteration as end:
-            report: Report = end.value
-            return report
-        try:
-            go_on = _send(steps, await request.ado(run))
+            answer = await turn.ado(run)
         except BaseException as error:  # noqa: BLE001  as above
-            go_on = _throw(steps, error)
+            turn = _next(partial(steps.throw, error))
+        else:
+            turn = _next(partial(steps.send, answer))
+    return turn
 
 
-def _send(steps: Steps, answer: Any) -> Callable[[], Request]:
-    return lambda: steps.send(answer)
-
-
-def _throw(steps: Steps, error: BaseException) -> Callable[[], Request]:
-    return lambda: steps.throw(error)
+def _next(go_on: Callable[[], Request]) -> Request | Report:
+    """The next request of a node, or its report when it has come to its end."""
+    try:
+        return go_on()
+    except StopIteration as end:
+        report: Report = end.value
+        return report
