@@ -36,10 +36,11 @@ def _busy(observed: Observed) -> str:
 
 
 def _giant(observed: Observed) -> str:
-    found = [path for path in observed.arena.left_files(observed.arena.mark) if path.is_file()]
+    # One file may be found by two ways, where the current folder lies in the one for temporary files.
+    found = {path.resolve() for path in observed.arena.left_files(observed.arena.mark) if path.is_file()}
     sizes = [path.stat().st_size for path in found]
     for path in found:
-        path.unlink()
+        path.unlink(missing_ok=True)
     return f"a file of {max(sizes):,} bytes" if sizes and max(sizes) > _GIANT else ""
 
 
