@@ -53,3 +53,20 @@ def nudged(kind: str) -> HumanMessage:
 def history(*messages: BaseMessage) -> list[BaseMessage]:
     """The messages with the ids m0, m1, …"""
     return append_messages([], [m.model_copy(update={"id": f"m{i}"}) for i, m in enumerate(messages)])
+
+
+def assert_sendable(view: list[BaseMessage]) -> None:
+    """A provider accepts it: one system message first, every call answered right after its reply."""
+    assert [message.type for message in view].count("system") == 1
+    assert view[0].type == "system"
+    waiting: list[str | None] = []
+    for message in view:
+        if isinstance(message, ToolMessage):
+            assert waiting.pop(0) == message.tool_call_id
+        else:
+            assert not waiting
+        if isinstance(message, AIMessage):
+            assert not message.invalid_tool_calls
+            assert message.text or message.tool_calls
+            waiting = [found["id"] for found in message.tool_calls]
+    assert not waiting

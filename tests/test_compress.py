@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
-from tests.test_loop import assert_sendable
+from tests.histories import assert_sendable
 
 THREAD: Any = {"configurable": {"thread_id": "long"}}
 BUDGET = 4_000
