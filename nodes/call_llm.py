@@ -25,6 +25,7 @@ from signoff.graph.view import build_view
 from signoff.nodes.advice import advise
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
+from signoff.tools.output import valid_values
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def _failed(state: AgentState, error: Exception) -> Report:
 def _replied(state: AgentState, chunks: Sequence[Any], begun: float) -> Report:
     if not chunks:
         return _failed(state, ValueError("the model's stream ended without a reply"))
-    message = whole(chunks)
+    message = _valid(whole(chunks))
     ended = time.time()
     notes = {**message.response_metadata.get(KEY, {}), "at": ended, "seconds": ended - begun}
     message.response_metadata = {**message.response_metadata, KEY: notes}
@@ -68,6 +69,12 @@ def _replied(state: AgentState, chunks: Sequence[Any], begun: float) -> Report:
     if message.id in taken:
         message.id = f"{message.id}-{len(state['messages'])}"
     return Report(Event.REPLIED, {"messages": [message]})
+
+
+def _valid(message: AIMessage) -> AIMessage:
+    """The reply without half characters, which a model can write as escapes and no database takes."""
+    parts = ("content", "tool_calls", "invalid_tool_calls")
+    return message.model_copy(update={part: valid_values(getattr(message, part)) for part in parts})
 
 
 def whole(chunks: Sequence[BaseMessage]) -> AIMessage:

@@ -258,6 +258,9 @@ REPLIES = {
     "more calls than allowed": Case(
         [[READ] * 4, FINISH], limits=Limits(calls_per_reply=2), ran=["read"] * 2, says=["at most 2 calls"]
     ),
+    "half characters in a reply": Case(
+        [["so \ud800", call("write", raw='{"text": "\\ud800"}')], FINISH], ran=["write"], says=["written"]
+    ),
     "wrong arguments": Case([call("write", words="x"), FINISH], says=["The arguments of write do not fit"]),
     "a tool that raises": Case([FAIL, FINISH], ran=["fail"], says=["ValueError: no luck"]),
     "a batch of reads and a write keeps its order": Case(

@@ -4,8 +4,9 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from langchain_core.tools import ToolException
 
@@ -27,6 +28,17 @@ def valid_text(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """`number` and `noun` in words: "1 line", "2 lines"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def valid_values(value: Any) -> Any:
+    """A JSON-like value with every text in it made valid; the very same value when all are."""
+    if isinstance(value, str):
+        return valid_text(value) if _UNSAFE.search(value) else value
+    if isinstance(value, Mapping):
+        return {valid_values(key): valid_values(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [valid_values(part) for part in value]
+    return value
 
 
 def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:
