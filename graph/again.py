@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.machine import FIRST
@@ -34,6 +34,20 @@ def retry(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any
     """
     _ended_by(state, "error")
     return _again(texts, stop="")
+
+
+def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
+    """The input that goes on with a thread whose process ended, or whose history was changed by hand.
+
+    `graph.invoke(go_on(graph.get_state(config)), config)`. It is None where LangGraph has something left to
+    run, and the way back in where it has not. Raises ThreadError when the thread waits for an answer, or has
+    ended: then there is nothing to go on with.
+    """
+    if snapshot.interrupts:
+        raise ThreadError("The thread waits; answer it by Command(resume={interrupt.id: answer}).")
+    if current_outcome(snapshot.values) is not None:
+        raise ThreadError("The thread has ended; send a new message to begin the next task.")
+    return None if snapshot.tasks or snapshot.next else Command(goto=str(FIRST), update={})
 
 
 def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Reader:
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
         self.tools = tools
         self.decisions: Mapping[str, Decided] = {}
+        self.asked: Mapping[str, str] = {}
         self.ended_at = ended_at
         self.messages: list[BaseMessage] = []
         self.section = Section()
@@ -110,16 +111,20 @@ class Reader:
                 self.section.answers[call.id] = Words(wait, text)
             self.spoken.add(message.id or "")
             self._mark(message, answers=[call.id for call in calls], wait=str(wait))
-        elif self.adjacent and self.section.messages and self.last_id != self.ended_at:
+        elif self._joins(message):
             self.section.messages.append(message)
         else:
             if self.section.replies:
-                last = self.section.replies[-1]
-                self.call_ids.update(call.id for call in last.calls)
-                if self.section.due() or self.section.ask():
-                    self._mark(message, begins=True)
+                self.call_ids.update(call.id for call in self.section.replies[-1].calls)
+            if self.adjacent or self.section.due() or self.section.ask():
+                self._mark(message, begins=True)
             self.before = self.section if self.section.id else None
             self.section = Section(id=message.id or "", messages=[message])
+
+    def _joins(self, message: HumanMessage) -> bool:
+        """Whether the message belongs to the genuine one right before it: not when a task ended between."""
+        ended = self.last_id == self.ended_at or "begins" in marks(message)
+        return self.adjacent and bool(self.section.messages) and not ended
 
     def _addressed(self, message: HumanMessage) -> tuple[Wait, tuple[Call, ...]] | None:
         """The waiting calls that the message belongs to: as it is marked, else as the history stands."""
@@ -131,7 +136,7 @@ class Reader:
                 call for reply in self.section.replies for call in reply.calls if call.id in marked["answers"]
             ]
             return Wait(marked["wait"]), tuple(calls)
-        return self.answering or self.section.waits(self.tools, self.decisions)
+        return self.answering or self.section.waits(self.tools, self.decisions, self.asked)
 
     def _mark(self, message: HumanMessage, **notes: Any) -> None:
         if not marks(message):
@@ -161,12 +166,8 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
     reader = before
     if reader is None or not reader.holds(messages, ended["message"] if ended else None):
         reader = Reader(tools, ended["message"] if ended else None)
-    reader.decisions = _decisions(state)
+    if approvals := state.get("approvals"):
+        reader.decisions, reader.asked = approvals["calls"], approvals["asked"]
     for message in messages[len(reader.messages) :]:
         reader.add(message)
     return reader
-
-
-def _decisions(state: AgentState) -> Mapping[str, Decided]:
-    approvals = state.get("approvals")
-    return approvals["calls"] if approvals else {}

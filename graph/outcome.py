@@ -1,7 +1,7 @@
 """How a task ended: the one answer that a run gives."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from langchain_core.messages import ToolMessage
 from pydantic import BaseModel, ConfigDict, Field
@@ -83,8 +83,8 @@ def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
 def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
     """The outcome of `task`, from its history and the way it ended."""
     results = [result for reply in task.replies for result in reply.results.values()]
-    claimed = _claimed(task, ending.get("call_id"))
-    issues = list(claimed.get("pending_issues") or ())
+    claimed = ending.get("claim") or {}
+    issues = _texts(claimed.get("pending_issues"))
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     success = ending["status"] == "success"
@@ -92,9 +92,9 @@ def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
         {
             "status": ending["status"],
             "reason": ending["reason"],
-            "claim": claimed.get("outcome", "done") if success else None,
+            "claim": _claim(claimed) if success else None,
             "verified": "asserted" if success else None,
-            "summary": claimed.get("summary", ""),
+            "summary": _summary(claimed),
             "pending_issues": issues,
             "last_text": task.last_text,
             "open_work": [] if success else _open_work(task),
@@ -112,13 +112,23 @@ def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
     )
 
 
-def _claimed(task: Task, call_id: str | None) -> dict[str, Any]:
-    """The arguments of the accepted finish, as its schema reads them."""
-    for reply in task.replies:
-        for call in reply.calls:
-            if call_id is not None and call.id == call_id and call.effect is Effect.FINISH:
-                return dict(call.args)
-    return {}
+def _claim(claimed: Mapping[str, Any]) -> str | None:
+    """What a finish claims: done when its tool has no such argument, nothing when the word is not ours."""
+    word = claimed.get("outcome", "done")
+    return word if word in get_args(Claim) else None
+
+
+def _summary(claimed: Mapping[str, Any]) -> str:
+    """The model's own words: the summary, or all arguments of a tool that has none."""
+    if "summary" in claimed:
+        return str(claimed["summary"])
+    return "; ".join(f"{name}: {value}" for name, value in claimed.items())
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(part) for part in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def _open_work(task: Task) -> list[str]:
@@ -134,7 +144,8 @@ def _open_work(task: Task) -> list[str]:
 def _refusals(task: Task) -> int:
     calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
     return sum(
-        call.id in task.refused or (reply.failed(call) and "not_run" not in marks(reply.results[call.index]))
+        reply.key(call) in task.refused
+        or (reply.failed(call) and "not_run" not in marks(reply.results[call.index]))
         for reply, call in calls
     )
 

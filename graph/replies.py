@@ -14,6 +14,7 @@ from signoff.tools.control import Effect
 
 _LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length", "MAX_TOKENS"}
 _FILTERED = {"content_filter", "refusal", "safety", "SAFETY", "content_filtered", "guardrail_intervened"}
+_DEPTH = 64
 _CALL_BLOCKS = {"tool_use", "tool_call"}
 _T = TypeVar("_T")
 
@@ -94,6 +95,10 @@ class Reply:
         """Whether this is a whole reply of words without a call."""
         return not self.calls and bool(self.text) and self.stop is Stop.NORMAL
 
+    def key(self, call: Call) -> str:
+        """A name of the call that is its own even where a provider repeats ids."""
+        return f"{self.message.id}:{call.index}"
+
     def open(self, call: Call) -> bool:
         return call.index not in self.results
 
@@ -107,6 +112,8 @@ def stop_of(message: AIMessage) -> Stop:
     """How the provider says that the reply stopped."""
     metadata = message.response_metadata
     reason = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
+    if not isinstance(reason, str):
+        reason = ""
     if reason in _LENGTH:
         return Stop.LENGTH
     if reason in _FILTERED or message.additional_kwargs.get("refusal"):
@@ -119,9 +126,22 @@ def complete_json(raw: str) -> bool:
     if not raw.strip():
         return True
     try:
-        return isinstance(json.loads(raw), dict)
-    except ValueError:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
         return False
+    return isinstance(value, dict) and storable(value)
+
+
+def storable(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether a database takes a JSON value: not nested too deep, no integer beyond 64 bits."""
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return depth > 0 and all(storable(part, depth - 1) for part in parts)
+    return True
 
 
 def read_reply(message: AIMessage, controls: Controls) -> Reply:

@@ -58,7 +58,7 @@ class Section:
     def finish(self, verdicts: Mapping[str, str]) -> Call | None:
         """The latest finish without a verdict and without an imported error."""
         for reply, call in reversed(self.controls):
-            if call.effect is Effect.FINISH and call.id not in verdicts and not reply.failed(call):
+            if call.effect is Effect.FINISH and reply.key(call) not in verdicts and not reply.failed(call):
                 return call
         return None
 
@@ -79,7 +79,9 @@ class Section:
             and not decided(call, decisions)
         )
 
-    def waits(self, tools: Tools, decisions: Mapping[str, Decided]) -> tuple[Wait, tuple[Call, ...]] | None:
+    def waits(
+        self, tools: Tools, decisions: Mapping[str, Decided], asked: Mapping[str, str]
+    ) -> tuple[Wait, tuple[Call, ...]] | None:
         """What waits, so that a human message arriving now belongs to it."""
         due = self.due()
         if not due:
@@ -87,8 +89,9 @@ class Section:
             return (Wait.ANSWER, (ask,)) if ask else None
         if any(call.problem or call.effect for call in due):
             return None
-        if undecided := self.undecided(tools, decisions):
-            return Wait.APPROVAL, undecided
+        waiting = tuple(call for call in due if call.id in asked) or self.undecided(tools, decisions)
+        if waiting:
+            return Wait.APPROVAL, waiting
         return (Wait.ACTION, due[:1]) if tools.is_driven(due[0].name) else None
 
 

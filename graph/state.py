@@ -40,7 +40,7 @@ def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> Bas
     salt = 0
     while True:
         name = f"{position}:{salt}:{message.type}:{message.content}"
-        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name.encode(errors="backslashreplace").decode()))
         if stamp not in taken:
             return message.model_copy(update={"id": stamp})
         salt += 1
@@ -52,8 +52,8 @@ def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> M
         if message.id == REMOVE_ALL_MESSAGES:
             taken.clear()
             return []
-        if message.id not in taken:
-            raise ValueError(f"There is no message {message.id!r} to remove.")
+        # What cannot be removed is ignored: the write is saved already, and an error would come back with
+        # every reading of the thread.
         taken.discard(message.id)
         return [kept for kept in history if kept.id != message.id]
     if message.id is not None and message.id in taken:
@@ -69,8 +69,7 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
 
     A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
-    Deterministic and batching-invariant, as `DeltaChannel` needs it. Raises ValueError when a message to
-    remove does not exist.
+    Deterministic and batching-invariant, as `DeltaChannel` needs it.
     """
     merged: Messages = list(history or ())
     taken = {message.id for message in merged}
@@ -94,12 +93,12 @@ class Ending(TypedDict):
     task: str
     status: str
     reason: str
-    call_id: NotRequired[str]
+    claim: NotRequired[dict[str, Any]]
     error: NotRequired[str]
 
 
 class Verdicts(TypedDict):
-    """What `review` said of each finish call of one task, by call id: `accepted` or the refusal."""
+    """What `review` said of each finish call of one task, by `Reply.key`: `accepted` or the refusal."""
 
     task: str
     calls: dict[str, str]
@@ -133,11 +132,16 @@ class Decided(TypedDict):
 
 
 class Decisions(TypedDict):
-    """The decisions of one task by call id, and why the last answer could not be read."""
+    """The decisions of one task by call id, and why the last answer could not be read.
+
+    `asked` are the calls that a person is asked about now, by call id, each with the hash of what was shown:
+    an answer counts for exactly these.
+    """
 
     task: str
     calls: dict[str, Decided]
     problem: str
+    asked: dict[str, str]
 
 
 class Digest(TypedDict):

@@ -119,7 +119,8 @@ The older part of this conversation was folded to save space. What happened in i
 class Texts:
     """The texts that the model reads. Replace single fields, or all of them.
 
-    `nudges`, `results` and `refusals` are looked up by the names used in the defaults.
+    `nudges`, `results` and `refusals` are looked up by the names used in the defaults; a name that is not
+    given keeps its default.
     """
 
     system: str = SYSTEM
@@ -130,6 +131,10 @@ class Texts:
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)
     refusals: Mapping[str, str] = field(default_factory=lambda: REFUSALS)
     digest: str = DIGEST
+
+    def __post_init__(self) -> None:
+        for name, default in (("nudges", NUDGES), ("results", RESULTS), ("refusals", REFUSALS)):
+            object.__setattr__(self, name, MappingProxyType({**default, **getattr(self, name)}))
 
 
 DEFAULT_TEXTS = Texts()

@@ -2,6 +2,8 @@
 
 from langchain_core.exceptions import ContextOverflowError
 
+from signoff.tools.output import valid_text
+
 _BY_WORDS = (
     (("context length", "context_length", "context size", "maximum context", "too many tokens", "too long"),
      "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
@@ -24,7 +26,7 @@ _BY_CLASS = {
 
 def advise(error: Exception) -> str:
     """The provider's message and what to do about it, then how the thread goes on."""
-    said = " ".join(str(error).split())[:500] or type(error).__name__
+    said = " ".join(valid_text(str(error)).split())[:500] or type(error).__name__
     return f"{type(error).__name__}: {said.rstrip('.')}. {_what_to_do(error)}"
 
 

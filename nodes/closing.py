@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from signoff.graph.history import Stray
 from signoff.graph.marks import not_run, result
@@ -13,9 +13,9 @@ from signoff.nodes.kit import Run
 from signoff.nodes.node import Part
 
 
-def close(strays: Sequence[Stray], run: Run) -> Part[list[ToolMessage]]:
+def close(strays: Sequence[Stray], run: Run) -> Part[list[BaseMessage]]:
     """A part of a node: one answer for each stray call."""
-    closed: list[ToolMessage] = []
+    closed: list[BaseMessage] = []
     entries: dict[tuple[str, str], Entry] = {}
     for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
         effects = [
@@ -25,7 +25,7 @@ def close(strays: Sequence[Stray], run: Run) -> Part[list[ToolMessage]]:
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
     for stray in strays:
         known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
-        closed.append(known or _not_run(stray, run))
+        closed += known or [_not_run(stray, run)]
     return closed
 
 
@@ -44,12 +44,13 @@ def answer_waiting(task: Task, run: Run) -> Part[list[ToolMessage]]:
         if words.wait is Wait.ANSWER:
             text = words.text or texts["no_answer"]
             answers.append(result(call_id, call.name, text, answered=True, reply=reply_id))
-        elif words.wait is Wait.APPROVAL:
+            continue
+        entry = (yield from look(run, reply_id, [call])).get(call_id)
+        if words.wait is Wait.APPROVAL:
             text = texts["rejected"].format(reason=words.text)
-            answers.append(not_run(call_id, call.name, text, "rejected", reply=reply_id))
+            refused = not_run(call_id, call.name, text, "rejected", reply=reply_id)
         else:
-            entry = (yield from look(run, reply_id, [call])).get(call_id)
             text = texts["taken_back"].format(words=words.text)
-            taken_back = not_run(call_id, call.name, text, "superseded", reply=reply_id)
-            answers.append(unknown(call, run, text) if entry else taken_back)
+            refused = not_run(call_id, call.name, text, "superseded", reply=reply_id)
+        answers.append(unknown(call, run, entry.edited, words.text) if entry else refused)
     return answers

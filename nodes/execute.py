@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.machine import Event
@@ -20,81 +20,114 @@ from signoff.nodes.invoke import Done, Job
 from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps, Store
-from signoff.tools.kinds import Kind
+from signoff.tools.approvals import fingerprint
+from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """Calls that run beside each other; gives what came of them, in order."""
+    """Calls that run beside each other, or `one_by_one`; gives what came of them, in order."""
 
     jobs: Sequence[Job]
+    one_by_one: bool = False
 
     def do(self, run: Run) -> list[Done]:
+        if self.one_by_one:
+            return [job.start().result() for job in self.jobs]
         for job in self.jobs:
             job.start()
         return [job.result() for job in self.jobs]
 
     async def ado(self, run: Run) -> list[Done]:
+        if self.one_by_one:
+            return [await job.aresult() for job in self.jobs]
         return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
 
 
 def execute(state: AgentState, run: Run) -> Steps:
     task = run.task(state)
-    batch = next_batch(task.due, run.kit.toolbox.kinds)
+    if task.stopped or not task.due:
+        return Report(Event.DONE)
+    batch = next_batch(task.due, run.kit.toolbox)
     if run.kit.toolbox.is_effect(batch[0].name):
         messages = yield from _effect(batch[0], task, state, run)
     else:
-        done = yield Jobs([Job(call, state, run) for call in batch])
-        messages = [message for one in done for message in one.messages]
+        messages = yield from _reads(batch, task, state, run)
     left = len(batch) < len(task.due) or not messages
-    event = Event.MORE if left else Event.DONE
-    return Report(event, {"messages": messages})
+    return Report(Event.MORE if left else Event.DONE, {"messages": messages})
 
 
-def next_batch(due: Sequence[Call], kinds: Mapping[str, Kind]) -> Sequence[Call]:
+def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
     """The calls that run together now: reads beside each other, anything else alone."""
-    reads = list(takewhile(lambda call: kinds[call.name] is Kind.READ, due[:PARALLEL_READS]))
-    return reads or due[:1]
+
+    def beside(call: Call) -> bool:
+        return not box.is_effect(call.name) and not box.is_driven(call.name)
+
+    return list(takewhile(beside, due[:PARALLEL_READS])) or due[:1]
 
 
-def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[Any]]:
+def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
+    """Calls that change nothing, beside each other. After an interrupt of one of them they run in order:
+    LangGraph hands answers out in the order in which they are asked for."""
+    decisions = [decided(call, task.decisions) for call in batch]
+    pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
+    jobs = [Job(call, state, run, _edited(decision)) for call, decision in pairs]
+    results: list[Done] = yield Jobs(jobs, one_by_one=run.answered)
+    done = {job.call.index: found.messages for job, found in zip(jobs, results, strict=True)}
+    return [m for call in batch for m in done.get(call.index, [_not_approved(call, run)])]
+
+
+def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
     """One call that may change something: `started` is durable before it runs, `done` after.
 
     Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
     `route_tools` sends it to `approve`.
     """
-    box, reply_id = run.kit.toolbox, task.reply_of(call).message.id or ""
+    reply_id = task.reply_of(call).message.id or ""
     decision = decided(call, task.decisions)
-    if box.needs_approval(call.name, call.args) and not _approved(decision):
+    if not _may_run(call, decision, run):
         return [_not_approved(call, run)]
+    edited = _edited(decision)
+    runs = fingerprint(call.name, call.args if edited is None else edited)
     entry: Entry | None = (yield from look(run, reply_id, [call])).get(call.id)
-    again = entry is not None and entry.status == STARTED and box.may_repeat(call.name)
-    asked = entry is not None and entry.status == STARTED and _approved(decision, entry.attempt)
-    if not (again or asked) and (known := outcome_known(call, entry, run)):
-        ask = run.kit.ask_unknown and entry is not None and entry.status == STARTED
-        return [] if ask else [known]
-    begun = Entry(STARTED, entry.attempt + 1 if entry else 1)
+    same = entry is not None and entry.hash == runs
+    if entry is not None and same and not _again(call, entry, decision, run):
+        ask = run.kit.ask_unknown and entry.status == STARTED
+        return [] if ask else outcome_known(call, entry, run)
+    begun = Entry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
     if not (yield claim(run, reply_id, call, entry, begun)):
         # Another runner of this thread has just started the same call.
-        return [unknown(call, run)]
-    job = Job(call, state, run, decision["args"] if decision else None)
+        return [unknown(call, run, edited)]
     try:
-        results: list[Done] = yield Jobs([job])
+        results: list[Done] = yield Jobs([Job(call, state, run, edited)])
     except GraphBubbleUp:
         yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
         raise
-    done = results[0]
-    yield Store([note(run, reply_id, call, replace(begun, status=DONE, answer=done.result))])
-    return done.messages
+    messages = results[0].messages
+    yield Store([note(run, reply_id, call, replace(begun, status=DONE, messages=tuple(messages)))])
+    return messages
 
 
-def _approved(decision: Decided | None, attempt: int | None = None) -> bool:
-    """Whether a person said that the call may run; with `attempt`, again after so many starts."""
-    if decision is None or decision["type"] not in ("approve", "edit"):
-        return False
-    return attempt is None or decision["attempt"] == attempt
+def _again(call: Call, entry: Entry, decision: Decided | None, run: Run) -> bool:
+    """Whether a call with an entry runs again: it paused by itself, says that it may, or a person said so."""
+    if entry.status == WAITING:
+        return True
+    asked = _approved(decision) and decision is not None and decision["attempt"] == entry.attempt
+    return entry.status == STARTED and (asked or run.kit.toolbox.may_repeat(call.name))
+
+
+def _may_run(call: Call, decision: Decided | None, run: Run) -> bool:
+    return _approved(decision) or not run.kit.toolbox.needs_approval(call.name, call.args)
+
+
+def _approved(decision: Decided | None) -> bool:
+    return decision is not None and decision["type"] in ("approve", "edit")
+
+
+def _edited(decision: Decided | None) -> Mapping[str, Any] | None:
+    return decision["args"] if decision is not None and decision["type"] == "edit" else None
 
 
 def _not_approved(call: Call, run: Run) -> ToolMessage:

@@ -1,6 +1,6 @@
 """Writes the outcome, answers every call still open, and records the outcome once per task."""
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage
 
 from signoff.graph.history import Stray
 from signoff.graph.outcome import conclude
@@ -14,18 +14,18 @@ from signoff.nodes.record import record
 
 def finish(state: AgentState, run: Run) -> Steps:
     task = run.task(state)
-    run.forget()
-    closing = yield from _closed(task, run)
+    closing = yield from _closed(task, run, len(state["messages"]))
     last = [*state["messages"], *closing][-1:]
     ended = Ended(task=task.id, message=(last[0].id or "") if last else "")
     if task.ended:
-        return Report(None, {"ended": ended})
+        return Report(None, {"messages": closing, "ended": ended})
+    run.forget()
     outcome = conclude(task, state["ending"], run.thread_id)
     yield Store([record(outcome)])
     return Report(None, {"messages": closing, "outcome": outcome.model_dump(), "ended": ended})
 
 
-def _closed(task: Task, run: Run) -> Part[list[ToolMessage]]:
+def _closed(task: Task, run: Run, position: int) -> Part[list[BaseMessage]]:
     """An answer for every open call, each with an id of its own: the last one is where the task ended."""
     strays = [
         Stray(call, "ended", reply.message.id or "")
@@ -34,7 +34,5 @@ def _closed(task: Task, run: Run) -> Part[list[ToolMessage]]:
         if reply.open(call)
     ]
     answers = yield from close(strays, run)
-    return [
-        answer.model_copy(update={"id": f"ended-{task.id}-{stray.call.id}-{stray.call.index}"})
-        for answer, stray in zip(answers, strays, strict=True)
-    ]
+    ids = [f"ended-{task.id}-{position + number}" for number in range(len(answers))]
+    return [answer.model_copy(update={"id": own}) for answer, own in zip(answers, ids, strict=True)]

@@ -1,25 +1,32 @@
 """Yields one call to the driver and waits for what it observed. Nothing here has an effect before the
 interrupt."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from langgraph.types import interrupt
 
 from signoff.graph.machine import Event
-from signoff.graph.marks import result
+from signoff.graph.marks import not_run, result
 from signoff.graph.section import decided
 from signoff.graph.state import AgentState
+from signoff.nodes.invoke import as_json
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
 from signoff.tools.output import capped, kept_in
 
 
 def hand_over(state: AgentState, run: Run) -> Report:
-    task = run.task(state)
+    task, kit = run.task(state), run.kit
+    if not task.due or task.due[0].problem or not kit.toolbox.is_driven(task.due[0].name):
+        # The history was changed from outside: `route_tools` looks at what is due now.
+        return Report(Event.OBSERVED)
     call = task.due[0]
     decision = decided(call, task.decisions)
+    approved = decision is not None and decision["type"] in ("approve", "edit")
+    if kit.toolbox.needs_approval(call.name, call.args) and not approved:
+        text = kit.texts.results["not_approved"].format(name=call.name)
+        return Report(Event.OBSERVED, {"messages": [not_run(call.id, call.name, text, "not_approved")]})
     edited = decision["args"] if decision and decision["type"] == "edit" else None
     args = dict(call.args) if edited is None else edited
     observed = interrupt(
@@ -27,24 +34,24 @@ def hand_over(state: AgentState, run: Run) -> Report:
             "type": "action",
             "tool": call.name,
             "args": args,
-            "kind": str(run.kit.toolbox.kinds[call.name]),
+            "kind": str(kit.toolbox.kinds[call.name]),
             "call_id": call.id,
         }
     )
     text, ok = _read(observed)
-    kit = run.kit
-    text = capped(text, limit=kit.result_chars, keep=kept_in(kit.outputs, call.id))
     if edited is not None:
-        text = kit.texts.results["edited"].format(args=json.dumps(edited, default=str), result=text)
+        text = kit.texts.results["edited"].format(args=as_json(edited), result=text)
+    text = capped(text, limit=kit.result_chars, keep=kept_in(kit.outputs, call.id))
     return Report(Event.OBSERVED, {"messages": [result(call.id, call.name, text, ok=ok)]})
 
 
 def _read(observed: Any) -> tuple[str, bool]:
     """The observation as text, and whether the action succeeded: a string, or `{"output", "status"}`."""
+    text, ok = observed, True
     if isinstance(observed, Mapping):
-        text = observed.get("output", observed.get("content"))
-        if isinstance(text, str):
-            return text, observed.get("status") != "error"
-    if observed is None or observed == "":
-        return "(no output)", True
-    return (observed if isinstance(observed, str) else json.dumps(observed, default=str)), True
+        ok = observed.get("status") != "error"
+        output = observed.get("output", observed.get("content"))
+        text = output if isinstance(output, str) else observed
+    if text is None or text == "":
+        return "(no output)", ok
+    return (text if isinstance(text, str) else as_json(text)), ok

@@ -11,18 +11,27 @@ from concurrent.futures import TimeoutError as OutOfTime
 from dataclasses import dataclass
 from typing import Any, Self
 
-from langchain_core.messages import BaseMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
 
+from signoff.graph.marks import nudge
 from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Run
 from signoff.tools.control import explain
-from signoff.tools.output import capped, kept_in
+from signoff.tools.output import capped, kept_in, valid_text, valid_values
+
+NO_ARTIFACT = "(The tool's artifact was dropped: it cannot be saved.)"
+FROM_TOOL = "tool"
+"""The mark of a human-role message that a tool wrote: it is never the user's word."""
+
+_SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+_DEEPEST = 200
 
 
 @dataclass(frozen=True)
@@ -57,14 +66,18 @@ class Job:
         self.future: Future[Done] = Future()
 
     def start(self) -> Self:
+        self.begun = time.monotonic()
+        self.future.set_running_or_notify_cancel()
         context = contextvars.copy_context()
         name = f"signoff-tool-{self.call.name}"
         threading.Thread(target=context.run, args=(self._in_thread,), name=name, daemon=True).start()
         return self
 
     def result(self) -> Done:
+        """What came of the job, at the latest when its own time, counted from its start, is over."""
+        left = None if self.seconds is None else max(self.begun + self.seconds - time.monotonic(), 0)
         try:
-            return self.future.result(self.seconds)
+            return self.future.result(left)
         except OutOfTime:
             return self._late()
 
@@ -74,7 +87,11 @@ class Job:
             waiting = asyncio.ensure_future(self._arun())
         else:
             waiting = asyncio.wrap_future(self.start().future)
-        done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
         if not done:
             waiting.cancel()
             return self._late()
@@ -89,12 +106,14 @@ class Job:
     def _run(self) -> Done:
         try:
             if _only_async(self.tool):
-                return self._finished(asyncio.run(self.tool.ainvoke(self._request(), self.run.config)))
-            return self._finished(self.tool.invoke(self._request(), self.run.config))
+                output = asyncio.run(self.tool.ainvoke(self._request(), self.run.config))
+            else:
+                output = self.tool.invoke(self._request(), self.run.config)
         except GraphBubbleUp:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a tool may raise anything
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  a tool may raise anything
             return self._broken(error)
+        return self._finished(output)
 
     async def _arun(self) -> Done:
         # A long result is kept in a file, and a server allows no such waiting in its event loop.
@@ -102,7 +121,9 @@ class Job:
             output = await self.tool.ainvoke(self._request(), self.run.config)
         except GraphBubbleUp:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a tool may raise anything
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if _being_cancelled():
+                raise
             return await asyncio.to_thread(self._broken, error)
         return await asyncio.to_thread(self._finished, output)
 
@@ -112,24 +133,28 @@ class Job:
         return self.run.kit.injector.filled(call, self.state, self.run.config)
 
     def _finished(self, output: Any) -> Done:
-        more: tuple[BaseMessage, ...] = ()
+        try:
+            return self._read(output)
+        except Exception as error:  # noqa: BLE001  values of a tool's own making may raise in any method
+            return self._broken(error)
+
+    def _read(self, output: Any) -> Done:
+        more: tuple[HumanMessage, ...] = ()
         if isinstance(output, Command):
             output, more = _from_command(output, self.call)
         if not isinstance(output, ToolMessage):
             text = self.run.kit.texts.results["unsupported"]
             return self._answer(text.format(name=self.call.name, type=type(output).__name__), ok=False)
-        text_only = _only_text(output.content)
-        if text_only is None:
-            return Done(output.model_copy(update={"tool_call_id": self.call.id}), more)
-        return self._answer(text_only, ok=output.status != "error", artifact=output.artifact, more=more)
+        said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
+        return self._answer(output.content, ok=output.status != "error", artifact=output.artifact, more=said)
 
     def _broken(self, error: BaseException) -> Done:
         if isinstance(error, ValidationError):
             text = self.run.kit.texts.results["invalid"].format(name=self.call.name, error=explain(error))
         elif isinstance(error, ToolException):
-            text = str(error)
+            text = words(error)
         else:
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {words(error)}"
         return self._answer(text, ok=False)
 
     def _late(self) -> Done:
@@ -137,42 +162,130 @@ class Job:
         return self._answer(text.format(name=self.call.name, seconds=self.seconds), ok=False)
 
     def _answer(
-        self, text: str, *, ok: bool, artifact: Any = None, more: tuple[BaseMessage, ...] = ()
+        self, content: Any, *, ok: bool, artifact: Any = None, more: tuple[BaseMessage, ...] = ()
     ) -> Done:
-        kit = self.run.kit
+        content = _savable(content)
+        kept = artifact if _saves(artifact) else None
+        if artifact is not None and kept is None:
+            content = (
+                f"{content}\n{NO_ARTIFACT}" if isinstance(content, str) else [*content, _block(NO_ARTIFACT)]
+            )
         if self.edited is not None:
-            args = json.dumps(dict(self.edited), ensure_ascii=False, default=str)
-            text = kit.texts.results["edited"].format(args=args, result=text)
-        text = capped(text, limit=kit.result_chars, keep=kept_in(kit.outputs, self.call.id))
+            note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
+            if isinstance(content, str):
+                content = note.format(args=args, result=content)
+            else:
+                content = [_block(note.format(args=args, result="").rstrip()), *content]
         seconds = time.monotonic() - self.begun
-        answer = tool_result(self.call.id, self.call.name, text, ok=ok, seconds=seconds)
-        return Done(answer if artifact is None else answer.model_copy(update={"artifact": artifact}), more)
+        answer = tool_result(self.call.id, self.call.name, "", ok=ok, seconds=seconds)
+        return Done(answer.model_copy(update={"content": self._fit(content), "artifact": kept}), more)
+
+    def _fit(self, content: Any) -> str | list[Any]:
+        """`content` with every text in it valid and of bounded length."""
+        kit = self.run.kit
+        keep = kept_in(kit.outputs, self.call.id)
+        found = _savable(content)
+        if isinstance(found, str):
+            return capped(found, limit=kit.result_chars, keep=keep)
+        return [
+            {**_as_block(part), "text": capped(_text(part), limit=kit.result_chars, keep=keep)}
+            if _is_text(part)
+            else part
+            for part in found
+        ]
 
 
 def _from_command(
     command: Command[Any], call: Call
-) -> tuple[ToolMessage | Command[Any], tuple[BaseMessage, ...]]:
-    """The result and the other messages of a `Command` that only updates the history.
+) -> tuple[ToolMessage | Command[Any], tuple[HumanMessage, ...]]:
+    """The result of a `Command` that only updates the history, and what the tool shows beside it.
 
-    One that goes somewhere, or that writes what belongs to the machine, is given back as it is.
+    One that goes somewhere, writes what belongs to the machine, removes messages, or speaks for the model or
+    for another tool is given back as it is.
     """
     update = command.update if isinstance(command.update, Mapping) else {}
     if command.goto or command.resume is not None or set(update) != {"messages"}:
         return command, ()
-    messages = convert_to_messages(update["messages"])
+    given = update["messages"]
+    messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
     own = [m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call.id]
-    if len(own) != 1:
+    shown = tuple(m for m in messages if isinstance(m, HumanMessage))
+    if len(own) != 1 or len(messages) != 1 + len(shown):
         return command, ()
-    return own[0], tuple(message for message in messages if message is not own[0])
+    return own[0], shown
 
 
-def _only_text(content: Any) -> str | None:
-    """The text of a content that holds nothing else: a string, or text blocks (as MCP's tools give them)."""
+def _savable(content: Any) -> str | list[Any]:
+    """`content` as text when it holds nothing else (a string, or text blocks, as MCP's tools give them), else
+    as JSON blocks of valid text; as its text form when it cannot be saved so."""
     if isinstance(content, str):
-        return content
-    if content and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
-        return "\n".join(str(part["text"]) for part in content)
-    return None
+        return valid_text(content)
+    if content and all(_is_text(part) for part in content):
+        return valid_text("\n".join(_text(part) for part in content))
+    try:
+        # By way of JSON: the journal is JSON, and what the journal cannot hold must not get into the history.
+        found = valid_values(json.loads(json.dumps(content, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError):
+        return valid_text(words(content))
+    if not isinstance(found, list) or _depth(found) > _DEEPEST or not _saves(found):
+        return valid_text(words(content))
+    return found
+
+
+def _saves(value: Any) -> bool:
+    try:
+        _SAVER.dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
+    except Exception:  # noqa: BLE001  a value of a tool's own making may raise anything while it is read
+        return False
+    return True
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and mappings are nested in a JSON value."""
+    deep, level = 0, [value]
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        deep += 1
+        level = [part for found in level for part in (found.values() if isinstance(found, dict) else found)]
+    return deep
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text")
+
+
+def _text(part: str | Mapping[str, Any]) -> str:
+    found = part if isinstance(part, str) else part.get("text")
+    return found if isinstance(found, str) else "" if found is None else words(found)
+
+
+def _as_block(part: str | dict[str, Any]) -> dict[str, Any]:
+    return _block(part) if isinstance(part, str) else part
+
+
+def _block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def words(value: Any) -> str:
+    """`str(value)` as valid text; the name of its type when that raises."""
+    try:
+        return valid_text(str(value))
+    except Exception:  # noqa: BLE001  a `__str__` of a tool's own making may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def as_json(value: Any) -> str:
+    """`value` as JSON for the model to read; what has no JSON form as text."""
+    try:
+        return valid_text(json.dumps(value, ensure_ascii=False, default=words))
+    except (TypeError, ValueError, RecursionError):
+        return words(value)
+
+
+def _being_cancelled() -> bool:
+    """Whether somebody cancels this very task, as against an error that only has the same name."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _has_coroutine(tool: BaseTool) -> bool:

@@ -4,31 +4,37 @@ Each call has one entry in the store, under (thread, reply, call). An entry that
 means: nobody knows whether the effect took place.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langgraph.store.base import GetOp, PutOp
 
-from signoff.graph.marks import KEY, result
+from signoff.graph.marks import result
 from signoff.graph.replies import Call
 from signoff.graph.section import decided
 from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Store, Swap
 from signoff.nodes.record import label
+from signoff.tools.approvals import fingerprint
 
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the journal says of one call. `attempt` counts its starts."""
+    """What the journal says of one call. `attempt` counts its starts; `hash` is of the tool and the arguments
+    that ran, `edited` those that a person put in place of the model's; `messages` are the result of a call
+    that is done, and what its tool added."""
 
     status: str
     attempt: int = 1
-    answer: ToolMessage | None = None
+    hash: str = ""
+    edited: Mapping[str, Any] | None = None
+    messages: tuple[BaseMessage, ...] = ()
 
 
 def _namespace(run: Run, reply_id: str) -> tuple[str, ...]:
@@ -44,11 +50,8 @@ def look(run: Run, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, En
 
 
 def _entry(call: Call, value: Mapping[str, Any]) -> Entry:
-    answer = None
-    if value["status"] == DONE:
-        kept = result(call.id, call.name, "", ok=value["ok"], **value["marks"])
-        answer = kept.model_copy(update={"content": value["content"]})
-    return Entry(value["status"], value["attempt"], answer)
+    messages = tuple(messages_from_dict(value["messages"]))
+    return Entry(value["status"], value["attempt"], value["hash"], value["edited"], messages)
 
 
 def claim(run: Run, reply_id: str, call: Call, before: Entry | None, begun: Entry) -> Swap:
@@ -63,28 +66,41 @@ def note(run: Run, reply_id: str, call: Call, entry: Entry) -> PutOp:
 
 
 def _value(call: Call, entry: Entry) -> dict[str, Any]:
-    value: dict[str, Any] = {"status": entry.status, "attempt": entry.attempt, "tool": call.name}
-    if entry.answer is not None:
-        value |= {
-            "content": entry.answer.content,
-            "ok": entry.answer.status != "error",
-            "marks": entry.answer.additional_kwargs.get(KEY, {}),
-        }
+    return {
+        "status": entry.status,
+        "attempt": entry.attempt,
+        "tool": call.name,
+        "hash": entry.hash,
+        "edited": dict(entry.edited) if entry.edited is not None else None,
+        "messages": [_plain(message) for message in entry.messages],
+    }
+
+
+def _plain(message: BaseMessage) -> dict[str, Any]:
+    """The message as plain values; an artifact that is none is left out."""
+    value = message_to_dict(message)
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        value = message_to_dict(message.model_copy(update={"artifact": None}))
     return value
 
 
-def unknown(call: Call, run: Run, words: str = "") -> ToolMessage:
+def unknown(call: Call, run: Run, edited: Mapping[str, Any] | None = None, words: str = "") -> ToolMessage:
     """The result of a call that had started when its process ended. `words` are what a person adds."""
-    text = run.kit.texts.results["unknown_outcome"].format(name=call.name)
-    return result(call.id, call.name, f"{text} {words}".rstrip(), ok=False, unknown=True)
+    texts = run.kit.texts.results
+    text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
+    if edited is not None:
+        text = texts["edited"].format(args=json.dumps(dict(edited), default=str), result=text)
+    return result(call.id, call.name, text, ok=False, unknown=True)
 
 
-def outcome_known(call: Call, entry: Entry | None, run: Run) -> ToolMessage | None:
-    """The result of a call that will not run again: the recorded one, or "outcome unknown". None when the
-    journal knows of no start."""
-    if entry is None or entry.status == WAITING:
-        return None
-    return entry.answer if entry.answer is not None else unknown(call, run)
+def outcome_known(call: Call, entry: Entry | None, run: Run) -> list[BaseMessage]:
+    """What the history gets of a call that will not run again: the recorded messages, or "outcome unknown".
+    Nothing when the journal knows of no start."""
+    if entry is None:
+        return []
+    return list(entry.messages) if entry.status == DONE else [unknown(call, run, entry.edited)]
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,11 @@ class Unsettled:
 
     calls: tuple[Call, ...]
     attempts: Mapping[str, int]
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """What a person is shown, as call ids and hashes of tools and arguments."""
+        return {call.id: fingerprint(call.name, call.args) for call in self.calls}
 
 
 def unsettled(task: Task, run: Run) -> Part[Unsettled]:

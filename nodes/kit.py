@@ -52,6 +52,7 @@ class Run:
 
     kit: Kit
     config: RunnableConfig
+    _held: list[Reader] = field(default_factory=list, init=False)
 
     @property
     def _configurable(self) -> Mapping[str, Any]:
@@ -67,6 +68,12 @@ class Run:
         """Whether the run can pause: an interrupt needs a checkpointer, which only the run's own config
         names (a server brings its own)."""
         return bool(self._configurable.get("__pregel_checkpointer"))
+
+    @property
+    def answered(self) -> bool:
+        """Whether this invocation of the node brings an answer to an `interrupt` in it."""
+        pad = self._configurable.get("__pregel_scratchpad")
+        return pad is not None and (bool(pad.resume) or pad.get_null_resume() is not None)
 
     @property
     def store(self) -> BaseStore | None:
@@ -96,16 +103,25 @@ class Run:
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
-        readings, key = self.kit.readings, self.thread_id or ""
-        reader = read_messages(state, self.kit.toolbox, readings.pop(key, None))
-        if len(readings) >= _READINGS:
-            readings.pop(next(iter(readings), ""), None)
-        readings[key] = reader
-        return reader
+        if not self._held and self.thread_id:
+            # Taken out while this node uses it: a second runner of the thread reads for itself.
+            before = self.kit.readings.pop(self.thread_id, None)
+        else:
+            before = self._held[-1] if self._held else None
+        self._held[:] = [read_messages(state, self.kit.toolbox, before)]
+        return self._held[-1]
+
+    def give_back(self) -> None:
+        """Keeps the reading for the next node of the thread."""
+        if self._held and self.thread_id:
+            readings = self.kit.readings
+            if len(readings) >= _READINGS:
+                readings.pop(next(iter(readings), ""), None)
+            readings[self.thread_id] = self._held[-1]
 
     def forget(self) -> None:
         """Drops the reading of a thread that has ended."""
-        self.kit.readings.pop(self.thread_id or "", None)
+        self._held.clear()
 
     def task(self, state: AgentState) -> Task:
         """The current task of the thread."""

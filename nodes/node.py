@@ -104,14 +104,18 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
         steps = self.work(input, run)
-        return self._checked(steps if isinstance(steps, Report) else _drive(steps, run))
+        report = steps if isinstance(steps, Report) else _drive(steps, run)
+        run.give_back()
+        return self._checked(report)
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
         steps = self.work(input, run)
-        return self._checked(steps if isinstance(steps, Report) else await _adrive(steps, run))
+        report = steps if isinstance(steps, Report) else await _adrive(steps, run)
+        run.give_back()
+        return self._checked(report)
 
     def _checked(self, report: Report) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:

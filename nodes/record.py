@@ -1,5 +1,7 @@
 """Outcomes in the store: one for each task of a thread."""
 
+from urllib.parse import quote
+
 from langgraph.store.base import BaseStore, PutOp
 
 from signoff.graph.outcome import Outcome
@@ -7,7 +9,9 @@ from signoff.graph.outcome import Outcome
 
 def label(thread_id: str | None) -> str:
     """A thread id as one label of a store's namespace, where no dot is allowed."""
-    return (thread_id or "").replace("%", "%25").replace(".", "%2E") or "-"
+    return (
+        quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
+    )
 
 
 def record(outcome: Outcome) -> PutOp:

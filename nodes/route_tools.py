@@ -1,8 +1,8 @@
 """Normalises the reply, answers what is answered without running anything, and says what comes next."""
 
 import uuid
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -11,9 +11,9 @@ from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
 from signoff.graph.replies import Call, Reply, with_call_ids
 from signoff.graph.section import decided
-from signoff.graph.state import AgentState, Decision, append_messages
+from signoff.graph.state import AgentState, Decision, Decisions, append_messages
 from signoff.graph.task import Task
-from signoff.nodes.journal import unsettled
+from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
 from signoff.tools.control import Effect
@@ -27,12 +27,19 @@ def route_tools(state: AgentState, run: Run) -> Steps:
         written.append(renamed)
         messages = append_messages(state["messages"], written)
         task = run.task({**state, "messages": messages})
+    if task.stopped:
+        return Report(Event.SETTLED)
     answers = {call.index: answer(call, task, run) for call in task.due}
     written += [found for found in answers.values() if found]
     update: dict[str, Any] = {"messages": written} if written else {}
     if left := [call for call in task.due if not answers[call.index]]:
         waiting = yield from unsettled(task, run)
-        return Report(_next(left, waiting.calls, run), update)
+        asked = replace(waiting, calls=tuple(call for call in waiting.calls if call in left))
+        if asked.calls:
+            update["approvals"] = _asking(state, task, asked)
+            return Report(Event.NEEDS_APPROVAL, update)
+        driven = run.kit.toolbox.is_driven(left[0].name)
+        return Report(Event.TO_HAND_OVER if driven else Event.WORK, update)
     if _talked(task):
         why = "the reply is text without a call"
         update["decision"] = Decision(rule="talked", event=Event.TALKED.value, why=why)
@@ -40,11 +47,16 @@ def route_tools(state: AgentState, run: Run) -> Steps:
     return Report(Event.SETTLED, update)
 
 
-def _next(left: Sequence[Call], waiting: Sequence[Call], run: Run) -> Event:
-    """Where the first of the calls that are left has to go."""
-    if any(call in left for call in waiting):
-        return Event.NEEDS_APPROVAL
-    return Event.TO_HAND_OVER if run.kit.toolbox.is_driven(left[0].name) else Event.WORK
+def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
+    """The record of what a person is asked now: the answer counts for exactly this."""
+    before = state.get("approvals")
+    mine = before if before and before["task"] == task.id else None
+    return Decisions(
+        task=task.id,
+        calls=mine["calls"] if mine else {},
+        problem=mine["problem"] if mine else "",
+        asked=waiting.shown,
+    )
 
 
 def _talked(task: Task) -> bool:

@@ -1,6 +1,6 @@
 """Signoff: an explicit finite-state-machine agent loop on LangGraph that ends when the model signs off."""
 
-from signoff.graph.again import extend, retry
+from signoff.graph.again import extend, go_on, retry
 from signoff.graph.build import build_graph
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.limits import Limits
@@ -25,6 +25,7 @@ __all__ = [
     "build_graph",
     "current_outcome",
     "extend",
+    "go_on",
     "retry",
     "sqlite_storage",
 ]

@@ -181,7 +181,7 @@ def test_a_message_after_an_ended_task_begins_a_new_one_even_beside_the_old() ->
 def test_values_of_another_task_read_as_empty() -> None:
     values: dict[str, Any] = {
         "outcome": {"task": "old"},
-        "verdicts": {"task": "old", "calls": {"f": "no"}},
+        "verdicts": {"task": "old", "calls": {"m1:0": "no"}},
         "extra": {"task": "old", "turns": 9},
         "stop": "old",
     }
@@ -191,7 +191,7 @@ def test_values_of_another_task_read_as_empty() -> None:
 
 
 def test_a_verdict_ends_the_standing() -> None:
-    verdicts = {"task": "m0", "calls": {"f": "the summary is empty"}}
+    verdicts = {"task": "m0", "calls": {"m1:0": "the summary is empty"}}
     assert read(state(user(), ai(FINISH), verdicts=verdicts), CONTROLS).finish is None
 
 

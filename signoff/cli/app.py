@@ -60,6 +60,14 @@ class Commands(TyperGroup):
                 f"The database cannot be used ({error}); put it right, or name another one with --database."
             )
             code = _refuse(told, Exit.USAGE, words)
+        except Exception as error:
+            if os.environ.get("SIGNOFF_DEBUG"):
+                raise
+            told = (
+                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
+                "SIGNOFF_DEBUG=1 shows where."
+            )
+            code = _refuse(told, Exit.ERROR, words)
         sys.exit(code or 0)
 
 
