@@ -99,7 +99,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
             "last_text": task.last_text,
             "open_work": [] if success else _open_work(task),
             "turns": task.turns,
-            "nudges": sum(kind != "resumed" for kind in task.nudges),
+            "nudges": sum(kind not in ("resumed", "tool") for kind in task.nudges),
             "refusals": _refusals(task),
             "tool_calls": _tool_calls(task),
             "usage": _usage(task),

@@ -91,6 +91,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "not_approved": "Not run: {name} needs a person's approval, and there is none for exactly this call.",
         "nobody": "Not run: {name} needs {who}, and this run cannot wait for one. Go on without it.",
         "taken_back": "Superseded, not run. The user wrote instead: {words}",
+        "no_artifact": "(The tool's artifact was dropped: it cannot be saved.)",
         "pending": "(no result yet)",
     }
 )

@@ -10,9 +10,9 @@ from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
 from signoff.graph.section import decided
 from signoff.graph.state import AgentState
-from signoff.nodes.invoke import as_json
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
+from signoff.nodes.results import as_json
 from signoff.tools.output import capped, kept_in
 
 

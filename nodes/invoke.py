@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
@@ -23,15 +21,12 @@ from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Run
+from signoff.nodes.results import as_block, as_json, block, is_text, savable, saves, text, words
 from signoff.tools.control import explain
-from signoff.tools.output import capped, kept_in, valid_text, valid_values
+from signoff.tools.output import capped, kept_in
 
-NO_ARTIFACT = "(The tool's artifact was dropped: it cannot be saved.)"
 FROM_TOOL = "tool"
 """The mark of a human-role message that a tool wrote: it is never the user's word."""
-
-_SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
-_DEEPEST = 200
 
 
 @dataclass(frozen=True)
@@ -164,18 +159,17 @@ class Job:
     def _answer(
         self, content: Any, *, ok: bool, artifact: Any = None, more: tuple[BaseMessage, ...] = ()
     ) -> Done:
-        content = _savable(content)
-        kept = artifact if _saves(artifact) else None
+        content = savable(content)
+        kept = artifact if saves(artifact) else None
         if artifact is not None and kept is None:
-            content = (
-                f"{content}\n{NO_ARTIFACT}" if isinstance(content, str) else [*content, _block(NO_ARTIFACT)]
-            )
+            lost = self.run.kit.texts.results["no_artifact"]
+            content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
         if self.edited is not None:
             note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
             if isinstance(content, str):
                 content = note.format(args=args, result=content)
             else:
-                content = [_block(note.format(args=args, result="").rstrip()), *content]
+                content = [block(note.format(args=args, result="").rstrip()), *content]
         seconds = time.monotonic() - self.begun
         answer = tool_result(self.call.id, self.call.name, "", ok=ok, seconds=seconds)
         return Done(answer.model_copy(update={"content": self._fit(content), "artifact": kept}), more)
@@ -184,12 +178,12 @@ class Job:
         """`content` with every text in it valid and of bounded length."""
         kit = self.run.kit
         keep = kept_in(kit.outputs, self.call.id)
-        found = _savable(content)
+        found = savable(content)
         if isinstance(found, str):
             return capped(found, limit=kit.result_chars, keep=keep)
         return [
-            {**_as_block(part), "text": capped(_text(part), limit=kit.result_chars, keep=keep)}
-            if _is_text(part)
+            {**as_block(part), "text": capped(text(part), limit=kit.result_chars, keep=keep)}
+            if is_text(part)
             else part
             for part in found
         ]
@@ -213,73 +207,6 @@ def _from_command(
     if len(own) != 1 or len(messages) != 1 + len(shown):
         return command, ()
     return own[0], shown
-
-
-def _savable(content: Any) -> str | list[Any]:
-    """`content` as text when it holds nothing else (a string, or text blocks, as MCP's tools give them), else
-    as JSON blocks of valid text; as its text form when it cannot be saved so."""
-    if isinstance(content, str):
-        return valid_text(content)
-    if content and all(_is_text(part) for part in content):
-        return valid_text("\n".join(_text(part) for part in content))
-    try:
-        # By way of JSON: the journal is JSON, and what the journal cannot hold must not get into the history.
-        found = valid_values(json.loads(json.dumps(content, allow_nan=False)))
-    except (TypeError, ValueError, RecursionError):
-        return valid_text(words(content))
-    if not isinstance(found, list) or _depth(found) > _DEEPEST or not _saves(found):
-        return valid_text(words(content))
-    return found
-
-
-def _saves(value: Any) -> bool:
-    try:
-        _SAVER.dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
-    except Exception:  # noqa: BLE001  a value of a tool's own making may raise anything while it is read
-        return False
-    return True
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and mappings are nested in a JSON value."""
-    deep, level = 0, [value]
-    while level := [part for part in level if isinstance(part, dict | list)]:
-        deep += 1
-        level = [part for found in level for part in (found.values() if isinstance(found, dict) else found)]
-    return deep
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text")
-
-
-def _text(part: str | Mapping[str, Any]) -> str:
-    found = part if isinstance(part, str) else part.get("text")
-    return found if isinstance(found, str) else "" if found is None else words(found)
-
-
-def _as_block(part: str | dict[str, Any]) -> dict[str, Any]:
-    return _block(part) if isinstance(part, str) else part
-
-
-def _block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def words(value: Any) -> str:
-    """`str(value)` as valid text; the name of its type when that raises."""
-    try:
-        return valid_text(str(value))
-    except Exception:  # noqa: BLE001  a `__str__` of a tool's own making may raise anything
-        return f"<{type(value).__name__}>"
-
-
-def as_json(value: Any) -> str:
-    """`value` as JSON for the model to read; what has no JSON form as text."""
-    try:
-        return valid_text(json.dumps(value, ensure_ascii=False, default=words))
-    except (TypeError, ValueError, RecursionError):
-        return words(value)
 
 
 def _being_cancelled() -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
@@ -44,6 +44,10 @@ OBSERVED: list[tuple[Any, str, str]] = [
     ({"output": "3 files"}, "3 files", "success"),
     ({"exit": 1}, '{"exit": 1}', "success"),
     ("", "(no output)", "success"),
+    ({"output": {"code": 1}, "status": "error"}, '{"output": {"code": 1}, "status": "error"}', "error"),
+    ({"status": "error"}, '{"status": "error"}', "error"),
+    ({"output": "", "status": "error"}, "(no output)", "error"),
+    ({("a", 1): 2}, "{('a', 1): 2}", "success"),
 ]
 
 
@@ -107,3 +111,40 @@ def test_without_a_checkpointer_there_is_no_driver() -> None:
 def test_a_name_that_does_not_exist_is_refused() -> None:
     with pytest.raises(SetupError, match="neither a tool of this graph nor a kind"):
         build_graph(ScriptedModel([]), [shell], hand_over=["shel"])
+
+
+def with_command(reply: AIMessage, command: str) -> AIMessage:
+    changed = {**reply.tool_calls[0], "args": {"command": command}}
+    return reply.model_copy(update={"tool_calls": [changed]})
+
+
+def test_an_approval_holds_for_the_approved_arguments_only(storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="ls"), FINISH])
+    graph = build_graph(model, [shell], hand_over=["shell"], approvals={"shell": True}, storage=storage)
+    graph.invoke(GO, THREAD)
+    waiting = graph.invoke(Command(resume="approve"), THREAD)
+    assert waiting["__interrupt__"][0].value["args"] == {"command": "ls"}
+    graph.update_state(THREAD, {"messages": [with_command(waiting["messages"][-1], "rm -r .")]})
+    result = graph.invoke(None, THREAD)
+    assert "__interrupt__" not in result
+    assert "there is none for exactly this call" in result["messages"][2].text
+    assert result["outcome"]["status"] == "success"
+
+
+CHANGES: dict[str, Any] = {
+    "the call got a result": lambda reply: ToolMessage("3 files", tool_call_id=reply.tool_calls[0]["id"]),
+    "the call became another": lambda reply: reply.model_copy(
+        update={"tool_calls": [{**reply.tool_calls[0], "name": "look", "args": {}}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_history_that_was_changed_while_the_driver_worked(name: str, storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="ls"), FINISH])
+    graph = build_graph(model, [shell, look], hand_over=["shell"], storage=storage)
+    reply = graph.invoke(GO, THREAD)["messages"][-1]
+    graph.update_state(THREAD, {"messages": [CHANGES[name](reply)]})
+    assert graph.get_state(THREAD).next == ("hand_over",)
+    result = graph.invoke(None, THREAD)
+    assert result["outcome"]["status"] == "success"

@@ -16,7 +16,8 @@ from signoff.tools.kinds import Kind
 
 DECISIONS = ("approve", "edit", "reject", "respond")
 Check = Callable[[Mapping[str, Any]], bool]
-Policy = Mapping[str, bool | Sequence[str] | Check] | Callable[[str, Mapping[str, Any]], bool]
+Rule = bool | Sequence[str] | Mapping[str, Any] | Check
+Policy = Mapping[str, Rule] | Callable[[str, Mapping[str, Any]], bool]
 
 _YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
 _NO = {"reject", "rejected", "ignore", "no", "n", "false"}
@@ -33,10 +34,12 @@ class Decision:
 
 
 class Approvals:
-    """A policy: by tool name or by kind (True, False, the allowed decisions, or a function of the arguments),
-    or one function of tool name and arguments that says whether a person must approve.
+    """A policy: by tool name or by kind (True, False, the allowed decisions, also as LangChain's
+    `{"allowed_decisions": [...]}`, or a function of the arguments), or one function of tool name and
+    arguments that says whether a person must approve.
 
-    A name counts before a kind. A function that raises asks for approval: the careful reading.
+    A name counts before a kind. A function that raises, or whose answer cannot be read, asks for approval:
+    the careful reading. Raises SetupError for a policy that cannot be read or that names what does not exist.
     """
 
     def __init__(self, policy: Policy | None, kinds: Mapping[str, Kind]) -> None:
@@ -48,22 +51,47 @@ class Approvals:
                 raise SetupError(
                     f"approvals names {sorted(unknown)}, which is neither a tool of this graph nor a kind."
                 )
+            for name, rule in self.policy.items():
+                _checked(name, rule)
+        elif not callable(self.policy):
+            raise SetupError(
+                f"approvals is {self.policy!r}; give a mapping of tool names or kinds, or a function."
+            )
 
     def allowed(self, name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
         """The decisions that a person may take on this call; empty when it needs nobody."""
         try:
             found = self._found(name, args)
+            if isinstance(found, Mapping | list | tuple):
+                return _decisions(name, found)
+            return DECISIONS if found else ()
         except Exception:  # noqa: BLE001  a policy that fails must not let a call through
-            found = True
-        if isinstance(found, Sequence) and not isinstance(found, str):
-            return tuple(found)
-        return DECISIONS if found else ()
+            return DECISIONS
 
     def _found(self, name: str, args: Mapping[str, Any]) -> Any:
         if not isinstance(self.policy, Mapping):
             return self.policy(name, args)
         found = self.policy.get(name, self.policy.get(self.kinds.get(name, Kind.WRITE), False))
         return found(args) if callable(found) else found
+
+
+def _checked(name: str, rule: Any) -> None:
+    """Raises SetupError for a rule of a policy that cannot be read."""
+    if not (isinstance(rule, bool) or callable(rule)):
+        _decisions(name, rule)
+
+
+def _decisions(name: str, rule: Any) -> tuple[str, ...]:
+    """The decisions that a rule lists. Raises SetupError when it lists none, or one that does not exist."""
+    listed = rule.get("allowed_decisions") if isinstance(rule, Mapping) else rule
+    known = ", ".join(DECISIONS)
+    if not isinstance(listed, list | tuple) or not listed:
+        raise SetupError(
+            f"approvals for {name!r} is {rule!r}; give True, False, a function, or a list of: {known}."
+        )
+    if wrong := [word for word in listed if word not in DECISIONS]:
+        raise SetupError(f"approvals for {name!r} lists {wrong[0]!r}; the decisions are: {known}.")
+    return tuple(listed)
 
 
 def fingerprint(name: str, args: Mapping[str, Any]) -> str:
