@@ -19,7 +19,7 @@ def approve(state: AgentState, run: Run) -> Steps:
     before = state.get("approvals")
     mine = before if before and before["task"] == task.id else None
     known, asked, problem = (mine["calls"], mine["asked"], mine["problem"]) if mine else ({}, {}, "")
-    if not waiting.calls:
+    if task.answers or not waiting.calls:
         return Report(
             Event.DECIDED, {"approvals": Decisions(task=task.id, calls=known, problem="", asked={})}
         )

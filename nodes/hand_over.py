@@ -18,7 +18,7 @@ from signoff.tools.output import capped, kept_in
 
 def hand_over(state: AgentState, run: Run) -> Report:
     task, kit = run.task(state), run.kit
-    if not task.due or task.due[0].problem or not kit.toolbox.is_driven(task.due[0].name):
+    if task.answers or not task.due or task.due[0].problem or not kit.toolbox.is_driven(task.due[0].name):
         # The history was changed from outside: `route_tools` looks at what is due now.
         return Report(Event.OBSERVED)
     call = task.due[0]

@@ -27,8 +27,9 @@ def route_tools(state: AgentState, run: Run) -> Steps:
         written.append(renamed)
         messages = append_messages(state["messages"], written)
         task = run.task({**state, "messages": messages})
-    if task.stopped:
-        return Report(Event.SETTLED)
+    if task.stopped or task.answers:
+        # Nothing more runs: decide cancels, or compress writes the user's words down first.
+        return Report(Event.SETTLED, {"messages": written} if written else {})
     answers = {call.index: answer(call, task, run) for call in task.due}
     written += [found for found in answers.values() if found]
     update: dict[str, Any] = {"messages": written} if written else {}

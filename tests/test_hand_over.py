@@ -148,3 +148,13 @@ def test_a_history_that_was_changed_while_the_driver_worked(name: str, storage: 
     assert graph.get_state(THREAD).next == ("hand_over",)
     result = graph.invoke(None, THREAD)
     assert result["outcome"]["status"] == "success"
+
+
+def test_a_message_that_comes_by_an_update_takes_the_action_back_too(storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
+    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
+    graph.invoke(GO, THREAD)
+    graph.update_state(THREAD, {"messages": [("user", "stop, not that")]})
+    result = graph.invoke(None, THREAD)
+    assert "stop, not that" in next(m.text for m in result["messages"] if isinstance(m, ToolMessage))
+    assert result["outcome"]["status"] == "success"
