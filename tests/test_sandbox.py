@@ -1,5 +1,7 @@
 """Code in a sandbox: what comes back, what stays from call to call, and what ends it."""
 
+import errno
+import platform
 import signal
 import subprocess
 import sys
@@ -228,6 +230,26 @@ for number in range(20):
 """
     result = sandbox.run(code, thread="a", timeout=30)
     assert (result.exit, result.note.startswith("The disk was filling up")) == ("killed", True)
+
+
+@pytest.mark.parametrize("number", [{"x86_64": 319, "aarch64": 279}, {"x86_64": 447, "aarch64": 447}])
+def test_files_in_memory_are_refused(sandbox: LinuxSandbox, number: dict[str, int]) -> None:
+    code = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    code += f"libc.syscall({number[platform.machine()]}, b'x', 0), ctypes.get_errno()"
+    assert sandbox.run(code).value == f"(-1, {errno.EPERM})"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_files_in_memory_folders_are_counted_over_all_calls(folder: str) -> None:
+    sandbox = LinuxSandbox(bubblewrap=True, bounds=Bounds(files=1_000))
+    code = (
+        f"import os, time\nfor n in range(600): os.mknod(f'{folder}/{{n}}-{{time.time()}}')\ntime.sleep(0.6)"
+    )
+    results = [sandbox.run(code, thread="a") for _ in range(2)]
+    assert [result.exit for result in results] == ["ok", "killed"]
+    assert "far too many files" in results[1].note
+    sandbox.close()
 
 
 @needs_bubblewrap

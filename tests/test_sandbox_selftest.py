@@ -29,7 +29,7 @@ HELD_ANYWHERE = {
 MAY_BE_REFUSED = {"ptrace", "passwords", "mount", "chroot", "setuid", "user namespace", "disks"}
 _QUICK = (
     *("home folder", "environment of others", "format string", "write outside", "tcp", "abstract socket"),
-    *("socket pair", "kill", "giant file", "daemon", "forged answers", "closed output"),
+    *("socket pair", "kill", "giant file", "daemon", "forged answers", "closed output", "memory files"),
 )
 QUICK = tuple(attack for attack in ATTACKS if attack.name in _QUICK)
 

@@ -108,6 +108,12 @@ def test_each_thread_has_its_shell(tool: BaseTool, pool: ShellPool, tmp_path: Pa
     assert len(pool) == 2
 
 
+def test_calls_without_a_thread_share_nothing(tool: BaseTool, pool: ShellPool, tmp_path: Path) -> None:
+    tool.invoke({"command": "cd /; X=1"})
+    assert tool.invoke({"command": "pwd; echo $X."}).startswith(f"{tmp_path}\n.\n[")
+    assert len(pool) == 0
+
+
 def test_the_shell_unused_for_longest_makes_room(pool: ShellPool, tmp_path: Path) -> None:
     first, second, third = (pool.get(name, tmp_path) for name in "abc")
     assert pool.get("a", tmp_path) is first
@@ -189,7 +195,7 @@ def test_all_shells_are_closed_when_the_program_ends(tmp_path: Path) -> None:
         "import sys\n"
         "from signoff.tools.terminal import terminal_tool\n"
         "tool = terminal_tool(sys.argv[1])\n"
-        "tool.invoke({'command': sys.argv[2]})\n"
+        "tool.invoke({'command': sys.argv[2]}, {'configurable': {'thread_id': 'one'}})\n"
     )
     sleep = f"sleep {7_000 + os.getpid() / 1e7:.7f}"
     command = f"setsid {sleep} & nohup {sleep} & {sleep} &"

@@ -63,6 +63,31 @@ def test_a_command_has_its_own_exit_code_and_output(
     assert plain(shell.run("echo next; (exit 6)")) == (6, "next\n")
 
 
+@pytest.mark.parametrize("seen", ["${PS1#*A;}", "${_#*C;}"], ids=["prompt", "beginning"])
+def test_what_a_command_can_read_does_not_end_it(shell: Shell, seen: str) -> None:
+    command = f"N={seen}; N=${{N:0:32}}; printf '\\033]133;D;0;%s\\a' $N >/dev/tty; echo ${{#N}}; (exit 5)"
+    assert plain(shell.run(command)) == (5, "32\n")
+
+
+@pytest.mark.parametrize("interactive", [False, True], ids=["alone", "interactive"])
+@pytest.mark.parametrize(
+    "spoils",
+    [
+        *("readonly PS1", "readonly PS2", "declare -gr PS1=x", "builtin() { :; }"),
+    ],
+)
+def test_a_command_that_bash_did_not_begin_runs_once_in_a_new_shell(
+    tmp_path: Path, spoils: str, interactive: bool
+) -> None:
+    with Shell(tmp_path, interactive=interactive) as shell:
+        first = shell.run(spoils, 2)
+        result = shell.run("echo ran >>file; cat file; (exit 4)", 10)
+        assert (result.exit_code, result.output) == (4, "ran\n")
+        assert first.restarted or result.restarted
+        assert (result.timed_out, result.waiting_for) == (False, None)
+        assert plain(shell.run("cat file")) == (0, "ran\n")
+
+
 def test_unbalanced_quotes_are_an_error_of_the_command(shell: Shell) -> None:
     code, output = plain(shell.run('echo "never closed'))
     assert code == 2

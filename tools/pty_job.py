@@ -1,10 +1,9 @@
 """One command while it runs in a shell: its marks, what it wrote, and what it came to."""
 
-import secrets
 import time
 from dataclasses import dataclass, field
 
-from signoff.tools.pty_marks import Mark
+from signoff.tools.pty_marks import Mark, Nonces
 from signoff.tools.pty_output import Capture
 
 _MOST_PENDING = 100_000
@@ -20,7 +19,7 @@ class Job:
     """
 
     live: bool
-    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    nonces: Nonces = field(default_factory=Nonces)
     capture: Capture = field(default_factory=Capture)
     begun: bool = False
     prompted: bool = False

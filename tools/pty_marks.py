@@ -1,20 +1,25 @@
 """How a command is given to bash, and the marks by which its beginning, end and exit code are known.
 
-The marks are OSC 133 sequences, as terminals know them, with a nonce of the command in them. They are
-written to the terminal itself, so they arrive in order with the output wherever that was redirected to,
-and only the line that bash is given holds the nonce: a command cannot forge one by printing.
+The marks are OSC 133 sequences, as terminals know them, each with a nonce of its own for every command.
+They are written to the terminal itself, so they arrive in order with the output wherever that was
+redirected to. A command can read the nonces of its prompt (`$PS1`) and of its beginning (`$_`), but not
+that of its end, so it is not ended by what it happens to print. One that sets out to can still forge its
+end (by a DEBUG trap, `set -v`, or bash's memory): a shell is not a boundary.
 """
 
 import re
+import secrets
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+Kind = Literal["prompt", "begin", "end"]
 
 _MARK = re.compile(rb"\x1b\]133;([ACD]);(?:(\d{1,3});)?([0-9a-f]{32})\x07")
 _HEAD = b"\x1b]133;"
 _LONGEST = 64
-_KINDS: dict[bytes, Literal["prompt", "begin", "end"]] = {b"A": "prompt", b"C": "begin", b"D": "end"}
+_KINDS: dict[bytes, Kind] = {b"A": "prompt", b"C": "begin", b"D": "end"}
 # Erases what somebody typed and did not enter, so that it does not become part of the line.
 _CLEAR_LINE = b"\x15"
 
@@ -23,10 +28,27 @@ _CLEAR_LINE = b"\x15"
 class Mark:
     """One mark: `begin` of a command, its `end` with the exit code, or bash's `prompt` after it."""
 
-    kind: Literal["prompt", "begin", "end"]
+    kind: Kind
     code: int | None
     nonce: str
     raw: bytes
+
+
+def _nonce() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True)
+class Nonces:
+    """What makes the marks of one command its own. All differ, as a command can read the first two."""
+
+    prompt: str = field(default_factory=_nonce)
+    begin: str = field(default_factory=_nonce)
+    end: str = field(default_factory=_nonce)
+
+    def own(self, mark: Mark) -> bool:
+        """Whether `mark` is one of this command's."""
+        return mark.nonce == {"prompt": self.prompt, "begin": self.begin, "end": self.end}[mark.kind]
 
 
 class Marks:
@@ -53,22 +75,22 @@ class Marks:
             yield data[at:]
 
 
-def run_line(nonce: str, path: str) -> bytes:
+def run_line(nonces: Nonces, path: str) -> bytes:
     """What to type to run the commands in the file `path` between two marks.
 
     The prompt holds a mark too: it shows that bash gave the whole line up (^C, a failed expansion), so
-    that the end has to be asked for with `end_line`.
+    that the end has to be asked for with `end_line`. Without the mark of its beginning nothing runs.
     """
-    prompt = rf"PS1='\[\e]133;A;{nonce}\a\]' PS2="
-    begin = rf"\builtin printf '\033]133;C;{nonce}\a' >/dev/tty"
-    return _CLEAR_LINE + f"{prompt}; {begin}; \\builtin . {shlex.quote(path)}; {_end(nonce)}\n".encode()
+    prompt = rf"PS1='\[\e]133;A;{nonces.prompt}\a\]' PS2="
+    begin = rf"\builtin printf '\033]133;C;{nonces.begin}\a' >/dev/tty"
+    return _CLEAR_LINE + f"{prompt}; {begin} && \\builtin . {shlex.quote(path)}; {_end(nonces)}\n".encode()
 
 
-def end_line(nonce: str) -> bytes:
+def end_line(nonces: Nonces) -> bytes:
     """What to type at the prompt to have the end mark of a command that was given up."""
-    return f"{_end(nonce)}\n".encode()
+    return f"{_end(nonces)}\n".encode()
 
 
-def _end(nonce: str) -> str:
+def _end(nonces: Nonces) -> str:
     # Quoted, as IFS may hold a digit; grouped, so that `set -x` does not show the nonce in the output.
-    return rf"""{{ \builtin printf '\033]133;D;%s;{nonce}\a' "$?" >/dev/tty; }} 2>/dev/null"""
+    return rf"""{{ \builtin printf '\033]133;D;%s;{nonces.end}\a' "$?" >/dev/tty; }} 2>/dev/null"""

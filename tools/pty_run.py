@@ -42,11 +42,11 @@ class Run:
         """Runs the file and waits for the end, of the command or of bash.
 
         Returns whether the time-out came first, and for what the command waits then. Unless `interactive`,
-        a command that waits for input is not waited for.
+        a command that waits for input is not waited for; nor is bash, when it waits before the beginning.
         """
         try:
             self._bash.plain_modes()
-            self._bash.type(run_line(self._job.nonce, path))
+            self._bash.type(run_line(self._job.nonces, path))
             return self._followed(timeout, interactive=interactive)
         except ShellEnded:
             return False, None
@@ -61,7 +61,7 @@ class Run:
             if (now := watch.look(self._job.last_output)) != waiting:
                 waiting = now
                 self._on_waiting(waiting)
-            if waiting and not interactive:
+            if waiting and not (interactive and self._job.begun):
                 return False, waiting
         return False, None
 
@@ -107,7 +107,7 @@ class Run:
     def _ask(self) -> None:
         with self._changed:
             self._job.asked = True
-        self._bash.type(end_line(self._job.nonce))
+        self._bash.type(end_line(self._job.nonces))
 
     def _ended_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from langchain_core.tools import ToolException
@@ -13,7 +13,7 @@ from signoff.graph.errors import SetupError
 from signoff.tools.pty_command import check, written
 from signoff.tools.pty_environment import bash_path, clean_environment
 from signoff.tools.pty_job import Job
-from signoff.tools.pty_marks import Mark, Marks
+from signoff.tools.pty_marks import Mark, Marks, Nonces
 
 if TYPE_CHECKING:
     from signoff.tools.pty_bash import Bash
@@ -80,7 +80,7 @@ class Shell:
         self._changed = threading.Condition()
         self._job: Job | None = None
         # Outlives the job: bash shows its prompt, and the mark in it, after the command has returned.
-        self._nonce = ""
+        self._nonces = Nonces()
         self.closed = False
         """Whether `close` was called."""
         self._bash = self._started()
@@ -155,7 +155,7 @@ class Shell:
         with self._changed:
             job = self._job
             for piece in marks.split(data):
-                if isinstance(piece, Mark) and piece.nonce == self._nonce:
+                if isinstance(piece, Mark) and self._nonces.own(piece):
                     if job:
                         job.marked(piece)
                     self._changed.notify_all()
@@ -172,12 +172,24 @@ class Shell:
             self._on_output(bytes(shown))
 
     def _run(self, path: str, timeout: float, on_output: OnOutput | None) -> ShellResult:
+        restarted = self._made_ready()
+        begun, result = self._tried(path, timeout, on_output)
+        if not begun and not result.timed_out:
+            # An earlier command keeps this bash from running what it is given, as `readonly PS1` does.
+            self._made_ready()
+            restarted = True
+            begun, result = self._tried(path, timeout, on_output)
+            if not begun and not result.timed_out:
+                raise ToolException("bash did not run the command, also when started anew; try again.")
+        return replace(result, restarted=restarted or result.restarted)
+
+    def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:
+        """Runs it in this bash; whether it began, and what it came to. When it did not, bash is ended."""
         from signoff.tools.pty_run import Run
 
         job = Job(live=on_output is not None)
-        restarted = self._made_ready()
         with self._changed:
-            self._job, self._nonce = job, job.nonce
+            self._job, self._nonces = job, job.nonces
         run = Run(self._bash, job, self._changed, on_output, self._waits)
         try:
             timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
@@ -192,13 +204,15 @@ class Shell:
         if code is None:
             run.drain()
             code = self._bash.exit_code() if stopped else None
+        lost = job.exit_code is None or not job.begun
+        if lost:
             self._bash.end()
-        return ShellResult(
-            exit_code=code,
+        return job.begun, ShellResult(
+            exit_code=code if job.begun else None,
             output=job.capture.text(),
             timed_out=timed_out,
             waiting_for=waiting,
-            restarted=restarted or job.exit_code is None,
+            restarted=lost,
             seconds=time.monotonic() - job.started,
             truncated=job.capture.left_out,
         )

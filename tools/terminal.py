@@ -1,10 +1,12 @@
 """run_shell: commands in a shell that keeps its folder and variables, one shell per thread."""
 
 import os
+import secrets
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.messages import ToolCall
@@ -68,6 +70,16 @@ class ShellPool:
             self._shells.move_to_end(key)
             return self._shells[key]
 
+    @contextmanager
+    def lent(self, thread_id: str, cwd: str | os.PathLike[str]) -> Iterator[Shell]:
+        """The thread's shell as by `get`; without a thread (empty), one that is closed afterwards."""
+        name = thread_id or secrets.token_hex(16)
+        try:
+            yield self.get(name, cwd)
+        finally:
+            if not thread_id:
+                self.close(name)
+
     def close(self, thread_id: str | None = None) -> None:
         """Closes the shells of one thread, or all."""
         with self._lock:
@@ -116,10 +128,10 @@ class _Terminal(StructuredTool):
 def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = None) -> BaseTool:
     """The tool `run_shell(command, timeout=60)`, of kind terminal, with shells of `pool` in `workspace`.
 
-    The shell is that of the run's `thread_id`. Within a graph the output comes live on the custom stream
-    as `{"type": "terminal", "call_id": ..., "data": text}`, rendered harmless, and shortened where more
-    comes than one can read. A command that fails is a result like any other. Raises SetupError when the
-    folder does not exist or the system has no bash.
+    The shell is that of the run's `thread_id`; a run without one gets a new shell for each call. Within a
+    graph the output comes live on the custom stream as `{"type": "terminal", "call_id": ..., "data": text}`,
+    rendered harmless, and shortened where more comes than one can read. A command that fails is a result
+    like any other. Raises SetupError when the folder does not exist or the system has no bash.
     """
     bash_path()
     place = Workspace(workspace)
@@ -128,8 +140,8 @@ def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = No
     def run_shell(command: str, timeout: float, config: RunnableConfig) -> str:
         thread = str(config.get("configurable", {}).get("thread_id", ""))
         try:
-            shell = in_use.get(thread, place.root)
-            result = shell.run(command, timeout, _streaming(config))
+            with in_use.lent(thread, place.root) as shell:
+                result = shell.run(command, timeout, _streaming(config))
         except SetupError as error:
             raise ToolException(str(error)) from error
         output = capped(result.output, limit=LIMIT - _ROOM_FOR_NOTES, keep=place.keep("run_shell"))

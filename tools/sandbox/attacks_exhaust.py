@@ -7,6 +7,8 @@ _MANY_THREADS = 200
 LARGE = 1_200_000_000
 """Bytes of memory from which on a program counts as out of hand."""
 _LONG = 1.5
+_MANY_FILES = 80_000
+_UNCOUNTED = 100_000_000
 _MUCH_OUTPUT = 8_000_000
 _GIANT = 1_000_000_000
 
@@ -24,6 +26,16 @@ def _threads(observed: Observed) -> str:
 def _memory(observed: Observed) -> str:
     held = observed.seen
     return f"{held.memory / 1e6:,.0f} MB for {held.long_large:.1f} s" if held.long_large > _LONG else ""
+
+
+def _memory_files(observed: Observed) -> str:
+    held = observed.seen.unmapped
+    return f"{held / 1e6:,.0f} MB that no limit counts" if held > _UNCOUNTED else ""
+
+
+def _files(observed: Observed) -> str:
+    most = observed.seen.files
+    return f"{most:,} files in memory" if most > _MANY_FILES else ""
 
 
 def _output(observed: Observed) -> str:
@@ -128,6 +140,20 @@ time.sleep(10)
         _memory,
         12.0,
     ),
+    Attack(
+        "memory files",
+        "hold 300 MB in files of memory, which belong to no process",
+        """
+import os, time
+block = b"x" * 1_000_000
+for number in range(3):
+    handle = os.memfd_create("held")
+    for _ in range(100):
+        os.write(handle, block)
+time.sleep(1)
+""",
+        _memory_files,
+    ),
     Attack("endless output", "print without end", "while True: print('x' * 1000)", _output, 1.5),
     Attack("200 MB of output", "print 200 MB", "for _ in range(200): print('x' * 1_000_000)", _output, 3.0),
     Attack("200 MB value", "return 200 MB as the value", "'x' * 200_000_000", _output, 3.0),
@@ -157,6 +183,20 @@ for number in range(3000):
     open(os.path.join(folder, str(number)), "w").close()
 """,
         lambda observed: "",
+    ),
+    Attack(
+        "empty files",
+        "make 100,000 empty files, which take memory that nothing counts",
+        """
+import os, tempfile, time
+folder = os.path.join(tempfile.gettempdir(), MARK + "-many")
+os.mkdir(folder)
+for number in range(100_000):
+    os.mknod(os.path.join(folder, str(number)))
+    if number % 20_000 == 19_999: time.sleep(0.3)
+""",
+        _files,
+        10.0,
     ),
     Attack(
         "daemon",

@@ -34,9 +34,10 @@ class Bounds:
 
     memory: of each process. memory_together: of all processes of one interpreter. processes: of one
     interpreter, threads included. file: of each file. disk: how much the free space may shrink during one
-    call. scratch: of the private temporary folder where that is in memory. cpu: of each process, over all
-    calls. kept: of each stream of one call, the rest is thrown away while reading. written: of both
-    streams; who writes more is ended.
+    call. scratch: of the private temporary folder where that is in memory. files: how many there may be in
+    each such folder, as empty ones take memory too; files on disk are not counted. cpu: of
+    each process, over all calls. kept: of each stream of one call, the rest is thrown away while reading.
+    written: of both streams; who writes more is ended.
     """
 
     memory: int = 512 * MB
@@ -45,6 +46,7 @@ class Bounds:
     file: int = 256 * MB
     disk: int = 1_000 * MB
     scratch: int = 128 * MB
+    files: int = 20_000
     cpu: int = 3_600
     kept: int = 1 * MB
     written: int = 64 * MB

@@ -154,6 +154,7 @@ class LinuxSandbox:
             env=environment(scratch),
             settings={"confinement": asdict(confinement), "folder": None, "packages": python.packages},
             disk=[folder for folder in disk if folder],
+            in_memory=(bubblewrap.SCRATCH, bubblewrap.SHARED) if self._wrapped else (),
             clean=clean,
         )
 

@@ -16,7 +16,7 @@ from signoff.graph.errors import SetupError
 from signoff.tools.sandbox.base import Bounds, Exit, PythonResult
 from signoff.tools.sandbox.captured import Captured
 from signoff.tools.sandbox.spawn import spawn
-from signoff.tools.sandbox.watch import EVERY, disk_guard, over_memory
+from signoff.tools.sandbox.watch import EVERY, disk_guard, files_in, over_memory
 
 _MOST_OF_AN_ANSWER = 1_000_000
 _TO_START = 20.0
@@ -28,13 +28,15 @@ class Launch:
     """How an interpreter is started.
 
     command: the program, to which the numbers of two handles are added. settings: its first request.
-    disk: folders on whose file systems the free space is watched. clean: is called when it has ended.
+    disk: folders on whose file systems the free space is watched. in_memory: folders of its own, in memory,
+    whose files are counted. clean: is called when it has ended.
     """
 
     command: Sequence[str]
     env: Mapping[str, str]
     settings: Mapping[str, Any]
     disk: Sequence[str] = ()
+    in_memory: Sequence[str] = ()
     clean: Callable[[], None] = field(default=lambda: None)
 
 
@@ -178,6 +180,8 @@ class Interpreter:
     def _look(self, call: _Call, disk_is_full: Callable[[], bool]) -> None:
         if over_memory(self._process, self._bounds.memory_together):
             call.ended, call.why = "memory", "The processes together used too much memory and were ended."
+        elif any(files_in(self._process, each) > self._bounds.files for each in self._launch.in_memory):
+            call.ended, call.why = "killed", "The code made far too many files and was ended."
         elif disk_is_full():
             call.ended = "killed"
             call.why = "The disk was filling up while the code ran, and the interpreter was ended."

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from signoff.tools.sandbox.arena import Arena
+from signoff.tools.sandbox.watch import files_in
 
 _EVERY = 0.05
 _PAGE = 4096
@@ -18,11 +19,17 @@ _ADMINISTRATOR = 21  # CAP_SYS_ADMIN
 
 @dataclass
 class Seen:
-    """The most that was seen at one moment; memory in bytes, `long_large` in seconds."""
+    """The most that was seen at one moment; memory in bytes, `long_large` in seconds.
+
+    files: in a temporary folder in memory that they alone have. unmapped: bytes in files of memory
+    (memfd) that processes hold open.
+    """
 
     processes: int = 0
     threads: int = 0
     memory: int = 0
+    unmapped: int = 0
+    files: int = 0
     long_large: float = 0.0
     administrator: bool = False
     root: bool = False
@@ -88,6 +95,8 @@ class Sampler:
         seen.processes = max(seen.processes, len(processes))
         seen.threads = max(seen.threads, sum(int(fields.get("Threads", "0")) for fields in status))
         seen.memory = max(seen.memory, memory)
+        seen.unmapped = max(seen.unmapped, sum(map(_in_memory_files, processes)))
+        seen.files = max([seen.files, *(files_in(process, "/tmp") for process in processes)])
         seen.long_large += passed if memory > self._large else 0.0
         seen.administrator |= any(
             int(fields.get("CapEff", "0"), 16) >> _ADMINISTRATOR & 1 for fields in status
@@ -110,3 +119,14 @@ def _resident(process: int) -> int:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def _in_memory_files(process: int) -> int:
+    total = 0
+    # The process, or one of its handles, may be gone at any time.
+    with suppress(OSError):
+        for handle in os.scandir(f"/proc/{process}/fd"):
+            with suppress(OSError):
+                if os.readlink(handle.path).startswith("/memfd:"):
+                    total += os.stat(handle.path).st_blocks * 512
+    return total

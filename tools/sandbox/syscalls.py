@@ -30,6 +30,8 @@ _MACHINE = """
 _USERS = """
     setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset
 """
+# Files in memory, which no limit and no look at the processes counts; `memfd_secret` is above.
+_UNCOUNTED = "memfd_create"
 # Memory and queues that stay when their process has gone.
 _OUTLIVING = """
     shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink
@@ -45,6 +47,7 @@ DENIED = tuple(
             _WAYS_AROUND,
             _MACHINE,
             _USERS,
+            _UNCOUNTED,
             _OUTLIVING,
         )
     ).split()
@@ -71,7 +74,8 @@ _TABLE = """
     init_module=175/105 io_uring_enter=426/426 io_uring_register=427/427 io_uring_setup=425/425
     ioctl=16/29 ioperm=173/- iopl=172/- ioprio_set=251/30 kcmp=312/272 kexec_file_load=320/294
     kexec_load=246/104 keyctl=250/219 kill=62/129 lchown=94/- listen=50/201 listmount=458/458
-    lookup_dcookie=212/18 lremovexattr=198/15 lsetxattr=189/6 memfd_secret=447/447
+    lookup_dcookie=212/18 lremovexattr=198/15 lsetxattr=189/6 memfd_create=319/279
+    memfd_secret=447/447
     migrate_pages=256/238 modify_ldt=154/- mount=165/40 mount_setattr=442/442 move_mount=429/429
     move_pages=279/239 mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188
     msgsnd=69/189 name_to_handle_at=303/264 nfsservctl=180/42 open=2/- open_by_handle_at=304/265

@@ -27,6 +27,24 @@ def over_memory(process: int, most: int) -> bool:
     return memory(process) > most and shared_out(process) > most
 
 
+def files_in(process: int, folder: str) -> int:
+    """How many files are in the file system of `folder`, as `process` and its descendants see it.
+
+    Counts none where they see the folder of this process.
+    """
+    return max(_files(member, folder) for member in _family(process))
+
+
+def _files(process: int, folder: str) -> int:
+    path = f"/proc/{process}/root{folder}"
+    # It may end at any time, or not have the folder.
+    with suppress(OSError):
+        if os.stat(path).st_dev != os.stat(folder).st_dev:
+            status = os.statvfs(path)
+            return status.f_files - status.f_ffree
+    return 0
+
+
 def disk_guard(folders: list[str], most: int) -> Callable[[], bool]:
     """A function that says whether a file system of `folders` has `most` bytes less free than now."""
     before = {folder: _free(folder) for folder in folders}
