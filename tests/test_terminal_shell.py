@@ -69,6 +69,7 @@ def test_what_a_command_can_read_does_not_end_it(shell: Shell, seen: str) -> Non
     assert plain(shell.run(command)) == (5, "32\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interactive", [False, True], ids=["alone", "interactive"])
 @pytest.mark.parametrize(
     "spoils",
