@@ -192,6 +192,8 @@ def _warn_without_journal(
 
 
 def _bound(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    if not hasattr(model, "bind_tools"):
+        raise SetupError(f"{model!r} is no chat model; give a LangChain chat model, such as ChatOpenAI(…).")
     try:
         return model.bind_tools(tools)
     except NotImplementedError:

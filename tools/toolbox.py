@@ -85,12 +85,23 @@ def make_toolbox(
     return Toolbox(registry, by_name, kinds, Approvals(approvals, kinds), frozenset(driven))
 
 
+def _from_function(given: Any) -> BaseTool:
+    try:
+        made: BaseTool = tool(given)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SetupError(
+            f"{getattr(given, '__name__', given)!r} cannot be a tool ({error}); give a LangChain tool, or a "
+            "function with a docstring."
+        ) from error
+    return made
+
+
 def _by_name(
     tools: Sequence[BaseTool | Callable[..., Any]], controls: ControlRegistry
 ) -> dict[str, BaseTool]:
     found: dict[str, BaseTool] = {}
     for given in tools:
-        work_tool = given if isinstance(given, BaseTool) else tool(given)
+        work_tool = given if isinstance(given, BaseTool) else _from_function(given)
         if work_tool.name in controls:
             raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
         if work_tool.name in found:
