@@ -11,7 +11,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
 from signoff.graph.durable import DurableGraph, JournalledGraph
@@ -39,8 +38,7 @@ from signoff.tools.control import ControlTool, standard_controls
 from signoff.tools.output import LIMIT
 from signoff.tools.toolbox import Toolbox, make_toolbox
 
-# Input and context are checked when the graph runs: they may be plain dicts, or a `Command`.
-Graph = CompiledStateGraph[AgentState, Any, Any, Output]
+Graph = DurableGraph
 
 NODES: dict[State, Work] = {
     State.COMPRESS: compress,
@@ -137,9 +135,10 @@ def build_graph(
         store=storage.store if storage else store,
         name="signoff",
     )
-    # LangGraph's `compile` makes its own class; ours differs in the durability alone.
+    # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.tools)
     graph.__class__ = JournalledGraph if effects else DurableGraph
+    assert isinstance(graph, DurableGraph), "the class was set in the line above"
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from signoff.graph.errors import StorageError, ThreadBusy
-
-# `is_locked` holds the lock for an instant; a runner that comes in that instant must not be sent away.
-_GRACE_SECONDS = 0.2
+from signoff.graph.errors import StorageError
+from signoff.graph.runner import GRACE_SECONDS, busy
 
 
 def lock_folder(database: Path) -> Path:
@@ -31,11 +29,9 @@ def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
     lock = _lock(database, thread_id)
     try:
         lock_folder(database).mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=_GRACE_SECONDS, poll_interval=0.02)
+        lock.acquire(timeout=GRACE_SECONDS, poll_interval=0.02)
     except Timeout:
-        raise ThreadBusy(
-            f"Thread {thread_id!r} is running in another process; wait until it ends, or stop it there."
-        ) from None
+        raise busy(thread_id) from None
     except (OSError, NotImplementedError) as error:
         raise StorageError(
             f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on "
@@ -60,5 +56,6 @@ def is_locked(database: Path, thread_id: str) -> bool:
 
 
 def _lock(database: Path, thread_id: str) -> FileLock:
-    name = hashlib.sha256(thread_id.encode()).hexdigest()[:32]
-    return FileLock(lock_folder(database) / f"{name}.lock")
+    name = hashlib.sha256(thread_id.encode(errors="surrogatepass")).hexdigest()[:32]
+    # An async run may be taken up by one thread of a pool and let go by another.
+    return FileLock(lock_folder(database) / f"{name}.lock", thread_local=False)

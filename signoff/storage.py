@@ -5,7 +5,7 @@ import json
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,12 +19,14 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import Op, Result
 from langgraph.store.sqlite import SqliteStore
 
 from signoff.graph.errors import StorageError
+from signoff.locks import is_locked, thread_lock
 
 SCHEMA = 1
 """The version of the database, kept in SQLite's `user_version`."""
@@ -33,7 +35,22 @@ _BUSY_SECONDS = 30.0
 
 
 class ThreadSaver(SqliteSaver):
-    """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread."""
+    """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
+
+    It knows its file, beside which the lock of each thread is kept.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, file: Path, serde: SerializerProtocol) -> None:
+        super().__init__(connection, serde=serde)
+        self.file = file
+
+    def runner(self, thread_id: str) -> AbstractContextManager[None]:
+        """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
+        return thread_lock(self.file, thread_id)
+
+    def is_running(self, thread_id: str) -> bool:
+        """Whether some process runs the thread now."""
+        return is_locked(self.file, thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await asyncio.to_thread(self.get_tuple, config)
@@ -181,7 +198,7 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
             f"{SCHEMA}): upgrade Signoff."
         )
     serde = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
-    checkpointer = ThreadSaver(for_checkpoints, serde=serde)
+    checkpointer = ThreadSaver(for_checkpoints, file, serde)
     checkpointer.setup()
     store = ThreadStore(for_store)
     store.setup()

@@ -98,7 +98,7 @@ def test_an_answer_to_a_thread_that_stopped(bench: Bench) -> None:
 def test_a_thread_that_another_process_runs(bench: Bench) -> None:
     bench.run()
     with thread_lock(bench.database, "t1"):
-        one_sentence(bench("resume", "t1", "8080"), "'t1' is running", "another process")
+        one_sentence(bench("resume", "t1", "8080"), "'t1' is running elsewhere")
         assert bench.json("show", "t1")["status"] == "running"
         assert bench("show", "t1").stdout.endswith("It is running in another process.\n")
     assert bench("resume", "t1", "8080").exit_code == 0

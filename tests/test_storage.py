@@ -32,7 +32,7 @@ def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
         assert storage.threads() == ["t"]
         (item,) = storage.store.search(("signoff", "outcomes", "t"))
     assert item.value["summary"] == "x"
-    assert [path.name for path in tmp_path.iterdir()] == ["t.sqlite"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]
 
 
 def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def drive(
     """
     config: RunnableConfig = {**config_of(thread_id), "callbacks": [streamed]}
     states = set(State)
-    for update in graph.stream(given, config, stream_mode="updates", durability="sync", control=control):
+    for update in graph.stream_held(given, config, stream_mode="updates", control=control):
         for node, written in update.items():
             if node in states:
                 streamed.pieces = 0

@@ -1,0 +1,75 @@
+"""One runner a thread: whoever runs a thread holds it, and a second one is sent away.
+
+LangGraph's savers have no locking: of three runs of one thread at once each would make its own fork, and the
+last one to write would win. A checkpointer with a `runner` of its own (those of `sqlite_storage` and
+`postgres_storage`) keeps other processes out, too; with any other one this holds within the process.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from signoff.graph.errors import ThreadBusy
+
+# Set by LangGraph in the configuration of a nested run, whose saver is then its parent's.
+_NESTED = "__pregel_checkpointer"
+# A runner that is just letting go must not send the next one away.
+GRACE_SECONDS = 0.2
+
+_lock = threading.Lock()
+_held: WeakKeyDictionary[BaseCheckpointSaver[Any], set[str]] = WeakKeyDictionary()
+
+
+def thread_to_hold(checkpointer: Any, own: RunnableConfig | None, given: RunnableConfig | None) -> str | None:
+    """The id of the thread that a run with this configuration must hold; None when it must hold none."""
+    configurable = merge_configs(own, given).get("configurable", {})
+    thread_id = configurable.get("thread_id")
+    if not isinstance(checkpointer, BaseCheckpointSaver) or thread_id is None or _NESTED in configurable:
+        return None
+    return str(thread_id)
+
+
+def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractContextManager[None]:
+    """Holds the thread while the context lasts. Raises ThreadBusy when another runner holds it."""
+    own = getattr(checkpointer, "runner", None)
+    found: AbstractContextManager[None] = (own or _in_process(checkpointer))(thread_id)
+    return found
+
+
+def busy(thread_id: str) -> ThreadBusy:
+    """The error for a second runner."""
+    shown = thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…"
+    return ThreadBusy(f"Thread {shown!r} is running elsewhere; wait until it ends, or pause it there.")
+
+
+def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
+    @contextmanager
+    def hold(thread_id: str) -> Iterator[None]:
+        until = time.monotonic() + GRACE_SECONDS
+        while not _taken(checkpointer, thread_id):
+            if time.monotonic() > until:
+                raise busy(thread_id)
+            time.sleep(0.02)
+        try:
+            yield
+        finally:
+            with _lock:
+                _held[checkpointer].discard(thread_id)
+
+    return hold
+
+
+def _taken(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
+    with _lock:
+        held = _held.setdefault(checkpointer, set())
+        if thread_id in held:
+            return False
+        held.add(thread_id)
+        return True
