@@ -5,7 +5,8 @@
     ├── IllegalEvent       a node reported an event that its row of the table does not list
     ├── StorageError       the database cannot be used; the thread stays resumable
     └── ThreadError        the thread cannot do what was asked (unknown, finished, nothing pending)
-        └── ThreadBusy     another process is running the thread
+        ├── ThreadBusy     another process is running the thread
+        └── ThreadLost     another runner has taken the thread over; this one has stopped, nothing is lost
 
 A limit or a failing model is never an exception: it is an outcome.
 """
@@ -37,3 +38,7 @@ class ThreadError(SignoffError):
 
 class ThreadBusy(ThreadError):
     """Another process is running this thread."""
+
+
+class ThreadLost(ThreadError):
+    """Another runner has taken the thread over; this one has stopped, and nothing is lost."""

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from signoff.graph.errors import ThreadBusy
+from signoff.graph.errors import ThreadBusy, ThreadLost
 
 # Set by LangGraph in the configuration of a nested run, whose saver is then its parent's.
 _NESTED = "__pregel_checkpointer"
@@ -45,8 +45,21 @@ def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractCo
 
 def busy(thread_id: str) -> ThreadBusy:
     """The error for a second runner."""
-    shown = thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…"
-    return ThreadBusy(f"Thread {shown!r} is running elsewhere; wait until it ends, or pause it there.")
+    return ThreadBusy(
+        f"Thread {shown(thread_id)} is running elsewhere; wait until it ends, or pause it there."
+    )
+
+
+def lost(thread_id: str) -> ThreadLost:
+    """The error for a runner that was cut off, and whose thread another one has taken."""
+    return ThreadLost(
+        f"Another runner has taken thread {shown(thread_id)} over; this one has stopped, nothing is lost."
+    )
+
+
+def shown(thread_id: str) -> str:
+    """A thread id as an error shows it."""
+    return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")
 
 
 def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:

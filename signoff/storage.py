@@ -1,32 +1,21 @@
 """Where threads live: a checkpointer and a store in one database."""
 
-import asyncio
 import json
-import random
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    DeltaChannelHistory,
-)
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import Op, Result
 from langgraph.store.sqlite import SqliteStore
 
 from signoff.graph.errors import StorageError
 from signoff.locks import is_locked, thread_lock
+from signoff.savers import SaverInThreads, StoreInThreads, strict_serde
 
 SCHEMA = 1
 """The version of the database, kept in SQLite's `user_version`."""
@@ -34,7 +23,7 @@ SCHEMA = 1
 _BUSY_SECONDS = 30.0
 
 
-class ThreadSaver(SqliteSaver):
+class ThreadSaver(SaverInThreads, SqliteSaver):
     """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
 
     It knows its file, beside which the lock of each thread is kept.
@@ -52,52 +41,6 @@ class ThreadSaver(SqliteSaver):
         """Whether some process runs the thread now."""
         return is_locked(self.file, thread_id)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await asyncio.to_thread(self.get_tuple, config)
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        for found in await asyncio.to_thread(
-            lambda: list(self.list(config, filter=filter, before=before, limit=limit))
-        ):
-            yield found
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> dict[str, DeltaChannelHistory]:
-        return dict(
-            await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
-        )
-
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """LangGraph's version strings, shorter: every checkpoint holds about twenty of them. The number
-        orders them, the random part tells forks apart."""
-        number = int(current.partition(".")[0]) if current else 0
-        return f"{number + 1:010}.{random.getrandbits(32):08x}"
-
     def threads(self) -> list[str]:
         """The ids of all threads, the one changed last first."""
         with self.cursor(transaction=False) as cursor:
@@ -107,11 +50,8 @@ class ThreadSaver(SqliteSaver):
             return [row[0] for row in cursor.fetchall()]
 
 
-class ThreadStore(SqliteStore):
+class ThreadStore(StoreInThreads, SqliteStore):
     """LangGraph's SQLite store, usable from async runs too, and with an atomic `swap`."""
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await asyncio.to_thread(self.batch, list(ops))
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -197,8 +137,7 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
             f"The database {file} was written by a newer Signoff (version {version}; this one reads "
             f"{SCHEMA}): upgrade Signoff."
         )
-    serde = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
-    checkpointer = ThreadSaver(for_checkpoints, file, serde)
+    checkpointer = ThreadSaver(for_checkpoints, file, strict_serde())
     checkpointer.setup()
     store = ThreadStore(for_store)
     store.setup()

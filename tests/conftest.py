@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+pytest_plugins = ["tests.postgres"]
 FIGURES = pytest.StashKey[list[str]]()
 
 

@@ -1,0 +1,54 @@
+"""Where threads live when several machines share them: a checkpointer and a store in PostgreSQL."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from signoff.graph.errors import SetupError
+
+if TYPE_CHECKING:
+    from signoff.postgres_saver import PostgresThreads
+    from signoff.postgres_store import PostgresEntries
+
+
+@dataclass(frozen=True)
+class PostgresStorage:
+    """A checkpointer and a store in one PostgreSQL database."""
+
+    checkpointer: "PostgresThreads"
+    store: "PostgresEntries"
+
+    def threads(self) -> list[str]:
+        """The ids of all threads, the one changed last first."""
+        return self.checkpointer.threads()
+
+
+@contextmanager
+def postgres_storage(url: str) -> Iterator[PostgresStorage]:
+    """Opens the PostgreSQL database at `url` for threads and outcomes; makes its tables if they are missing.
+
+    url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Not through a pooler
+        that shares sessions between transactions: a runner holds its thread by a lock of its session.
+
+    Usable from sync and async graphs, by any number of processes at once. A runner that was cut off and
+    whose thread another one took over gets ThreadLost at its next write. Only known types are read back
+    (strict msgpack, no pickle), so that a crafted database cannot run code.
+
+    Raises SetupError without the extra `signoff[postgres]`, StorageError when the database cannot be reached
+    or used, or was written by a newer version. No message holds the password.
+    """
+    try:
+        from signoff.postgres_address import Address
+        from signoff.postgres_pool import open_pool
+        from signoff.postgres_saver import PostgresThreads
+        from signoff.postgres_setup import set_up
+        from signoff.postgres_store import PostgresEntries
+    except ImportError as error:
+        raise SetupError(
+            f"PostgreSQL needs packages that are missing ({error}): pip install 'signoff[postgres]'."
+        ) from error
+    address = Address(url)
+    scope = set_up(address)
+    with open_pool(address, scope) as database:
+        yield PostgresStorage(PostgresThreads(database), PostgresEntries(database))

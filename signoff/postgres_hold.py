@@ -1,0 +1,242 @@
+"""One runner a thread, in PostgreSQL: a lock, and a token for the moment when the lock is not enough.
+
+The lock is held by a session of its own, so that the server frees it when the process that holds it dies.
+But a process that is only stopped, or cut off, does not know that the server has ended its session and that
+another runner has taken the thread over. So each taking of a thread counts up its token, and every write of a
+runner makes sure, in its own transaction, that the token is still the runner's.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg import Connection, Cursor
+from psycopg.rows import DictRow
+
+from signoff.graph.errors import StorageError, ThreadError
+from signoff.graph.runner import GRACE_SECONDS, busy, lost, shown
+from signoff.nodes.record import label
+from signoff.postgres_address import Address
+
+LONGEST_ID = 512
+"""The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""
+
+_ASK_SECONDS = 0.02
+_TAKE = (
+    "INSERT INTO signoff_runners (thread_id, token) VALUES (%s, 1) ON CONFLICT (thread_id) "
+    "DO UPDATE SET token = signoff_runners.token + 1 RETURNING token"
+)
+_TOKEN = "SELECT token FROM signoff_runners WHERE thread_id = %s"
+_LOCKS = (
+    "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %s::bigint::oid "
+    "AND objid = %s::bigint::oid "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def usable(thread_id: str) -> str:
+    """The id itself. Raises ThreadError when PostgreSQL cannot hold it."""
+    try:
+        size = len(thread_id.encode())
+    except UnicodeEncodeError:
+        raise ThreadError(
+            f"The thread id {shown(thread_id)} holds half a character, which PostgreSQL cannot keep; use "
+            "another id."
+        ) from None
+    if "\0" in thread_id:
+        raise ThreadError(
+            f"The thread id {shown(thread_id)} holds a NUL character, which PostgreSQL cannot keep; use "
+            "another id."
+        )
+    if size > LONGEST_ID:
+        raise ThreadError(
+            f"The thread id {shown(thread_id)} is {size:,} bytes long; PostgreSQL takes at most {LONGEST_ID}."
+        )
+    return thread_id
+
+
+class Held:
+    """A thread that a runner of this process holds."""
+
+    def __init__(self, address: Address, scope: int, thread_id: str) -> None:
+        self.address = address
+        self.thread_id = thread_id
+        self.run_key = _key("run", scope, thread_id)
+        self.write_key = _key("write", scope, thread_id)
+        self._lock = threading.Lock()
+        self._connection: Connection[DictRow] | None = None
+        self._token = 0
+        self._lost = False
+
+    def take(self) -> None:
+        """Takes the thread. Raises ThreadBusy when another session holds it."""
+        connection = self.address.connect()
+        try:
+            with self.address.errors():
+                if not self._locked(connection):
+                    raise busy(self.thread_id)
+                self._token = self._counted(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def make_sure(self) -> None:
+        """Takes the lock again when its session has ended without this process knowing.
+
+        Raises ThreadLost when another runner has it, StorageError when it cannot be had.
+        """
+        with self._lock:
+            if self._lost:
+                raise lost(self.thread_id)
+            if self._connection is None or not _alive(self._connection):
+                self._take_again()
+
+    def check(self, cursor: Cursor[DictRow]) -> None:
+        """Makes sure that no other runner has taken the thread, nor can before the cursor's transaction ends.
+
+        Raises ThreadLost.
+        """
+        # Not a lock of the row, which would be a write on the disk for each of ours.
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (self.write_key,))
+        row = cursor.execute(_TOKEN, (self.thread_id,)).fetchone()
+        if row is None or row["token"] != self._token:
+            with self._lock:
+                self._lost = True
+                self._close()
+            raise lost(self.thread_id)
+
+    def let_go(self) -> None:
+        with self._lock:
+            connection = self._connection
+            # The server has freed the lock of a session that is gone.
+            with suppress(psycopg.Error):
+                if connection is not None and not connection.closed:
+                    connection.execute("SELECT pg_advisory_unlock(%s)", (self.run_key,))
+            self._close()
+
+    def _take_again(self) -> None:
+        self._close()
+        connection = self.address.connect()
+        try:
+            with self.address.errors():
+                if self._locked(connection):
+                    self._connection = connection
+                    return
+                row = connection.execute(_TOKEN, (self.thread_id,)).fetchone()
+        finally:
+            if self._connection is None:
+                connection.close()
+        if row is None or row["token"] != self._token:
+            self._lost = True
+            raise lost(self.thread_id)
+        raise StorageError(
+            f"The connection that held thread {shown(self.thread_id)} was cut off, and the thread is not "
+            "free again yet; nothing is lost, go on with it in a minute."
+        )
+
+    def _locked(self, connection: Connection[DictRow]) -> bool:
+        until = time.monotonic() + GRACE_SECONDS
+        while True:
+            row = connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (self.run_key,)).fetchone()
+            if row is not None and row["got"]:
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(_ASK_SECONDS)
+
+    def _counted(self, connection: Connection[DictRow]) -> int:
+        """Counts the token up, when no write of the runner before is under way."""
+        for _ in range(2):
+            try:
+                with connection.transaction():
+                    connection.execute("SELECT set_config('lock_timeout', '1s', true)")
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (self.write_key,))
+                    row = connection.execute(_TAKE, (self.thread_id,)).fetchone()
+                    assert row is not None, "RETURNING gives the row that was written"
+                    return int(row["token"])
+            except psycopg.errors.LockNotAvailable:
+                # A runner without its lock stands still in the middle of a write. It must not be finished.
+                with suppress(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(
+                        f"SELECT pg_terminate_backend(pid) {_LOCKS}".encode(), _parts(self.write_key)
+                    )
+        raise busy(self.thread_id)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class Holds:
+    """The threads that runners of this process hold, by the label that the store knows them by."""
+
+    def __init__(self, address: Address, scope: int) -> None:
+        self._address = address
+        self._scope = scope
+        self._lock = threading.Lock()
+        self._held: dict[str, Held] = {}
+
+    @contextmanager
+    def hold(self, thread_id: str) -> Iterator[None]:
+        """Holds the thread. Raises ThreadBusy when another runner does, ThreadError for an id that cannot be
+        kept, StorageError when the database cannot be reached."""
+        held = Held(self._address, self._scope, usable(thread_id))
+        self._enter(held)
+        try:
+            held.take()
+            try:
+                yield
+            finally:
+                held.let_go()
+        finally:
+            with self._lock:
+                del self._held[label(thread_id)]
+
+    def among(self, labels: Collection[str]) -> list[Held]:
+        """Those of `labels` that are held here."""
+        with self._lock:
+            return [self._held[name] for name in labels if name in self._held]
+
+    def is_held(self, cursor: Cursor[DictRow], thread_id: str) -> bool:
+        """Whether a runner of any process holds the thread."""
+        key = _key("run", self._scope, thread_id)
+        row = cursor.execute(f"SELECT count(*) AS holders {_LOCKS}".encode(), _parts(key)).fetchone()
+        return row is not None and row["holders"] > 0
+
+    def _enter(self, held: Held) -> None:
+        """One runner in this process: one that has lost its lock must not write in the name of the next."""
+        until = time.monotonic() + GRACE_SECONDS
+        while True:
+            with self._lock:
+                if self._held.setdefault(label(held.thread_id), held) is held:
+                    return
+            if time.monotonic() > until:
+                raise busy(held.thread_id)
+            time.sleep(_ASK_SECONDS)
+
+
+def _alive(connection: Connection[DictRow]) -> bool:
+    """Whether the session is there, as far as this machine knows; asks nothing of the server."""
+    try:
+        # Twice: the first one reads the server's farewell, the second one finds the end of the stream.
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _key(kind: str, scope: int, thread_id: str) -> int:
+    """A lock of the database: 64 bits, of these tables and this thread alone."""
+    name = f"signoff\0{kind}\0{scope}\0{thread_id}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
+
+
+def _parts(key: int) -> tuple[int, int]:
+    """A key as `pg_locks` shows it."""
+    return divmod(key % 2**64, 2**32)

@@ -1,0 +1,176 @@
+"""A real PostgreSQL server for tests, on loopback, run by a user that is not root.
+
+`postgres_url` is a fixture: the URL of a fresh, empty database. The server is started once for all tests; it
+ends with the process that started it, whatever becomes of that one.
+"""
+
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+USER, PASSWORD = "signoff", "s3cret-w0rd"
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+}
+# The shell waits for the end of its input, so that no server is left behind when a test process is killed.
+_WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
+
+
+class Server:
+    """A PostgreSQL server with its data below a temporary folder."""
+
+    def __init__(self, binaries: Path) -> None:
+        self.binaries = binaries
+        self.user = _user()
+        self.folder = _folder(self.user)
+        self.data = self.folder / "data"
+        self.port = _free_port()
+        self.made = 0
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        if self.user:
+            shutil.chown(secret, self.user)
+        options = [f"--username={USER}", f"--pwfile={secret}", "--auth=scram-sha-256", "--encoding=UTF8"]
+        self._run([binaries / "initdb", "--no-sync", "--locale=C", *options, f"--pgdata={self.data}"])
+        self.start()
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Starts the server and waits until it takes connections."""
+        settings = [f"--{key}={value}" for key, value in SETTINGS.items()]
+        server = [str(self.binaries / "postgres"), "-D", str(self.data), "-p", str(self.port), *settings]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["/bin/sh", "-c", _WITH_US, "sh", *server],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._as_user,
+            )
+        until = time.monotonic() + 60
+        while not self._ready():
+            if time.monotonic() > until or self.process.poll() is not None:
+                raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Ends the server and all its sessions."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Runs one statement as the superuser; gives its rows."""
+        return execute(self.url(), statement, *values)
+
+    def fresh(self) -> str:
+        """The URL of a new, empty database."""
+        self.made += 1
+        self.execute(f"CREATE DATABASE test_{self.made}")
+        return self.url(f"test_{self.made}")
+
+    def _ready(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, command: list[Any]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, **self._as_user)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
+
+    @property
+    def _as_user(self) -> dict[str, Any]:
+        if not self.user:
+            return {}
+        group = pwd.getpwnam(self.user).pw_gid
+        return {"user": self.user, "group": group, "extra_groups": []}
+
+
+def execute(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Runs one statement in the database of `url`; gives its rows."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        # Tests give literal statements.
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def binaries() -> Path | None:
+    """The folder with the programs of the newest PostgreSQL server here."""
+    installed = glob.glob("/usr/lib/postgresql/*/bin") + glob.glob("/opt/homebrew/opt/postgresql*/bin")
+    on_path = shutil.which("initdb")
+    known = [os.path.dirname(os.path.realpath(on_path))] if on_path else []
+    found = [Path(folder) for folder in known + sorted(installed, reverse=True)]
+    return next((f for f in found if (f / "postgres").exists() and (f / "initdb").exists()), None)
+
+
+def _user() -> str:
+    """Who runs the server: PostgreSQL refuses to run as root. Empty for oneself."""
+    if os.geteuid():
+        return ""
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
+def _folder(user: str) -> Path:
+    """A folder that `user` can reach; pytest's own are for the user that runs the tests alone."""
+    folder = Path(tempfile.mkdtemp(prefix="signoff-postgres-", dir="/tmp" if user else None))
+    if user:
+        shutil.chown(folder, user)
+    return folder
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """The server that all tests share."""
+    found = binaries()
+    if found is None:
+        pytest.skip("no PostgreSQL server is installed (on Debian: apt-get install postgresql)")
+    server = Server(found)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> Iterator[str]:
+    """The URL of a fresh, empty database."""
+    url = postgres_server.fresh()
+    yield url
+    postgres_server.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
