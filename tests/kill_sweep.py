@@ -90,7 +90,13 @@ def run(file: Path, kill_at: int) -> dict[str, Any]:
         state = graph.get_state(THREAD).values
         kinds = [f"{m.type}:{m.text[:20]}" for m in state["messages"]]
         parts = ("status", "summary", "turns", "nudges", "tool_calls")
-        return {"stood": stood, "ended": {key: state["outcome"][key] for key in parts}, "messages": kinds}
+        recorded = storage.store.search(("signoff", "outcomes"))
+        return {
+            "recorded": sorted(item.value["summary"] for item in recorded),
+            "stood": stood,
+            "ended": {key: state["outcome"][key] for key in parts},
+            "messages": kinds,
+        }
 
 
 def in_child(file: Path, kill_at: int, report: Path) -> bool:

@@ -16,6 +16,21 @@ PRINTED = {
     "quickstart.py": "success - 19 + 23 is 42.\n",
     "resume.py": "Which colour?\nThe door is blue.\n",
     "approval.py": "{'to': 'ada', 'amount': 500}\n[('ada', 50)]\n",
+    "driver.py": """I look at what is here.
+$ echo hello > note.txt; ls *.txt
+note.txt
+There is a note.
+Shall I read it? yes
+$ cat note.txt
+hello
+success - The note says hello.
+""",
+    "pause.py": "Paused\n1 of 3 turns\nsuccess after 3\n",
+    "fork.py": """Both doors are blue.
+One door is blue, one is red.
+['The front door is blue.', 'The back door is blue.']
+['The front door is blue.', 'The back door is red.']
+""",
 }
 
 

@@ -33,6 +33,7 @@ def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(
     assert [kill["alive"] for kill in kills] == [False] * (len(kills) - 1) + [True]
     ends = {json.dumps([kill["ended"], kill["messages"]]) for kill in kills}
     assert len(ends) == 1
+    assert [kill["recorded"] for kill in kills] == [["The first task.", "The second task."]] * len(kills)
     assert kills[-1]["ended"]["summary"] == "The second task."
     stale = [kill for kill in kills if kill["stood"]["outcome"] == "The first task."]
     assert stale, "some kill fell just after the new message was saved on the ended thread"

@@ -1,44 +1,49 @@
-"""What a thread waits for: an answer, a decision on calls, or what an action came to."""
+"""What a driver gets from a step: something said, something to do, or how it ended. A closed union."""
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from langgraph.types import Command
+from signoff.graph.outcome import Outcome
+from signoff.nodes.results import as_json
+from signoff.session.answers import action_answer, approval_answer, confirmation_answer, question_answer
+from signoff.tools.approvals import DECISIONS
 
-from signoff.graph.errors import ThreadError
-from signoff.tools.approvals import DECISIONS, read_answer
-from signoff.tools.output import valid_text
 
-_WORDS = re.compile(
-    r"(?P<word>approved?|accept|yes|y|ok)|(?P<no>reject(?:ed)?|no|n)\b[\s:,;.-]*(?P<why>.*)", re.I | re.S
-)
-HOW = "approve, reject, 'reject: why', or JSON with one decision for each call"
+@dataclass(frozen=True)
+class Message:
+    """The model said this. `calls` are the tools that the same reply calls, which run with the next step.
+
+    Without calls it is talk only, and the next step reminds the model that talk ends nothing.
+    """
+
+    text: str
+    turn: int
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the model asks. `interrupt_id` is what an answer is sent to."""
+    """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds)."""
 
     waits_for: ClassVar[str] = "answer"
 
     interrupt_id: str
     text: str
     options: tuple[str, ...] = ()
+    call_id: str = ""
+    default: str | None = None
+    deadline: float | None = None
 
-    def answered(self, answer: Any) -> Command[Any]:
-        """The input that goes on with this answer."""
-        return Command(resume={self.interrupt_id: answer})
-
-    def by_message(self, text: str) -> Command[Any]:
-        """The input that goes on when the user simply writes `text`."""
-        return self.answered(text)
+    def read(self, answer: Any) -> Any:
+        """The answer as the thread takes it: any text, number or value; None and {} are "no answer"."""
+        return question_answer(answer, self.options)
 
     def document(self) -> Any:
         """What `--json` says of it."""
-        return {"question": self.text, "options": list(self.options)}
+        known = {"question": self.text, "options": list(self.options)}
+        late = {"default": self.default, "deadline": self.deadline}
+        return known | {name: value for name, value in late.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -62,44 +67,24 @@ class Approval:
     problem: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
 
-    def answered(self, answer: Any) -> Command[Any]:
-        """The input that delivers this answer: words, JSON as text, or a list of decisions.
+    def read(self, answer: Any) -> Any:
+        """The decisions as the thread takes them: words, JSON as text, decisions, or an inbox's answer.
 
-        Raises ThreadError for one that does not fit, so that a wrong one is never delivered.
+        Raises ThreadError for an answer that does not fit, so that a wrong one is never delivered.
         """
-        given = self._read(answer) if isinstance(answer, str) else answer
-        self.check(given)
-        return Command(resume={self.interrupt_id: given})
-
-    def by_message(self, text: str) -> Command[Any]:
-        """The input that rejects all calls with these words."""
-        return self.answered([{"type": "reject", "message": text}] * len(self.calls))
-
-    def check(self, given: Any) -> None:
-        """Raises ThreadError when these decisions do not fit the calls."""
-        calls = [(call.name, call.args) for call in self.calls]
-        try:
-            read_answer(given, calls, [call.allowed for call in self.calls])
-        except ValueError as error:
-            raise ThreadError(f"The answer does not fit: {error}. Give {HOW}.") from error
+        return approval_answer(answer, [(call.name, call.args, call.allowed) for call in self.calls])
 
     def document(self) -> Any:
         return dict(self.payload)
 
-    def _read(self, text: str) -> Any:
-        if text.lstrip().startswith(("{", "[")):
-            return _json(text)
-        found = _WORDS.fullmatch(text.strip())
-        if found is None:
-            raise ThreadError(f"{text.strip()!r} is no decision; give {HOW}.")
-        if found["word"]:
-            return [{"type": "approve"}] * len(self.calls)
-        return [{"type": "reject", "message": found["why"].strip()}] * len(self.calls)
-
 
 @dataclass(frozen=True)
 class Action:
-    """A call that a graph handed over: whoever drives it runs it and answers with what came of it."""
+    """A call that is handed over: the driver runs it and answers with what it observed.
+
+    unknown: it was handed out before and never answered, so it may have been done already: look before
+    doing it again.
+    """
 
     waits_for: ClassVar[str] = "action"
 
@@ -107,34 +92,88 @@ class Action:
     tool: str
     args: Mapping[str, Any]
     kind: str = "write"
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    call_id: str = ""
+    unknown: bool = False
 
-    def answered(self, answer: Any) -> Command[Any]:
-        """The input that goes on with this observation."""
-        return Command(resume={self.interrupt_id: answer})
-
-    def by_message(self, text: str) -> Command[Any]:
-        return self.answered(text)
+    def read(self, answer: Any) -> Any:
+        """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`."""
+        return action_answer(answer)
 
     def document(self) -> Any:
-        return dict(self.payload)
+        return {
+            "type": "action",
+            "tool": self.tool,
+            "args": dict(self.args),
+            "kind": self.kind,
+            "call_id": self.call_id,
+            **({"unknown": True} if self.unknown else {}),
+        }
 
 
-Waiting = Question | Approval | Action
+@dataclass(frozen=True)
+class Confirmation:
+    """A finish that a person must confirm, or send back with what is wrong."""
+
+    waits_for: ClassVar[str] = "confirmation"
+
+    interrupt_id: str
+    summary: str
+    claim: str = "done"
+    pending_issues: tuple[str, ...] = ()
+    call_id: str = ""
+
+    def read(self, answer: Any) -> Any:
+        """A yes, or feedback. Raises ThreadError for an answer that is neither."""
+        return confirmation_answer(answer)
+
+    def document(self) -> Any:
+        return {"summary": self.summary, "claim": self.claim, "pending_issues": list(self.pending_issues)}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The task has ended by a success or a limit."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The task has ended by an error: one sentence with what to do. `retry()` tries again."""
+
+    error: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Paused:
+    """The run stopped at a step boundary because someone asked for it; everything is saved. `by` says how:
+    `pause` (in this process), `request` (from another one) or `signal`."""
+
+    by: str = "pause"
+
+
+Waiting = Question | Approval | Action | Confirmation
+Decision = Message | Waiting | Finished | Failed | Paused
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:
     """What an interrupt with this value waits for; a pause of an unknown kind is shown as a question."""
-    if isinstance(value, Mapping):
-        if value.get("type") == "approval" and isinstance(value.get("action_requests"), Sequence):
-            return _approval(interrupt_id, value)
-        if value.get("type") == "action" and isinstance(value.get("args"), Mapping):
-            tool, kind = str(value.get("tool", "")), str(value.get("kind", "write"))
-            return Action(interrupt_id, tool, value["args"], kind, value)
-        if "question" in value:
-            options = tuple(map(str, value.get("options") or ()))
-            return Question(interrupt_id, str(value["question"]), options)
-    return Question(interrupt_id, value if isinstance(value, str) else json.dumps(value, default=str))
+    found = value if isinstance(value, Mapping) else {}
+    kind, call_id = found.get("type"), str(found.get("call_id", ""))
+    if kind == "approval" and isinstance(found.get("action_requests"), list):
+        return _approval(interrupt_id, found)
+    if kind == "action" and isinstance(found.get("args"), Mapping):
+        tool, sort = str(found.get("tool", "")), str(found.get("kind", "write"))
+        return Action(interrupt_id, tool, found["args"], sort, call_id)
+    if kind == "confirmation":
+        issues = tuple(map(str, found.get("pending_issues") or ()))
+        summary, claim = str(found.get("summary", "")), str(found.get("claim", "done"))
+        return Confirmation(interrupt_id, summary, claim, issues, call_id)
+    text = found.get("question", value if isinstance(value, str) else as_json(value))
+    options = tuple(map(str, found.get("options") or ()))
+    default, deadline = found.get("default"), found.get("deadline")
+    return Question(interrupt_id, str(text), options, call_id, default, deadline)
 
 
 def _approval(interrupt_id: str, value: Mapping[str, Any]) -> Approval:
@@ -150,20 +189,3 @@ def _approval(interrupt_id: str, value: Mapping[str, Any]) -> Approval:
         for action, config in zip(asked, configs, strict=True)
     )
     return Approval(interrupt_id, calls, str(value.get("problem", "")), value)
-
-
-def read_json(text: str) -> Any:
-    """What a person typed as JSON, as it can be saved. Raises ValueError when it is none."""
-    try:
-        value = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    # An escape may stand for half a character, which no database takes.
-    return json.loads(valid_text(json.dumps(value, ensure_ascii=False)))
-
-
-def _json(text: str) -> Any:
-    try:
-        return read_json(text)
-    except ValueError as error:
-        raise ThreadError(f"The answer is no valid JSON ({error}); give {HOW}.") from error

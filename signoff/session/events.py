@@ -1,41 +1,41 @@
-"""Runs a graph and tells what happens, one happening at a time; reads a finished history the same way."""
+"""What happens while a thread runs, one typed event at a time; a finished history reads the same way."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import RunControl
 
-from signoff.cli.standing import TOOLS, config_of
-from signoff.graph.build import Graph
-from signoff.graph.machine import Event, State, next_state
-from signoff.graph.marks import is_genuine, nudge_kind
+from signoff.graph.machine import Event as MachineEvent
+from signoff.graph.machine import State, next_state
+from signoff.graph.marks import is_genuine, marks, nudge_kind
 from signoff.graph.task import Task
+from signoff.nodes.execute import PARALLEL_READS
+from signoff.session.decisions import Decision
 from signoff.tools.control import Effect
+from signoff.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True)
-class Moved:
-    """The machine entered `state`.
-
-    turn: replies so far, of at most `turns`. tokens: of the task so far. doing: the tool that runs now.
-    command: what it runs in a terminal.
-    """
+class Entered:
+    """The machine entered `state`. turn: replies so far, of at most `turns`. tokens: of the task so far."""
 
     state: State
     turn: int
     turns: int
     tokens: int
-    doing: str = ""
-    command: str = ""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the reply that is coming in."""
+
+    text: str
 
 
 @dataclass(frozen=True)
 class Wrote:
-    """The user wrote this; `answers` when it answers a question."""
+    """The user wrote this; `answers` when it answers what waited."""
 
     text: str
     answers: bool = False
@@ -43,21 +43,37 @@ class Wrote:
 
 @dataclass(frozen=True)
 class Said:
-    """The model said this, beside its calls or without any."""
+    """The model said this; `calls` are the tools that the same reply calls. tokens: of this reply.
+    seconds: that it took."""
 
     turn: int
     text: str
+    calls: tuple[str, ...] = ()
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Called:
-    """A call of a work tool, or a control call that was refused, and its result."""
+class CallStarted:
+    """A work tool begins to run."""
+
+    turn: int
+    name: str
+    args: Mapping[str, Any]
+    call_id: str
+
+
+@dataclass(frozen=True)
+class CallFinished:
+    """A call of a work tool, or a control call that was refused, and its result. seconds: that it ran."""
 
     turn: int
     name: str
     args: Mapping[str, Any]
     ok: bool
     result: str
+    call_id: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,19 +88,34 @@ class Thought:
 
 @dataclass(frozen=True)
 class Answered:
-    """A question of the model and the answer to it."""
+    """A question of the model and the answer to it. waited: seconds until it came."""
 
     turn: int
     question: str
     answer: str
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
-class Reminded:
+class Nudged:
     """A reminder that the machine wrote for the model, and why (`talked`, `near_limit`, …)."""
 
     why: str
     text: str
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A thread that was there already goes on; `how`: answer, go on, extend, retry, stop or task."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """The run stops at the next step boundary because someone asked for it (`by`, as in Paused)."""
+
+    by: str
 
 
 @dataclass(frozen=True)
@@ -94,26 +125,38 @@ class Ended:
     outcome: Mapping[str, Any]
 
 
-Happening = Moved | Wrote | Said | Called | Thought | Answered | Reminded | Ended
+@dataclass(frozen=True)
+class Decided:
+    """The run has come to this decision; always the last event."""
+
+    decision: Decision
 
 
-class Streamed(BaseCallbackHandler):
-    """Counts the pieces of the reply that is coming in; about one a token."""
-
-    def __init__(self) -> None:
-        self.pieces = 0
-
-    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
-        self.pieces += 1
+Event = (
+    Entered
+    | Token
+    | Wrote
+    | Said
+    | CallStarted
+    | CallFinished
+    | Thought
+    | Answered
+    | Nudged
+    | Resumed
+    | Stopping
+    | Ended
+    | Decided
+)
 
 
 class Follower:
-    """Turns messages and updates into happenings, in order.
+    """Turns messages and updates into events, in order.
 
     task: what the history holds already. turns: the limit of one task. extra: turns granted on top of it.
     """
 
-    def __init__(self, task: Task, turns: int, extra: int = 0) -> None:
+    def __init__(self, task: Task, toolbox: Toolbox, turns: int, extra: int = 0) -> None:
+        self.toolbox = toolbox
         self.turns = turns
         self.extra = extra
         self.turn = task.turns
@@ -124,7 +167,7 @@ class Follower:
             self._last_reply = reply.message.id
             self.open = {call.id: (call.name, call.args) for call in reply.calls if reply.open(call)}
 
-    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[Happening]:
+    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[Event]:
         """What the update of one state of the machine means."""
         for message in written.get("messages", ()):
             yield from self.message(message)
@@ -133,73 +176,65 @@ class Follower:
         if written.get("outcome"):
             yield Ended(written["outcome"])
         if state is not State.FINISH:
-            to = next_state(state, Event(written["event"]))
-            doing, command = self._doing() if to is State.EXECUTE else ("", "")
-            yield Moved(to, self.turn, self.turns + self.extra, self.tokens, doing, command)
+            to = next_state(state, MachineEvent(written["event"]))
+            yield Entered(to, self.turn, self.turns + self.extra, self.tokens)
+            if to is State.EXECUTE:
+                yield from self._batch()
 
-    def _doing(self) -> tuple[str, str]:
-        name, args = next(iter(self.open.values()), ("", {}))
-        return name, str(args.get("command", "")) if name == "run_shell" else ""
+    def _batch(self) -> Iterator[CallStarted]:
+        """The calls that run now: consecutive reads, or one other."""
+        for at, (call_id, (name, args)) in enumerate(self.open.items()):
+            beside = not self.toolbox.is_effect(name) and at < PARALLEL_READS
+            if at and not beside:
+                return
+            yield CallStarted(self.turn, name, args, call_id)
+            if not beside:
+                return
 
     def begin(self) -> None:
         """A new task begins."""
         self.turn = self.tokens = self.extra = 0
         self.open.clear()
 
-    def message(self, message: BaseMessage) -> Iterator[Happening]:
+    def message(self, message: BaseMessage) -> Iterator[Event]:
         if isinstance(message, AIMessage):
-            if message.id == self._last_reply:
-                self._register(message)
-                return
-            self.turn += 1
-            self.tokens += _tokens(message)
-            self._register(message)
-            if text := message.text.strip():
-                yield Said(self.turn, text)
+            yield from self._reply(message)
         elif isinstance(message, ToolMessage):
             yield from self._result(message)
         elif isinstance(message, HumanMessage) and is_genuine(message):
             yield Wrote(message.text)
         elif why := nudge_kind(message):
-            yield Reminded(why, message.text)
+            yield Nudged(why, message.text)
 
-    def _register(self, message: AIMessage) -> None:
-        """Notes the calls of a reply; again when the machine gave them other ids."""
+    def _reply(self, message: AIMessage) -> Iterator[Said]:
+        fresh = message.id != self._last_reply
         self._last_reply = message.id
+        # The same reply comes again when the machine has given its calls other ids.
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         self.open = {
             call["id"] or "": (call["name"] or "", call["args"] if isinstance(call["args"], dict) else {})
             for call in calls
         }
+        if fresh:
+            self.turn += 1
+            self.tokens += _tokens(message)
+            names = tuple(name for name, _ in self.open.values())
+            seconds = float(marks(message).get("seconds", 0.0))
+            yield Said(self.turn, message.text.strip(), names, _tokens(message), seconds)
 
-    def _result(self, message: ToolMessage) -> Iterator[Happening]:
-        name, args = self.open.pop(message.tool_call_id, (message.name or "", {}))
-        ok, effect = message.status != "error", TOOLS.effect(name)
+    def _result(self, message: ToolMessage) -> Iterator[Event]:
+        call_id = message.tool_call_id
+        name, args = self.open.pop(call_id, (message.name or "", {}))
+        ok, effect, notes = message.status != "error", self.toolbox.effect(name), marks(message)
         if effect is Effect.CONTINUE and ok:
             yield Thought(self.turn, str(args.get("thought", "")), args.get("approach"), args.get("status"))
         elif effect is Effect.ASK and ok:
-            yield Answered(self.turn, str(args.get("question", "")), message.text)
+            waited = float(notes.get("waited", 0.0))
+            yield Answered(self.turn, str(args.get("question", "")), message.text, waited)
         elif effect is not Effect.FINISH or not ok:
-            yield Called(self.turn, name, args, ok, message.text)
+            seconds = float(notes.get("seconds", 0.0))
+            yield CallFinished(self.turn, name, args, ok, message.text, call_id, seconds)
 
 
 def _tokens(message: AIMessage) -> int:
     return message.usage_metadata["total_tokens"] if message.usage_metadata else 0
-
-
-def drive(
-    graph: Graph, thread_id: str, given: Any, follower: Follower, streamed: Streamed, control: RunControl
-) -> Iterator[Happening]:
-    """Runs the thread on `given` until it ends or waits for a person, and yields what happens.
-
-    Each step is saved before the next begins. Only `updates` are streamed: then the nodes run in the
-    caller's thread, where Ctrl-C reaches them at once. With `custom` too, LangGraph would run them in other
-    threads and wait for them; so what a shell writes comes to the display from the shell itself.
-    """
-    config: RunnableConfig = {**config_of(thread_id), "callbacks": [streamed]}
-    states = set(State)
-    for update in graph.stream_held(given, config, stream_mode="updates", control=control):
-        for node, written in update.items():
-            if node in states:
-                streamed.pieces = 0
-                yield from follower.update(State(node), written)

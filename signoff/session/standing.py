@@ -1,4 +1,4 @@
-"""Where a thread stands: what is in the database, read without a model."""
+"""Where a thread stands, read from what is saved."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,20 +7,17 @@ from enum import StrEnum
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
-from signoff.cli.waits import Waiting, waiting_of
 from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.errors import StorageError
-from signoff.graph.machine import FIRST
+from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.machine import FIRST, State
 from signoff.graph.outcome import current_outcome
 from signoff.graph.task import Task, read
 from signoff.models.scripted import ScriptedModel
-from signoff.tools.control import standard_controls
-from signoff.tools.toolbox import make_toolbox
-
-TOOLS = make_toolbox((), standard_controls())
-"""What reading a thread takes: the control tools. Of working tools only their names matter here."""
+from signoff.nodes.kit import Kit
+from signoff.nodes.node import Node
+from signoff.session.decisions import Waiting, waiting_of
 
 
 class Condition(StrEnum):
@@ -48,6 +45,11 @@ class Standing:
     changed: str = ""
 
     @property
+    def shown(self) -> str:
+        """The thread's id, for a message."""
+        return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
+
+    @property
     def outcome(self) -> Mapping[str, Any] | None:
         """The outcome of the current task; None while it has none."""
         return self.values["outcome"] if self.condition is Condition.ENDED else None
@@ -57,8 +59,25 @@ def config_of(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id}}
 
 
+def kit_of(graph: Graph) -> Kit:
+    """The parts that `build_graph` made the graph of. Raises SetupError for any other graph."""
+    node = graph.builder.nodes.get(str(FIRST)) if isinstance(graph, Graph) else None
+    if node is None or not isinstance(node.runnable, Node):
+        raise SetupError(f"{graph!r} was not made by build_graph; give the graph that it returned.")
+    return node.runnable.kit
+
+
+def state_of(graph: Graph, name: str) -> State | None:
+    """The state whose work the node `name` does; None for what is no node of the machine."""
+    node = graph.builder.nodes.get(name)
+    return node.runnable.state if node is not None and isinstance(node.runnable, Node) else None
+
+
 def reading_graph(storage: Storage) -> Graph:
-    """A graph that can read every thread and run none: its model has nothing to say."""
+    """A graph that can read every thread and run none: its model has nothing to say.
+
+    Of working tools it knows nothing, which is enough to see where a thread stands.
+    """
     return build_graph(ScriptedModel([]), storage=storage)
 
 
@@ -66,12 +85,16 @@ def look(graph: Graph, thread_id: str) -> Standing:
     """Where the thread stands now.
 
     Whether it has ended is read from its own outcome: after a kill LangGraph may name no next state although
-    work is left, and the outcome may be that of an earlier task.
+    work is left, and the outcome may be that of an earlier task. Raises StorageError for what cannot be read.
     """
     with readable(thread_id):
-        state = graph.get_state(config_of(thread_id))
-        values: Any = state.values
-        task = read(values, TOOLS)
+        return standing_of(graph, thread_id, graph.get_state(config_of(thread_id)))
+
+
+def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
+    """Where a thread stands whose saved state this is."""
+    values: Any = state.values
+    task = read(values, kit_of(graph).toolbox)
     if state.created_at is None:
         return Standing(thread_id, Condition.UNKNOWN)
     waiting = next((waiting_of(found.id, found.value) for found in state.interrupts), None)

@@ -1,0 +1,114 @@
+"""Answers to what a thread waits for: read tolerantly, checked before they are delivered.
+
+An answer that does not fit is a ThreadError that says what would; the thread is left as it was.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from signoff.graph.errors import ThreadError
+from signoff.nodes.results import saves
+from signoff.tools.approvals import read_answer
+from signoff.tools.confirmations import read_confirmation
+from signoff.tools.output import valid_text, valid_values
+
+HOW = "approve, reject, 'reject: why', or JSON with one decision for each call"
+_WORDS = re.compile(
+    r"(?P<word>approved?|accept|yes|y|ok)|(?P<no>reject(?:ed)?|no|n)\b[\s:,;.-]*(?P<why>.*)", re.I | re.S
+)
+_SAID = ("answer", "message", "args", "response", "text", "content")
+
+
+def question_answer(answer: Any, options: Sequence[str]) -> Any:
+    """The answer to a question: its text, also out of an inbox's or a chat page's wrapping; the option that
+    a number names; "" for none."""
+    said = _unwrapped(answer)
+    if said is None or said in ({}, []):
+        return ""
+    if isinstance(said, str | int) and not isinstance(said, bool):
+        text = str(said).strip()
+        if text not in options and text.isdecimal() and 0 < int(text) <= len(options):
+            return options[int(text) - 1]
+    return plain_value(said)
+
+
+def approval_answer(answer: Any, calls: Sequence[tuple[str, Mapping[str, Any], Sequence[str]]]) -> Any:
+    """The decisions for `calls` (name, arguments, allowed decisions)."""
+    given = _decisions_in_words(answer, len(calls)) if isinstance(answer, str) else answer
+    if given is None or given in ({}, []):
+        raise ThreadError(f"Nothing was answered; give {HOW}.")
+    try:
+        read_answer(given, [(name, args) for name, args, _ in calls], [allowed for _, _, allowed in calls])
+    except ValueError as error:
+        raise ThreadError(f"The answer does not fit: {error}. Give {HOW}.") from error
+    return plain_value(given)
+
+
+def action_answer(answer: Any) -> Any:
+    """What an action came to."""
+    return plain_value(answer)
+
+
+def confirmation_answer(answer: Any) -> Any:
+    """A yes, or what is wrong."""
+    try:
+        read_confirmation(answer)
+    except ValueError as error:
+        raise ThreadError(f"The answer does not fit: {error}. Give yes, or say what is wrong.") from error
+    return plain_value(answer)
+
+
+def read_json(text: str) -> Any:
+    """What a person typed as JSON, as it can be saved. Raises ValueError when it is none."""
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    # An escape may stand for half a character, which no database takes.
+    return json.loads(valid_text(json.dumps(value, ensure_ascii=False)))
+
+
+def plain_value(value: Any) -> Any:
+    """`value` as a checkpoint can hold it. Raises ThreadError for one that it cannot."""
+    if isinstance(value, str):
+        return valid_text(value)
+    try:
+        found = valid_values(json.loads(json.dumps(value, default=str)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ThreadError(
+            f"The answer cannot be saved ({error}); give text, or plain JSON values."
+        ) from error
+    if not saves(found):
+        raise ThreadError("The answer cannot be saved; give text, or plain JSON values.")
+    return found
+
+
+def _unwrapped(answer: Any) -> Any:
+    """The words in an inbox's `[{"type": "response", "args": …}]` or in `{"decisions": […]}`."""
+    if isinstance(answer, Mapping) and isinstance(answer.get("decisions"), list):
+        answer = answer["decisions"]
+    if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], Mapping):
+        answer = answer[0]
+    if isinstance(answer, Mapping):
+        said = next((answer[key] for key in _SAID if key in answer), None)
+        if said is not None and ("type" in answer or len(answer) == 1):
+            return _unwrapped(said)
+        if set(answer) == {"type"}:
+            return answer["type"]
+    return answer
+
+
+def _decisions_in_words(text: str, calls: int) -> Any:
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return read_json(text)
+        except ValueError as error:
+            raise ThreadError(f"The answer is no valid JSON ({error}); give {HOW}.") from error
+    found = _WORDS.fullmatch(text.strip())
+    if found is None:
+        raise ThreadError(f"{text.strip()!r} is no decision; give {HOW}.")
+    if found["word"]:
+        return [{"type": "approve"}] * calls
+    return [{"type": "reject", "message": found["why"].strip()}] * calls

@@ -1,0 +1,100 @@
+"""The history of a thread, read back turn by turn: what was said and done, and which rule fired why."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from signoff.graph.history import read_messages
+from signoff.graph.limits import Limits
+from signoff.graph.machine import Event as MachineEvent
+from signoff.graph.machine import State
+from signoff.graph.marks import is_genuine, marks
+from signoff.graph.task import Task
+from signoff.session.events import Event, Follower, Said, Wrote
+from signoff.session.path import Step
+from signoff.tools.toolbox import Toolbox
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply of the model and what came of it.
+
+    task: the id of the message that began its task. number: in its task, from 1. text: what the model said.
+    events: thoughts, calls with their results, answers and reminders, in order. tokens, seconds: of the
+    reply. steps: the states that the machine went through from this reply to the next, each `decide` with
+    the rule that fired and why.
+    """
+
+    task: str
+    number: int
+    text: str
+    events: tuple[Event, ...] = ()
+    tokens: int = 0
+    seconds: float = 0.0
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One task of a thread: what the user wrote to begin it, and its turns."""
+
+    task: str
+    words: tuple[str, ...]
+    turns: tuple[Turn, ...]
+
+
+def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] = ()) -> list[Chapter]:
+    """The thread whose state this is, task by task. `steps` are those of `path.steps`."""
+    ways = _ways(steps)
+    found: list[Chapter] = []
+    replies = sum(isinstance(event, Said) for _, event in _read(values, toolbox))
+    # A history may begin with replies that no machine made: the steps are those of the last replies.
+    ways = [()] * (replies - len(ways)) + ways[max(0, len(ways) - replies) :]
+    turns: list[Turn] = []
+    words: list[str] = []
+    current = ""
+    for task, event in _read(values, toolbox):
+        if task != current and (turns or words):
+            found.append(Chapter(current, tuple(words), tuple(turns)))
+            turns, words = [], []
+        current = task
+        if isinstance(event, Said):
+            way = ways[0] if ways else ()
+            ways = ways[1:]
+            turns.append(Turn(task, len(turns) + 1, event.text, (), event.tokens, event.seconds, tuple(way)))
+        elif isinstance(event, Wrote) and not event.answers:
+            words.append(event.text)
+        elif turns:
+            last = turns[-1]
+            turns[-1] = Turn(**{**vars(last), "events": (*last.events, event)})
+    return [*found, Chapter(current, tuple(words), tuple(turns))] if current or turns else found
+
+
+def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, Event]]:
+    """Everything in the messages as events, each with the id of its task."""
+    messages: Sequence[BaseMessage] = values.get("messages", ())
+    spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
+    follower = Follower(Task(), toolbox, Limits().turns)
+    current = ""
+    for message in messages:
+        if isinstance(message, HumanMessage) and is_genuine(message):
+            answers = message.id in spoken or "answers" in marks(message)
+            if not answers and (follower.turn or not current):
+                follower.begin()
+                current = message.id or ""
+            yield current, Wrote(message.text, answers)
+        else:
+            for event in follower.message(message):
+                yield current, event
+
+
+def _ways(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """The steps from each reply to the next."""
+    starts = [
+        at for at, step in enumerate(steps)
+        if step.state is State.CALL_LLM and step.event == MachineEvent.REPLIED
+    ]  # fmt: skip
+    return [steps[at:until] for at, until in pairwise([*starts, len(steps)])]

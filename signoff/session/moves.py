@@ -1,0 +1,136 @@
+"""How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langgraph.types import Command
+
+from signoff.graph.again import extend, retry
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.marks import KEY, is_genuine
+from signoff.graph.texts import Texts
+from signoff.session.standing import Condition, Standing
+from signoff.tools.output import valid_text, valid_values
+
+OnPending = Literal["answer", "supersede", "refuse"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to what the thread waits for; `interrupt_id` makes sure that it is the one meant."""
+
+    value: Any
+    interrupt_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Extend:
+    """Go on after a limit, with this many turns more."""
+
+    turns: int
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Try again after an error."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the task as cancelled."""
+
+
+Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | None
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run begins with: the input of the graph, or what is written to the state first (`stop`)."""
+
+    given: Any
+    how: str
+    extra_turns: int = 0
+    stop: bool = False
+
+
+def start(move: Move, standing: Standing, on_pending: OnPending, texts: Texts) -> Start:
+    """How the run begins from where the thread stands. Raises ThreadError when it cannot, SetupError for a
+    move that is none."""
+    match move:
+        case None:
+            return _on(standing)
+        case Answer():
+            return Start(_answered(move, standing), "answer")
+        case Extend(turns=turns):
+            if not isinstance(turns, int) or isinstance(turns, bool):
+                raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
+            return Start(extend(standing.values, turns, texts), "extend", extra_turns=turns)
+        case Retry():
+            return Start(retry(standing.values, texts), "retry")
+        case Stop():
+            return _stopped(standing)
+    return Start({"messages": _messages(move, standing, on_pending)}, "task")
+
+
+def _on(standing: Standing) -> Start:
+    _known(standing)
+    return Start(standing.go_on, "go on")
+
+
+def _known(standing: Standing) -> None:
+    if standing.condition is Condition.UNKNOWN:
+        raise ThreadError(f"There is no thread {standing.shown!r}; begin it with a task.")
+
+
+def _stopped(standing: Standing) -> Start:
+    _known(standing)
+    if standing.condition is Condition.ENDED:
+        raise ThreadError(f"Thread {standing.shown!r} has ended; there is nothing to stop.")
+    return Start(None, "stop", stop=True)
+
+
+def _answered(move: Answer, standing: Standing) -> Command[Any]:
+    _known(standing)
+    waiting = standing.waiting
+    if waiting is None:
+        state = "has ended" if standing.condition is Condition.ENDED else "was stopped in the middle"
+        raise ThreadError(f"Thread {standing.shown!r} {state} and waits for no answer; nothing was changed.")
+    if move.interrupt_id not in (None, waiting.interrupt_id):
+        raise ThreadError(
+            f"Thread {standing.shown!r} does not wait for this answer any more (interrupt "
+            f"{move.interrupt_id!r}); look at what it waits for now. Nothing was changed."
+        )
+    # By id: an answer of None, or an empty one, is delivered by no other way.
+    return Command(resume={waiting.interrupt_id: waiting.read(move.value)})
+
+
+def _messages(move: str | Sequence[BaseMessage], standing: Standing, on_pending: OnPending) -> list[Any]:
+    messages = _task(move)
+    open_work = standing.condition in (Condition.WAITING, Condition.STOPPED)
+    if standing.waiting and on_pending == "refuse":
+        raise ThreadError(
+            f"Thread {standing.shown!r} waits for {standing.waiting.waits_for}; answer that first. "
+            "Nothing was changed."
+        )
+    if open_work and on_pending == "supersede":
+        first = next(at for at, message in enumerate(messages) if is_genuine(message))
+        marked = {**messages[first].additional_kwargs, KEY: {"begins": True}}
+        messages[first] = messages[first].model_copy(update={"additional_kwargs": marked})
+    return messages
+
+
+def _task(move: Any) -> list[BaseMessage]:
+    """The task as messages; whatever text is in them is valid."""
+    if isinstance(move, str):
+        if not move.strip():
+            raise SetupError("The task is empty; say what is to be done.")
+        return [HumanMessage(valid_text(move))]
+    try:
+        messages = convert_to_messages(list(move) if isinstance(move, list | tuple) else [move])
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise SetupError(f"{move!r} is no task; give text, or messages ({error}).") from error
+    if not any(is_genuine(message) for message in messages):
+        raise SetupError("There is no task among the messages; give one of a human.")
+    return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]

@@ -1,0 +1,202 @@
+"""The path of a thread: which states ran, what each reported and why, read from its checkpoints.
+
+Only raw checkpoints are read. LangGraph's `get_state_history` rebuilds the messages of every one of them,
+which takes minutes for a long thread.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+
+from signoff.graph.errors import ThreadError
+from signoff.graph.machine import Event, State
+from signoff.graph.versions import ALIASES, next_states
+
+_START = "__start__"
+# LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.
+_NO_TASK = str(UUID(int=0))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a thread, as it was saved.
+
+    at: when it was saved, ISO 8601. checkpoint_id: names this point of the thread, to fork from for example;
+        a last step that was killed before it had a checkpoint has that of the step before.
+    state: the state that ran. None for an input, a change from outside and the beginning of a fork, and for
+        a state of another version that this one does not know.
+    event: what the state reported; "input", "update" or "fork" where none ran.
+    rule, why: the rule that fired, and its reason; empty for every state but `decide`.
+    next: the states that run next, by their names when it was saved; empty when the thread had ended.
+    task: the id of the message that began the current task; empty before the first one has begun.
+    name: the name of the state when it was saved; empty where none ran.
+    """
+
+    at: str
+    checkpoint_id: str
+    state: State | None
+    event: str
+    rule: str
+    why: str
+    next: tuple[str, ...]
+    task: str
+    name: str
+
+
+def steps(checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None) -> list[Step]:
+    """The path that led to where the thread stands, oldest step first; only the last `limit` steps if given.
+
+    Branches that were left by a fork are no part of it. Empty for a thread that does not exist.
+    """
+    walk = _Walk(limit)
+    for found in checkpointer.list(_whole(thread_id)):
+        if not walk.back_to(found):
+            break
+    return walk.path()
+
+
+async def asteps(
+    checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None
+) -> list[Step]:
+    """`steps`, for an event loop."""
+    walk = _Walk(limit)
+    async for found in checkpointer.alist(_whole(thread_id)):
+        if not walk.back_to(found):
+            break
+    return walk.path()
+
+
+def before_turn(path: Sequence[Step], turn: int) -> Step:
+    """The last step before the model was called for this turn of the current task, counted from 1.
+
+    path: all steps of the thread. Counted are the replies that this thread got, as `call_llm` tells them.
+
+    Raises ThreadError when the task never came to this turn.
+    """
+    task = path[-1].task if path else ""
+    replies, found = 0, None
+    for step in path:
+        if not task or step.task != task:
+            continue
+        if replies == turn - 1 and [_known(name) for name in step.next] == [State.CALL_LLM]:
+            found = step
+        replies += step.state is State.CALL_LLM and step.event == Event.REPLIED
+    if found is None:
+        raise ThreadError(f"The current task has {replies} turns, and none is number {turn}.")
+    return found
+
+
+def _whole(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
+def _known(name: str) -> State | None:
+    return ALIASES.get(name) or (State(name) if name in set(State) else None)
+
+
+class _Walk:
+    """Goes back from the newest checkpoint of a thread, from each one to its parent.
+
+    Savers list checkpoints newest first, so a parent comes after its child, and what comes between them
+    belongs to another branch.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.found: list[Step] = []
+        self.child: CheckpointTuple | None = None
+        self.entered = False
+
+    def back_to(self, found: CheckpointTuple) -> bool:
+        """Takes the next older checkpoint. False when no more is wanted."""
+        if self.child is None:
+            self._add_unsaved(found)
+        else:
+            if _id(found) != _parent_id(self.child):
+                return True
+            self._add(self.child, found)
+        self.child = found
+        return _parent_id(found) is not None and not self.full
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and len(self.found) >= self.limit
+
+    def path(self) -> list[Step]:
+        if self.child is not None and not self.full:
+            self._add(self.child, None)
+            self.child = None
+        return self.found[::-1]
+
+    def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
+        name = _ran(saved, parent)
+        # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
+        # run that saves only its end there is an empty checkpoint.
+        again = self.entered and saved.metadata.get("source") == "input"
+        if saved.checkpoint["channel_versions"] and not again:
+            self.found.append(_step(saved, name, saved.checkpoint["channel_values"]))
+        self.entered = name == _START
+
+    def _add_unsaved(self, newest: CheckpointTuple) -> None:
+        """Adds what was done, and killed before there was a checkpoint of it."""
+        wrote = dict[str, dict[str, Any]]()
+        for task, channel, value in newest.pending_writes or ():
+            wrote.setdefault(task, {})[channel] = value
+        values = {**newest.checkpoint["channel_values"], **wrote.pop(_NO_TASK, {})}
+        runs = _next(values)
+        done = [found for found in wrote.values() if "event" in found or next_states(found)]
+        if len(runs) == len(done) == 1:
+            kept = {channel: value for channel, value in values.items() if not _next([channel])}
+            self.found.append(_step(newest, runs[0], {**kept, **done[0]}))
+            self.entered = runs == (_START,)
+
+
+def _next(channels: Collection[str]) -> tuple[str, ...]:
+    return next_states(channels) or ((_START,) if _START in channels else ())
+
+
+def _ran(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
+    """The name of the node that ran between `parent` and `saved`; empty for none.
+
+    A node that runs notes which versions of the channels it has seen. An input notes the same for what it
+    cuts short, though nothing ran.
+    """
+    if saved.metadata.get("source") != "loop":
+        return ""
+    seen = saved.checkpoint["versions_seen"]
+    before = parent.checkpoint["versions_seen"] if parent else {}
+    names = [name for name in seen if name == _START or not name.startswith("__")]
+    ran = [name for name in names if seen[name] and seen[name] != before.get(name)]
+    # More than one when steps between were not saved (`durability="exit"`): the last one saw the newest.
+    return max(ran, key=lambda name: max(seen[name].values()), default="")
+
+
+def _step(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Step:
+    ran = name not in ("", _START)
+    source = "input" if name == _START else str(saved.metadata.get("source", ""))
+    state = _known(name) if ran else None
+    decision = values["decision"] if state is State.DECIDE else {"rule": "", "why": ""}
+    return Step(
+        at=saved.checkpoint["ts"],
+        checkpoint_id=_id(saved),
+        state=state,
+        event=values["event"] if ran else source,
+        rule=decision["rule"],
+        why=decision["why"],
+        next=_next(values),
+        task=values.get("task", ""),
+        name=name if ran else "",
+    )
+
+
+def _id(found: CheckpointTuple) -> str:
+    return found.checkpoint["id"]
+
+
+def _parent_id(found: CheckpointTuple) -> str | None:
+    parent = found.parent_config
+    return parent["configurable"].get("checkpoint_id") if parent else None

@@ -1,0 +1,212 @@
+"""The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from signoff.graph.build import Graph
+from signoff.graph.errors import SetupError
+from signoff.session.decisions import Decision
+from signoff.session.drive import Asked, Thread, drive
+from signoff.session.events import Decided, Event
+from signoff.session.fork import fork
+from signoff.session.history import Turn, chapters
+from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
+from signoff.session.path import steps
+from signoff.session.requests import Driver, acarry_out, carry_out
+from signoff.session.standing import Standing, config_of, kit_of, readable
+from signoff.tools.output import valid_text
+
+_ON_PENDING = ("answer", "supersede", "refuse")
+
+
+class Session:
+    """Drives one thread of a graph, in this process.
+
+    graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
+    the graph's context schema describes; it is not stored, so give it again in another process.
+    on_pending: what a new task means while the thread waits. `answer`: it is the answer, the reason of a
+    rejection, or the feedback, as for `graph.invoke`; `supersede`: it ends the open task and begins the next;
+    `refuse`: ThreadError. config: callbacks, tags and the like for every run.
+
+    Every method that runs the thread holds it meanwhile (ThreadBusy for a second runner, also in another
+    process) and saves every step. It raises ThreadError for what the thread cannot do as it stands, and
+    StorageError when the database fails; in both cases nothing is lost. A failing model, a limit or a stop
+    is a decision, never an exception.
+
+    A move is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes on
+    from where it stands.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        thread_id: str,
+        *,
+        context: Any = None,
+        on_pending: OnPending = "answer",
+        config: RunnableConfig | None = None,
+    ) -> None:
+        kit = kit_of(graph)
+        if not isinstance(graph.checkpointer, BaseCheckpointSaver):
+            raise SetupError(
+                "A session needs a checkpointer to pause and resume with; build the graph with storage=."
+            )
+        if not isinstance(thread_id, str) or not thread_id or valid_text(thread_id) != thread_id:
+            raise SetupError(f"A thread id is valid text, not empty and without NUL; not {thread_id!r:.80}.")
+        if on_pending not in _ON_PENDING:
+            raise SetupError(f"on_pending is {on_pending!r}; use one of: {', '.join(_ON_PENDING)}.")
+        if context is not None and not isinstance(context, Mapping) and not hasattr(context, "model_dump"):
+            raise SetupError(f"context is {context!r}; give a mapping, or the graph's Context.")
+        self.graph = graph
+        self.thread_id = thread_id
+        self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
+        self._given = config
+        self._thread = Thread(
+            graph, kit, thread_id, merge_configs(config, config_of(thread_id)), context, on_pending, Asked()
+        )
+
+    def run(self, move: Move = None) -> Decision:
+        """Runs until the task ends or somebody is needed; what the model only says is passed over.
+
+        `run("the task")` begins a task, `run()` goes on after a pause or a kill.
+        """
+        return _last(self.events(move))
+
+    def step(self, move: Move = None) -> Decision:
+        """Runs to the next decision: something the model says, something to do or to answer, or the end.
+
+        Answer one with `step(Answer(value))`.
+        """
+        return _last(self.events(move, by_step=True))
+
+    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+        """Answers what the thread waits for, and runs on.
+
+        The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
+        changes nothing, when it does not fit, or when nothing waits (it was answered already).
+        """
+        return self.run(Answer(answer, interrupt_id))
+
+    def extend(self, turns: int) -> Decision:
+        """Goes on with a task that ended at a limit, with `turns` more turns."""
+        return self.run(Extend(turns))
+
+    def retry(self) -> Decision:
+        """Tries a task again that ended with an error."""
+        return self.run(Retry())
+
+    def events(self, move: Move = None, *, by_step: bool = False, tokens: bool = False) -> Iterator[Event]:
+        """What happens, as it happens; the last event is `Decided`.
+
+        tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
+        where Ctrl-C does not reach them. Leaving the iteration stops the run at once; what was saved stays.
+        """
+        return carry_out(self._driver(move, by_step, tokens))
+
+    def standing(self) -> Standing:
+        """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
+        return self._thread.look().do()
+
+    def history(self) -> list[Turn]:
+        """Every turn of the thread: what was said and done, and which rule fired why."""
+        found = self.standing()
+        path = steps(self._saver, self.thread_id)
+        with readable(self.thread_id):
+            told = chapters(found.values, self._thread.kit.toolbox, path)
+        return [turn for chapter in told for turn in chapter.turns]
+
+    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+        """A session on a copy of the thread, as it was after `at` turns of its current task, at the
+        checkpoint with this id, or as it is. The thread itself stays as it is.
+
+        thread_id: of the copy; made from this one's by default. Raises ThreadError when there is no such
+        point, or when the copy's id is taken.
+        """
+        target = f"{self.thread_id}-fork-{uuid.uuid4().hex[:8]}" if thread_id is None else thread_id
+        forked = Session(
+            self.graph,
+            target,
+            context=self._thread.context,
+            on_pending=self._thread.on_pending,
+            config=self._given,
+        )
+        fork(self.graph, self.thread_id, at, target)
+        return forked
+
+    def pause(self, by: str = "pause") -> bool:
+        """Asks the run of this session, in another thread or from a signal's handler, to stop at the next
+        step boundary.
+
+        Its method then returns `Paused(by)`. False when this session runs nothing now. To pause a run of
+        another process: `request_pause`, or `signoff pause`.
+        """
+        return self._thread.asked.ask(by)
+
+    def stop(self) -> Decision | None:
+        """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
+
+        While this session runs in another thread, the run is told, its method returns the end, and this
+        returns None at once. Raises ThreadError when the task has ended.
+        """
+        return None if self._thread.asked.ask("stop") else self.run(Stop())
+
+    async def arun(self, move: Move = None) -> Decision:
+        """`run` for an event loop."""
+        return await _alast(self.aevents(move))
+
+    async def astep(self, move: Move = None) -> Decision:
+        """`step` for an event loop."""
+        return await _alast(self.aevents(move, by_step=True))
+
+    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+        """`resume` for an event loop."""
+        return await self.arun(Answer(answer, interrupt_id))
+
+    async def aextend(self, turns: int) -> Decision:
+        """`extend` for an event loop."""
+        return await self.arun(Extend(turns))
+
+    async def aretry(self) -> Decision:
+        """`retry` for an event loop."""
+        return await self.arun(Retry())
+
+    def aevents(
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+    ) -> AsyncIterator[Event]:
+        """`events` for an event loop; `tokens` costs nothing here."""
+        return acarry_out(self._driver(move, by_step, tokens))
+
+    async def astanding(self) -> Standing:
+        """`standing` for an event loop."""
+        return await self._thread.look().ado()
+
+    async def ahistory(self) -> list[Turn]:
+        """`history` for an event loop."""
+        return await asyncio.to_thread(self.history)
+
+    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+        """`fork` for an event loop."""
+        return await asyncio.to_thread(self.fork, at, thread_id)
+
+    async def astop(self) -> Decision | None:
+        """`stop` for an event loop."""
+        return None if self._thread.asked.ask("stop") else await self.arun(Stop())
+
+    def _driver(self, move: Move, by_step: bool, tokens: bool) -> Driver:
+        return drive(self._thread, move, by_step, tokens)
+
+
+def _last(events: Iterator[Event]) -> Decision:
+    found = [event for event in events if isinstance(event, Decided)]
+    return found[-1].decision
+
+
+async def _alast(events: AsyncIterator[Event]) -> Decision:
+    found = [event async for event in events if isinstance(event, Decided)]
+    return found[-1].decision

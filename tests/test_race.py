@@ -1,0 +1,70 @@
+"""Two processes resume the same thread at the same moment: exactly one wins, each time."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from signoff import Finished, Question, Session, ThreadError, build_graph
+from signoff.models import ScriptedModel, call
+from tests.random_kills import storage_at
+
+WON, LOST = 0, 3
+
+
+def session_on(storage: object, thread_id: str) -> Session:
+    script = [call("ask_user", question="Which?"), call("finish_task", summary="Done.")]
+    model = ScriptedModel(lambda messages: script[sum(m.type == "ai" for m in messages)])
+    return Session(build_graph(model, storage=storage), thread_id)  # type: ignore[arg-type]  # either storage
+
+
+def in_child(database: str, thread_id: str, answer: str, gate: int, ready: int) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        with storage_at(database) as storage:
+            session = session_on(storage, thread_id)
+            os.write(ready, b"!")
+            os.read(gate, 1)
+            try:
+                code = WON if isinstance(session.resume(answer), Finished) else 1
+            except ThreadError:
+                code = LOST
+    finally:
+        os._exit(code)
+
+
+def race(database: str, rounds: int) -> list[list[int]]:
+    """How the two processes ended, for each round."""
+    found = []
+    for number in range(rounds):
+        thread_id = f"race {number}"
+        with storage_at(database) as storage:
+            assert isinstance(session_on(storage, thread_id).run("do it"), Question)
+        (gate, start), (ready, tell) = os.pipe(), os.pipe()
+        children = [in_child(database, thread_id, answer, gate, tell) for answer in ("red", "blue")]
+        assert os.read(ready, 1) + os.read(ready, 1) == b"!!"
+        os.write(start, b"gg")
+        codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+        for end in (gate, start, ready, tell):
+            os.close(end)
+        with storage_at(database) as storage:
+            messages = session_on(storage, thread_id).standing().values["messages"]
+        assert sum(message.name == "ask_user" for message in messages) == 1
+        found.append(codes)
+    return found
+
+
+@pytest.mark.slow
+def test_on_sqlite(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    assert race(str(tmp_path / "t.sqlite"), 50) == [[WON, LOST]] * 50
+    figure("SQLite: two processes resumed one thread 50 times, exactly one won each time")
+
+
+@pytest.mark.slow
+def test_on_postgresql(postgres_url: str, figure: Callable[[str], None]) -> None:
+    assert race(postgres_url, 50) == [[WON, LOST]] * 50
+    figure("PostgreSQL: two processes resumed one thread 50 times, exactly one won each time")
