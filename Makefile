@@ -25,7 +25,7 @@ check: .venv/installed
 	$(RUN) mypy
 
 fast: .venv/installed
-	$(RUN) pytest
+	$(RUN) pytest -n auto
 
 slow: .venv/installed
 	$(RUN) pytest -m slow --timeout 600

@@ -15,6 +15,9 @@ from signoff.graph.texts import DEFAULT_TEXTS, Texts
 def extend(state: Mapping[str, Any], turns: int, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
     """The input that goes on with a task that ended at a limit, with `turns` more turns.
 
+    It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
+    a call, repetitions) is counted from now on, so that its whole amount is granted once more.
+
     `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
     task did not end at a limit, SetupError when `turns` is below 1.
     """
@@ -23,7 +26,9 @@ def extend(state: Mapping[str, Any], turns: int, texts: Texts = DEFAULT_TEXTS) -
     outcome = _ended_by(state, "limit")
     before = state.get("extra") or {}
     granted = before["turns"] if before.get("task") == outcome["task"] else 0
-    return _again(texts, extra={"task": outcome["task"], "turns": granted + turns})
+    spent = state.get("spent") or {}
+    mine = spent if spent.get("task") == outcome["task"] else {}
+    return _again(texts, {"extended": dict(mine)}, extra={"task": outcome["task"], "turns": granted + turns})
 
 
 def retry(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
@@ -33,7 +38,7 @@ def retry(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any
     end with an error.
     """
     _ended_by(state, "error")
-    return _again(texts, stop="")
+    return _again(texts, {}, stop="")
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
@@ -62,6 +67,6 @@ def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
     return outcome
 
 
-def _again(texts: Texts, **update: Any) -> Command[Any]:
-    mark = nudge("resumed", texts.nudges["resumed"])
+def _again(texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
+    mark = nudge("resumed", texts.nudges["resumed"], **notes)
     return Command(goto=str(FIRST), update={"messages": [mark], "outcome": None, **update})

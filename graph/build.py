@@ -1,7 +1,8 @@
 """Builds the LangGraph graph from the table of the machine."""
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -18,12 +19,16 @@ from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.limits import Limits
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
 from signoff.graph.state import AgentState, Context, Input, Output
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.graph.versions import ALIASES
 from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
+from signoff.nodes.binding import bound
 from signoff.nodes.call_llm import call_llm
 from signoff.nodes.compress import compress
+from signoff.nodes.confirm import confirm
 from signoff.nodes.decide import decide
+from signoff.nodes.digester import Digests, digester, view_budget
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
@@ -34,7 +39,9 @@ from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
 from signoff.tools.approvals import Policy
-from signoff.tools.control import ControlTool, standard_controls
+from signoff.tools.checks import Check, make_checks
+from signoff.tools.control import ControlTool, more_turns_control, standard_controls
+from signoff.tools.finishing import ResponseFormat, finishing
 from signoff.tools.output import LIMIT
 from signoff.tools.toolbox import Toolbox, make_toolbox
 
@@ -51,14 +58,13 @@ NODES: dict[State, Work] = {
     State.NUDGE: nudge,
     State.ASK_USER: ask_user,
     State.REVIEW: review,
+    State.CONFIRM: confirm,
     State.FINISH: finish,
 }
 
 # LangGraph counts super-steps per invocation and raises when they are used up. The machine has limits of its
 # own, in turns, and ends every run by them; this one must never be reached first.
 _NO_STEP_LIMIT = 2**31 - 1
-_VIEW_PART = 0.8
-_VIEW_TOKENS = 100_000
 
 
 class Storage(Protocol):
@@ -86,8 +92,18 @@ def build_graph(
     unknown_outcomes: Literal["tell", "ask"] = "tell",
     texts: Texts = DEFAULT_TEXTS,
     view_tokens: int | None = None,
+    digest: Digests = None,
+    digest_seconds: float = 60.0,
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
+    talk: Literal["strict", "balanced", "natural"] = "balanced",
+    more_turns: Literal["never", "once", "ask"] = "never",
+    response_format: ResponseFormat | None = None,
+    checks: Sequence[Check] = (),
+    checks_folder: str | Path | None = None,
+    check_seconds: float = 60.0,
+    evidence: bool = False,
+    finish_alone: bool = False,
 ) -> Graph:
     """The agent loop as a compiled LangGraph graph.
 
@@ -105,30 +121,64 @@ def build_graph(
     unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
         that its outcome is unknown, or "ask" a person whether to run it again.
     view_tokens: the budget of what the model is shown; above it old turns are folded. Default: 80 % of the
-        context that the model's profile names, else 100,000.
+        context that the model's profile names, else 100,000. The provider's own count corrects it.
+    digest: who writes the digest that stands for folded turns. "lines": one line a turn, exact and free.
+        "model": the model, in a call of its own without tools, which counts in the outcome's usage and is no
+        turn; or give another chat model for it. A text that fails, is refused, cut off or too long, or does
+        not come within `digest_seconds`, is replaced by lines. Default: "model" when the model's profile
+        names its context and `view_tokens` is at least 16,000; else "lines", since a small view is folded
+        every few turns (and a script for `ScriptedModel`, which has no profile, has no step for it).
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit.
     result_chars: a longer result loses its middle; the full text is kept in a file that the result names.
+    talk: what a reply without a call means. "balanced": two reminders, then a call is required
+        (`tool_choice`), then one of a control tool, then the limit `talk_turns`. "strict": a call is required
+        from the start. "natural": the reply is put to the user like a question, so that talking is a
+        dialogue; without a checkpointer like "balanced".
+    more_turns: whether the model may ask for more turns than its limit, by `request_more_turns`, once in a
+        task. "once": it gets them, at most as many again as the limit. "ask": a person is asked, as for an
+        approval, and may change the number. "never": it has no such tool.
+
+    response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then needs a
+        `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
+    checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
+        `messages` and `state` by name and pass by returning True or None, and commands for the shell, which
+        run in `checks_folder` (default: the process's own) and pass with exit code 0. All run, each for at
+        most `check_seconds`; what they say goes back to the model. They may run again: see tools/checks.py.
+    evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
+    finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
 
     Raises SetupError for tools with one name, a tool that shadows a control tool, a model without tool
     calling, storage given twice, and a policy that names what does not exist. Warns (JournalWarning) when
     tools with effects are used with a checkpointer but no store: a crash could then run an effect twice.
     """
-    box = make_toolbox(tools, control_tools or standard_controls(texts), approvals, hand_over)
+    controls = [*(control_tools or standard_controls(texts)), *_more_turns(more_turns, texts)]
+    finishes = finishing(controls, response_format, evidence=evidence)
+    box = make_toolbox(tools, finishes, approvals, hand_over)
+    if FINISH_NAME not in box.controls:
+        texts = texts.naming(box.controls.finish)
+    box = replace(box, dialogue=_mode(talk) == "natural", ask_for_turns=more_turns == "ask")
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     _warn_without_journal(box, checkpointer, store)
+    view = view_budget(model) if view_tokens is None else view_tokens
     kit = Kit(
-        model=_bound(model, box.every),
+        models=bound(model, box),
+        required=talk == "strict",
         toolbox=box,
         limits=limits or Limits(),
         texts=texts,
         system_prompt=system_prompt,
-        view_tokens=_view_budget(model) if view_tokens is None else view_tokens,
+        view_tokens=view,
+        digester=digester(model, digest, view, box),
+        digest_seconds=digest_seconds,
         tool_seconds=tool_seconds,
         result_chars=result_chars,
         ask_unknown=unknown_outcomes == "ask",
-        injector=Injector(list(box.tools.values())),
+        injector=Injector(list(box.run_tools.values())),
         outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
+        checks=make_checks(checks, checks_folder, check_seconds),
+        finish_alone=finish_alone,
+        evidence=evidence,
     )
     graph = declare(kit).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
@@ -136,29 +186,35 @@ def build_graph(
         name="signoff",
     )
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
-    effects = any(box.is_effect(name) for name in box.tools)
+    effects = any(box.is_effect(name) for name in box.run_tools)
     graph.__class__ = JournalledGraph if effects else DurableGraph
     assert isinstance(graph, DurableGraph), "the class was set in the line above"
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
 
 
-def declare(kit: Kit) -> StateGraph[AgentState, Any, Any, Output]:
-    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways."""
+def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[AgentState, Any, Any, Output]:
+    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
+
+    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
+    """
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
         AgentState, context_schema=Context, input_schema=Input, output_schema=Output
     )
-    for state, work in NODES.items():
-        node = Node(state, kit, work)
-        graph.add_node(str(state), node, metadata={"description": WHAT_IT_DOES[state]})
+    names = {**{str(state): state for state in NODES}, **aliases}
+    for name, state in names.items():
+        node = Node(state, kit, NODES[state])
+        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
-    for state, targets in edges().items():
+    drawn = edges()
+    for name, state in names.items():
+        targets = drawn[state]
         if len(targets) == 1:
-            graph.add_edge(str(state), str(next(iter(targets))))
+            graph.add_edge(name, str(next(iter(targets))))
         elif targets:
             labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
-            graph.add_conditional_edges(str(state), Branch(state), labels)
+            graph.add_conditional_edges(name, Branch(state), labels)
         else:
-            graph.add_edge(str(state), END)
+            graph.add_edge(name, END)
     return graph
 
 
@@ -180,7 +236,7 @@ class Branch(Runnable[AgentState, str]):
 def _warn_without_journal(
     box: Toolbox, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None
 ) -> None:
-    effects = [name for name in box.tools if box.is_effect(name) and not box.is_driven(name)]
+    effects = [name for name in box.run_tools if box.is_effect(name) and not box.is_driven(name)]
     if checkpointer is not None and store is None and effects:
         warnings.warn(
             f"{', '.join(effects)} may change something, and without a store there is no journal: a call "
@@ -190,17 +246,13 @@ def _warn_without_journal(
         )
 
 
-def _bound(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    if not hasattr(model, "bind_tools"):
-        raise SetupError(f"{model!r} is no chat model; give a LangChain chat model, such as ChatOpenAI(…).")
-    try:
-        return model.bind_tools(tools)
-    except NotImplementedError:
-        raise SetupError(
-            f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
-        ) from None
+def _more_turns(policy: str, texts: Texts) -> list[ControlTool]:
+    if policy not in ("never", "once", "ask"):
+        raise SetupError(f"more_turns is {policy!r}; use one of: never, once, ask.")
+    return [] if policy == "never" else [more_turns_control(texts)]
 
 
-def _view_budget(model: BaseChatModel) -> int:
-    size = (getattr(model, "profile", None) or {}).get("max_input_tokens")
-    return int(size * _VIEW_PART) if size else _VIEW_TOKENS
+def _mode(talk: str) -> str:
+    if talk not in ("strict", "balanced", "natural"):
+        raise SetupError(f"talk is {talk!r}; use one of: strict, balanced, natural.")
+    return talk

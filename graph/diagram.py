@@ -184,7 +184,7 @@ def _box(state: State) -> str:
     box = BOXES[state]
     look = "main" if state in MAIN_PATH else "pause" if state in PAUSES else "plain"
     stroke, fill = _COLOURS[look]
-    y = box.y if TRANSITIONS[state] else END_AT.y
+    y = box.y if TRANSITIONS[state] else max(DOORS.values()) + 42
     return (
         f"<g><title>{state}: {escape(WHAT_IT_DOES[state])}</title>"
         f'<rect x="{box.left:g}" y="{box.top:g}" width="{box.width}" height="{box.height}" rx="10" '
@@ -211,7 +211,7 @@ def _ends() -> Iterator[str]:
     first, last = BOXES[FIRST], BOXES[LAST]
     ways = [
         (Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)),
-        (Point(int(last.right), END_AT.y), Point(END_AT.x - _RING, END_AT.y)),
+        (Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)),
     ]
     for way in ways:
         yield (
@@ -220,5 +220,5 @@ def _ends() -> Iterator[str]:
     yield f'<circle cx="{START_AT.x}" cy="{START_AT.y}" r="{_RING}" fill="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING}" fill="none" stroke="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING - 4}" fill="{colour}"/>'
-    for at, word in ((START_AT, "START"), (END_AT, "END")):
-        yield f'<text class="caption" x="{at.x}" y="{at.y + 26}" text-anchor="middle">{word}</text>'
+    yield f'<text class="caption" x="{START_AT.x}" y="{START_AT.y + 26}" text-anchor="middle">START</text>'
+    yield f'<text class="caption" x="{END_AT.x + 15}" y="{END_AT.y + 4}">END</text>'

@@ -1,110 +1,241 @@
-"""Folding: when the view is over its budget, its oldest whole turns become one line each."""
+"""Folding: when the view is over its budget, its oldest whole turns go into the digest."""
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.utils import count_tokens_approximately
 
+from signoff.graph.contract import contract, shortened
+from signoff.graph.cut import spare
 from signoff.graph.history import Reader
-from signoff.graph.marks import is_genuine
+from signoff.graph.ledger import CHARS, tokens
+from signoff.graph.marks import is_genuine, nudge_kind
 from signoff.graph.replies import Reply
-from signoff.graph.state import AgentState, Digest
-from signoff.graph.view import folded
+from signoff.graph.state import AgentState, Contract, Digest
+from signoff.graph.texts import Texts
+from signoff.graph.view import beyond, digest_message, folded, front, turns_size
 
 KEEP_TURNS = 2
-# Fold down to this part of the budget, so that the prefix of the view stays the same for many turns and the
-# provider's prompt cache holds.
-FOLD_TO = 0.6
+"""So many of the last turns stay whole, unless they alone are over the budget; the very last always stays."""
+
+PIECE = 120
+"""Characters of one text or result in a line of the digest."""
+
 _DIGEST_PART = 0.2
-_PIECE = 120
+_LEAST_PART = 0.05
+_CONTRACT_PART = 0.1
+_TOOL = "tool"
+_NOTE = re.compile(r"- \((\d+) older lines are not listed\)")
 
 
-def quick_size(state: AgentState, reader: Reader) -> int | None:
-    """The tokens of the view by the provider's own count of the last reply, plus an estimate of what came
-    after it. None when the provider did not count the view as it is now."""
-    last = reader.replies[-1].message if reader.replies else None
-    counted = last.usage_metadata if last else None
-    if last is None or not counted or not counted["input_tokens"]:
-        return None
-    if (digest := state.get("digest")) and digest["made_after"] == last.id:
-        return None
-    newer = []
-    for message in reversed(reader.messages):
-        if message is last:
-            break
-        newer.append(message)
-    return counted["total_tokens"] + count_tokens_approximately(newer)
+@dataclass(frozen=True)
+class Folding:
+    """Turns that are to be folded, the oldest first, each with the messages between it and the next.
 
-
-def fold(state: AgentState, reader: Reader, size: int, budget: int) -> Digest | None:
-    """The new digest when a view of `size` tokens is over `budget` and old turns can be folded; else None.
-
-    The last turns, turns with open calls and the task's own messages are never folded.
+    before: the digest so far. upto: the last message of the turns. room: the characters of the new digest.
+    most: the characters that a model's text of it may have. budget: the tokens of the view.
     """
-    excess = size - budget
-    if excess <= 0:
+
+    turns: Sequence[tuple[Reply, Sequence[BaseMessage]]]
+    reader: Reader
+    before: Digest | None
+    upto: str
+    contract: Contract
+    room: int
+    most: int
+    budget: int
+
+    def told(self, piece: int = PIECE) -> list[str]:
+        """The turns, one line each, texts and results cut to `piece` characters."""
+        own = {message.id for message in self.reader.section.messages}
+        return [line for turn in self.turns for line in _told(turn, own, self.reader, piece)]
+
+    def by_lines(self) -> Digest:
+        """The digest with one more line for each of the turns."""
+        text, lines = said(self.before)
+        text = text[: self.room]
+        return self._digest(text, bounded([*lines, *self.told()], self.room - len(text)))
+
+    def by_text(self, text: str) -> Digest:
+        """The digest that is `text`: it stands for the digest so far and for the turns."""
+        return self._digest(text, [])
+
+    def _digest(self, text: str, lines: list[str]) -> Digest:
+        made = Digest(upto=self.upto, lines=lines, contract=self.contract)
+        return Digest(**made, text=text) if text else made
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The tokens of the view, if it were folded up to one message or another.
+
+    It can be folded up to any of `ends`, the first of which is where it begins now: up to a reply before
+    which no call is open, at the latest up to the last reply.
+    """
+
+    state: AgentState
+    reader: Reader
+    budget: int
+    system_prompt: str
+    texts: Texts
+
+    @cached_property
+    def start(self) -> int:
+        return folded(self.state, self.reader)[1]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where the turns of the view begin."""
+        places = self.reader.noted.replies
+        return places[bisect_left(places, self.start) :]
+
+    @cached_property
+    def ends(self) -> list[int]:
+        found = [self.start]
+        replies = self.reader.replies[len(self.reader.replies) - len(self.starts) :]
+        for reply, following in zip(replies, self.starts[1:], strict=False):
+            if any(reply.open(call) for call in reply.calls):
+                break
+            found.append(following)
+        return found
+
+    @cached_property
+    def least(self) -> int:
+        """The last turn with its results cut as far as that goes."""
+        last = self.starts[-1] if self.starts else len(self.reader.messages)
+        return self.turns(last) - spare(self.reader.messages[last:])
+
+    def turns(self, end: int) -> int:
+        """What is not folded."""
+        return turns_size(self.reader, end, self.texts)
+
+    def fixed(self, end: int, held: Contract) -> int:
+        """All but the turns and the words of the digest."""
+        empty = Digest(upto="", lines=[_left_out(10**6)], contract=held)
+        message = digest_message(empty, self.reader.section.id, self.texts)
+        return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
+            self.reader, self.budget
+        )
+
+    def free(self, count: int) -> int:
+        """What is left for the words of the digest when so many turns are folded."""
+        end = self.ends[count]
+        # The results of a last turn that stands alone are cut to make room for the digest.
+        staying = self.turns(end) if len(self.starts) > count + 1 else self.least
+        return self.budget - self.fixed(end, self.contract(end)) - staying
+
+    def contract(self, end: int) -> Contract:
+        most = int(self.budget * _CONTRACT_PART)
+        return contract(self.reader, end, most, self.state.get("phases"))
+
+
+def fold(state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts) -> Folding | None:
+    """What to fold of a view that is over its budget; None when nothing can be folded.
+
+    Folds so many turns that those that stay take half of what is free, so that the prefix of the view stays
+    the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns and
+    the task's own messages are never folded. With no turns to fold, the digest itself is bounded anew.
+    """
+    sizes = _Sizes(state, reader, budget, system_prompt, texts)
+    before, start = folded(state, reader)
+    count = _enough(sizes, before, reader)
+    while (free := sizes.free(count)) < 0 and count < len(sizes.ends) - 1:
+        count += 1
+    end = sizes.ends[count]
+    if end == 0:
         return None
-    messages, old = state["messages"], state.get("digest")
-    start = folded(messages, old["upto"] if old else None)
-    begins = [i for i, message in enumerate(messages) if isinstance(message, AIMessage) and i >= start]
-    skipped = sum(isinstance(message, AIMessage) for message in messages[:start])
-    to_free = excess + budget * (1 - FOLD_TO)
-    own = {message.id for message in reader.section.messages}
-    lines = list(old["lines"]) if old else []
-    end = start
-    for turn, following in enumerate(begins[1 : len(begins) - KEEP_TURNS + 1]):
-        reply = reader.replies[skipped + turn]
-        if to_free <= 0 or any(reply.open(call) for call in reply.calls):
-            break
-        gone = messages[end:following]
-        lines += [*_said(gone, own, reader.spoken), _line(reply)]
-        to_free -= count_tokens_approximately([message for message in gone if message.id not in own])
-        end = following
-    if end == start:
-        return None
-    return Digest(
-        upto=messages[end - 1].id or "",
-        made_after=reader.replies[-1].message.id or "",
-        lines=_bounded(lines, int(budget * _DIGEST_PART * 4)),
+    # Where nothing fits, a task that forgets all that it has done would not end either.
+    room = int(min(budget * _DIGEST_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
+    return Folding(
+        turns=_turns(reader, sizes.starts[: count + 1], start),
+        reader=reader,
+        before=before,
+        upto=reader.messages[end - 1].id or "",
+        contract=sizes.contract(end),
+        room=room,
+        most=room * 2 // 3,
+        budget=budget,
     )
 
 
-def _said(gone: Sequence[BaseMessage], own: set[str | None], spoken: set[str]) -> list[str]:
-    """One line for each of the user's messages that the view does not keep by itself."""
+def _enough(sizes: _Sizes, before: Digest | None, reader: Reader) -> int:
+    """How many turns to fold."""
+    base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
+    noted, own = reader.noted, {message.id for message in reader.section.messages}
+    text, lines = said(before)
+    used = sum(len(line) + 1 for line in (text, *lines))
+    turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
+    for count, end in enumerate(sizes.ends[1:], start=1):
+        used += sum(len(line) + 1 for line in _told(turns[count - 1], own, reader, PIECE))
+        kept = [noted.places[id or ""] for id in own]
+        fixed = base + sum(noted.sums[at + 1] - noted.sums[at] for at in kept if at < end)
+        fixed += min(used // CHARS, int(sizes.budget * _DIGEST_PART))
+        staying, free = sizes.turns(end), sizes.budget - fixed
+        left = len(sizes.starts) - count
+        if staying <= (free / 2 if left > KEEP_TURNS else free):
+            return count
+    return len(sizes.ends) - 1
+
+
+def said(digest: Digest | None) -> tuple[str, list[str]]:
+    """The text and the lines of a digest; empty when there is none."""
+    return (digest.get("text", ""), digest["lines"]) if digest else ("", [])
+
+
+def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
+    """The turns that begin at `starts`, but for the last of them, each with all other messages before the
+    next; the first also with what comes before it."""
+    first = bisect_left(reader.noted.replies, start)
+    begins = [start, *starts[1:]]
     return [
-        f"- user: {_short(message.text)}"
-        for message in gone
-        if is_genuine(message) and message.id not in own and message.id not in spoken
+        (reader.replies[first + at], reader.messages[begin:end])
+        for at, (begin, end) in enumerate(pairwise(begins))
     ]
 
 
-def _line(reply: Reply) -> str:
-    parts = [f'"{_short(reply.text)}"'] if reply.text else []
+def _told(
+    turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
+) -> Iterator[str]:
+    """A turn in one line, and one for each message of the user, or of a tool, that the view does not keep
+    by itself."""
+    reply, messages = turn
+    for message in messages:
+        if isinstance(message, AIMessage):
+            yield _line(reply, piece)
+        elif nudge_kind(message) == _TOOL:
+            yield f"- a tool showed: {shortened(message.text, piece)}"
+        elif is_genuine(message) and message.id not in own | reader.spoken:
+            yield f"- user: {shortened(message.text, piece)}"
+
+
+def _line(reply: Reply, piece: int) -> str:
+    parts = [f'"{shortened(reply.text, piece)}"'] if reply.text else []
     for call in reply.calls:
         found = reply.results.get(call.index)
         status = found.status if found else "no result"
-        parts.append(
-            f"{call.name}({_short(str(dict(call.args)))}) -> {status}: {_short(found.text if found else '')}"
-        )
+        args = shortened(str(dict(call.args)), piece)
+        parts.append(f"{call.name}({args}) -> {status}: {shortened(found.text if found else '', piece)}")
     return "- " + ("; ".join(parts) or "(empty reply)")
 
 
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _PIECE else flat[: _PIECE - 1] + "…"
-
-
-def _bounded(lines: list[str], room: int) -> list[str]:
+def bounded(lines: Sequence[str], room: int) -> list[str]:
     """The newest lines that fit into `room` characters, and a note on how many older ones are not listed."""
-    kept: list[str] = []
-    dropped = 0
-    for line in reversed(lines):
-        if line.startswith("- ("):
-            dropped += int(line.split()[1].lstrip("("))
-        elif dropped or (room := room - len(line)) < 0:
-            dropped += 1
-        else:
-            kept.append(line)
-    if dropped:
-        kept.append(f"- ({dropped} older lines are not listed)")
-    return kept[::-1]
+    older = sum(int(found[1]) for line in lines if (found := _NOTE.fullmatch(line)))
+    listed = [line for line in lines if not _NOTE.fullmatch(line)]
+    if not older and sum(len(line) + 1 for line in listed) <= room:
+        return listed
+    kept = 0
+    for line in reversed(listed):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept += 1
+    return [_left_out(older + len(listed) - kept), *listed[len(listed) - kept :]]
+
+
+def _left_out(count: int) -> str:
+    return f"- ({count} older lines are not listed)"

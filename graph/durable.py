@@ -1,18 +1,20 @@
 """The compiled graph with a safe durability, and one runner a thread."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Durability
+from langgraph.types import Command, Durability
 
 from signoff.graph.runner import runner, thread_to_hold
 from signoff.graph.state import AgentState, Output
+from signoff.graph.versions import check_states
 
 
 class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
@@ -29,8 +31,10 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        async with in_thread(self.runner(config)):
-            async for item in self.astream_held(input, config, **kwargs):
+        held = self.astream_held(input, config, **kwargs)
+        # A caller that leaves early gives the thread back only when the run has really stopped.
+        async with in_thread(self.runner(config)), aclosing(held):
+            async for item in held:
                 yield item
 
     def stream_held(
@@ -41,7 +45,13 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         durability: Durability | None = None,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """`stream`, for a caller that holds the thread already."""
+        """`stream`, for a caller that holds the thread already.
+
+        Raises ThreadError when the thread stands in a state that this graph does not have.
+        """
+        if at := self._goes_on_at(input, config):
+            saver, place = at
+            self._check(saver.get_tuple(place), place)
         return super().stream(input, _without_default(config), durability=self._raised(durability), **kwargs)
 
     def astream_held(
@@ -51,9 +61,17 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         *,
         durability: Durability | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        """`astream`, for a caller that holds the thread already."""
-        return super().astream(input, _without_default(config), durability=self._raised(durability), **kwargs)
+    ) -> AsyncGenerator[Any, None]:
+        """`astream`, for a caller that holds the thread already.
+
+        Raises ThreadError when the thread stands in a state that this graph does not have.
+        """
+        stream = cast(
+            AsyncGenerator[Any, None],
+            super().astream(input, _without_default(config), durability=self._raised(durability), **kwargs),
+        )
+        at = self._goes_on_at(input, config)
+        return stream if at is None else self._after_check(stream, *at)
 
     def runner(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
         """Holds the thread that `config` names. Raises ThreadBusy when another runner holds it."""
@@ -61,6 +79,35 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return nullcontext()
         return runner(self.checkpointer, thread_id)
+
+    def _goes_on_at(
+        self, input: Any, config: RunnableConfig | None
+    ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
+        """The saver, and where in it the checkpoint is that a run with this input goes on from.
+
+        None for a new message: that enters at the first state, wherever the thread stands.
+        """
+        if not (input is None or isinstance(input, Command)):
+            return None
+        thread_id = thread_to_hold(self.checkpointer, self.config, config)
+        if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
+            return None
+        configurable = merge_configs(self.config, config).get("configurable", {})
+        place = {"thread_id": thread_id, "checkpoint_ns": ""}
+        if named := configurable.get("checkpoint_id"):
+            place["checkpoint_id"] = named
+        return self.checkpointer, {"configurable": place}
+
+    def _check(self, found: CheckpointTuple | None, place: RunnableConfig) -> None:
+        check_states(found, self.nodes, newest="checkpoint_id" not in place["configurable"])
+
+    async def _after_check(
+        self, stream: AsyncGenerator[Any, None], saver: BaseCheckpointSaver[Any], place: RunnableConfig
+    ) -> AsyncGenerator[Any, None]:
+        self._check(await saver.aget_tuple(place), place)
+        async with aclosing(stream):
+            async for item in stream:
+                yield item
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return durability or ("sync" if self.checkpointer else None)
@@ -86,15 +133,18 @@ async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None
     try:
         await asyncio.shield(entering)
     except asyncio.CancelledError:
-        # The thread of a pool cannot be cancelled: what it takes is given back.
-        await asyncio.wait([entering])
-        if entering.exception() is None:
-            context.__exit__(None, None, None)
+        # The thread of a pool cannot be cancelled: what it takes is given back when it has it.
+        entering.add_done_callback(partial(_give_back, context))
         raise
     try:
         yield
     finally:
         await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
+    if not entered.cancelled() and entered.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
 
 
 def _without_default(config: RunnableConfig | None) -> RunnableConfig | None:

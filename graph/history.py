@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
+from signoff.graph.ledger import Ledger
 from signoff.graph.marks import is_genuine, marks, nudge_kind
 from signoff.graph.replies import Call, Reply, read_reply
-from signoff.graph.section import Section, Tools, Wait, Words
-from signoff.graph.state import AgentState, Decided
+from signoff.graph.section import Section, Tools, Wait, Words, verdicts_of
+from signoff.graph.state import AgentState, Decided, Verdicts
+from signoff.tools.control import Effect
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Reader:
         self.tools = tools
         self.decisions: Mapping[str, Decided] = {}
         self.asked: Mapping[str, str] = {}
+        self.verdicts: Verdicts | None = None
         self.ended_at = ended_at
         self.messages: list[BaseMessage] = []
         self.section = Section()
@@ -52,6 +62,12 @@ class Reader:
         self.adjacent = False
         self.answering: tuple[Wait, tuple[Call, ...]] | None = None
         self.last_id: str | None = None
+        self._ledger = Ledger()
+
+    @property
+    def noted(self) -> Ledger:
+        """Where the messages stand, and how many tokens each takes."""
+        return self._ledger.upto(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly those that were read: the very same objects."""
@@ -66,10 +82,15 @@ class Reader:
             self._reply(message)
         elif isinstance(message, ToolMessage):
             self._result(message)
+        elif isinstance(message, FunctionMessage):
+            # The first protocol knew no ids: such a result is of the one call before it.
+            self._result(ToolMessage(message.content, tool_call_id="", name=message.name))
         elif isinstance(message, HumanMessage) and is_genuine(message):
             self._human(message)
         elif kind := nudge_kind(message):
             self.section.nudges.append((kind, len(self.section.replies)))
+            self.section.tally.reminded(kind, message)
+            self._sent_back(marks(message).get("finish"))
         self.adjacent = is_genuine(message)
         if not self.adjacent:
             self.answering = None
@@ -84,9 +105,15 @@ class Reader:
         self.section.replies.append(reply)
         if reply.control:
             self.section.controls.append((reply, reply.control))
+        self.section.tally.replied(reply, self._estimate)
         self.replies.append(reply)
         for call in reply.calls:
             self.open_calls.setdefault(call.id, []).append((reply, call))
+
+    def _estimate(self) -> tuple[int, int]:
+        """The tokens of the messages before the last one, and of that one."""
+        before, upto = self.noted.sums[-2:]
+        return before, upto - before
 
     def _result(self, message: ToolMessage) -> None:
         waiting = self.open_calls.get(message.tool_call_id)
@@ -96,20 +123,44 @@ class Reader:
         position = next((i for i, (reply, _) in enumerate(waiting) if reply.message.id == meant), 0)
         reply, call = waiting.pop(position)
         reply.results[call.index] = message
+        if section := self._section_of(reply):
+            section.tally.settled(call, message)
         self.section.answers.pop(call.id, None)
+        if marks(message).get("sent_back"):
+            self.section.sent_back[reply.key(call)] = len(self.section.replies)
         if not waiting:
             del self.open_calls[message.tool_call_id]
+
+    def _section_of(self, reply: Reply) -> Section | None:
+        """The section with this reply, out of the last two; nothing needs an earlier one."""
+        # Nearly always it is the last reply of all.
+        sections = (self.section, self.before)
+        return next((s for s in sections if s and any(reply is r for r in reversed(s.replies))), None)
+
+    def _sent_back(self, key: str | None) -> None:
+        """Notes a finish that a person did not accept and whose call the history had answered before."""
+        if key is None:
+            return
+        self.section.sent_back[key] = len(self.section.replies)
+        for call_id, words in list(self.section.answers.items()):
+            if words.wait is Wait.CONFIRMATION:
+                del self.section.answers[call_id]
 
     def _human(self, message: HumanMessage) -> None:
         waiting = self._addressed(message)
         if waiting:
             self.answering = waiting
             wait, calls = waiting
-            for call in calls:
-                before = self.section.answers.get(call.id)
+            if wait in (Wait.ANSWER, Wait.WORD, Wait.CONFIRMATION):
+                self.section.tally.heard()
+            if wait is Wait.WORD:
+                self.section.heard.append(len(self.section.replies))
+            else:
+                self.spoken.add(message.id or "")
+            for call_id in dict.fromkeys(call.id for call in calls):
+                before = self.section.answers.get(call_id)
                 text = f"{before.text}\n{message.text}" if before else message.text
-                self.section.answers[call.id] = Words(wait, text)
-            self.spoken.add(message.id or "")
+                self.section.answers[call_id] = Words(wait, text)
             self._mark(message, answers=[call.id for call in calls], wait=str(wait))
         elif self._joins(message):
             self.section.messages.append(message)
@@ -132,11 +183,16 @@ class Reader:
         if "begins" in marked:
             return None
         if "answers" in marked:
-            calls = [
-                call for reply in self.section.replies for call in reply.calls if call.id in marked["answers"]
-            ]
-            return Wait(marked["wait"]), tuple(calls)
-        return self.answering or self.section.waits(self.tools, self.decisions, self.asked)
+            wait, ids = Wait(marked["wait"]), marked["answers"]
+            calls = [call for reply in self.section.replies for call in reply.calls if call.id in ids]
+            if wait is Wait.CONFIRMATION:
+                finishes = [call for _, call in self.section.controls if call.effect is Effect.FINISH]
+                calls = [call for call in finishes if call.id in ids]
+            return wait, tuple(calls)
+        if self.last_id == self.ended_at:
+            return None
+        verdicts = verdicts_of(self.verdicts, self.section.id)
+        return self.answering or self.section.waits(self.tools, self.decisions, self.asked, verdicts)
 
     def _mark(self, message: HumanMessage, **notes: Any) -> None:
         if not marks(message):
@@ -168,6 +224,7 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
         reader = Reader(tools, ended["message"] if ended else None)
     if approvals := state.get("approvals"):
         reader.decisions, reader.asked = approvals["calls"], approvals["asked"]
+    reader.verdicts = state.get("verdicts")
     for message in messages[len(reader.messages) :]:
         reader.add(message)
     return reader

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from signoff.graph.machine import Event, State
 
-WIDTH, HEIGHT = 960, 536
+WIDTH, HEIGHT = 960, 640
 
 Anchor = Literal["start", "middle", "end"]
 
@@ -31,7 +31,9 @@ class Exit(StrEnum):
 
 EXITS: Mapping[Event, Exit] = {
     Event.ACCEPTED: Exit.SUCCESS,
+    Event.CONFIRMED: Exit.SUCCESS,
     Event.EXHAUSTED: Exit.LIMIT,
+    Event.DEADLOCK: Exit.LIMIT,
     Event.FAILED: Exit.ERROR,
     Event.CANCELLED: Exit.ERROR,
     Event.ENDED: Exit.AS_BEFORE,
@@ -79,9 +81,9 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 
 
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
-PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER})
+PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
-START_AT, END_AT = Point(30, 230), Point(668, 484)
+START_AT, END_AT = Point(30, 230), Point(562, 572)
 
 BOXES: Mapping[State, Box] = {
     State.COMPRESS: Box(120, 230, "clean, fold"),
@@ -93,12 +95,13 @@ BOXES: Mapping[State, Box] = {
     State.HAND_OVER: Box(880, 442, "the driver acts"),
     State.NUDGE: Box(500, 108, "remind"),
     State.ASK_USER: Box(190, 346, "a person answers"),
-    State.REVIEW: Box(240, 442, "judge the finish"),
-    State.FINISH: Box(562, 417, "write the outcome", width=124, height=190),
+    State.REVIEW: Box(270, 452, "judge the finish"),
+    State.CONFIRM: Box(270, 548, "a person checks"),
+    State.FINISH: Box(562, 428, "write the outcome", width=124, height=212),
 }
 
 # The doors of the last state, on its left side: the height at which each is drawn.
-DOORS: Mapping[Exit, int] = {Exit.ERROR: 346, Exit.AS_BEFORE: 378, Exit.LIMIT: 410, Exit.SUCCESS: 442}
+DOORS: Mapping[Exit, int] = {Exit.ERROR: 346, Exit.AS_BEFORE: 378, Exit.LIMIT: 410, Exit.SUCCESS: 466}
 
 ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
     (State.COMPRESS, State.DECIDE, None): route((176, 230), (254, 230), label=(212, 222)),
@@ -130,13 +133,22 @@ ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
         (268, 258), (268, 346), (246, 346), label=(262, 305), anchor="end"
     ),
     (State.ASK_USER, State.COMPRESS, None): route((154, 318), (154, 258), label=(161, 286), anchor="start"),
-    (State.DECIDE, State.REVIEW, None): route((284, 258), (284, 414), label=(278, 399), anchor="end"),
-    (State.REVIEW, State.COMPRESS, None): route((184, 442), (90, 442), (90, 258), label=(140, 435)),
-    (State.REVIEW, State.FINISH, Exit.SUCCESS): route((296, 442), (500, 442), label=(424, 435)),
+    (State.DECIDE, State.REVIEW, None): route((284, 258), (284, 424), label=(278, 399), anchor="end"),
+    (State.REVIEW, State.COMPRESS, None): route((214, 452), (90, 452), (90, 258), label=(152, 445)),
+    (State.REVIEW, State.FINISH, Exit.LIMIT): route(
+        (326, 436), (478, 436), (478, 410), (500, 410), label=(402, 430)
+    ),
+    (State.REVIEW, State.FINISH, Exit.SUCCESS): route((326, 466), (500, 466), label=(402, 459)),
+    (State.REVIEW, State.CONFIRM, None): route((270, 480), (270, 520), label=(278, 504), anchor="start"),
+    (State.CONFIRM, State.COMPRESS, None): route((214, 548), (90, 548), (90, 258), label=(152, 541)),
+    (State.CONFIRM, State.FINISH, Exit.SUCCESS): route(
+        (326, 548), (478, 548), (478, 466), (500, 466), label=(402, 541)
+    ),
     (State.DECIDE, State.FINISH, Exit.LIMIT): route((306, 258), (306, 410), (500, 410), label=(424, 403)),
     (State.DECIDE, State.FINISH, Exit.AS_BEFORE): route((324, 258), (324, 378), (500, 378), label=(424, 371)),
     (State.DECIDE, State.FINISH, Exit.ERROR): route((342, 258), (342, 346), (500, 346), label=(424, 339)),
-    (State.CALL_LLM, State.FINISH, Exit.ERROR): route(
-        (528, 258), (528, 322), label=(536, 294), anchor="start"
+    (State.CALL_LLM, State.FINISH, Exit.ERROR): route((528, 258), (528, 322), label=(520, 294), anchor="end"),
+    (State.CALL_LLM, State.COMPRESS, None): route(
+        (544, 258), (544, 296), (637, 296), (637, 614), (90, 614), (90, 258), label=(385, 607)
     ),
 }

@@ -1,24 +1,56 @@
 """How long a task may go on."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from signoff.graph.checked import Checked
+from signoff.graph.errors import SetupError
+from signoff.graph.prices import Prices
 
 
-class Limits(BaseModel):
+class Limits(Checked):
     """The limits of one task. Reaching one is an outcome with status `limit`, never an exception.
 
     turns: replies of the model, counted from the message that began the task.
-    talk_turns: replies without any call, in a row; only a work call starts the count anew.
+    tool_calls: work calls that run. One more is refused, and the task ends; so the model can still finish
+        when the last one has run.
     calls_per_reply: calls of one reply that are run; the ones above it are answered "not run".
+    tokens: read and written, as the provider counts them (estimated where it does not), judged between turns.
+    seconds: of working time: model calls and tools. Waiting for people does not count. A call that runs is
+        not broken off; the calls of the reply that are left are refused.
+    cost: of the tokens by `prices`, in their currency. The calls of a reply that reaches it are refused.
+    prices: per million tokens; needed for `cost`.
+    talk_turns: replies without any call, in a row; only a work call starts the count anew.
+    repeats: the same work calls with the same results, in a row, or a cycle of two or three of them. Half
+        way there the model is told. A person's word starts the count anew.
+
+    None means no limit. Raises SetupError for a value that does not fit, and for `cost` without `prices`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     turns: int = Field(default=30, ge=1)
-    talk_turns: int = Field(default=5, ge=1)
+    tool_calls: int | None = Field(default=None, ge=1)
     calls_per_reply: int = Field(default=32, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    prices: Prices | None = None
+    talk_turns: int = Field(default=5, ge=1)
+    repeats: int | None = Field(default=5, ge=2)
+
+    @model_validator(mode="after")
+    def _priced(self) -> Self:
+        if self.cost is not None and self.prices is None:
+            raise SetupError(
+                "A limit of cost needs prices per million tokens: Limits(cost=…, "
+                "prices=Prices(input=…, output=…))."
+            )
+        return self
 
     @property
-    def remind_at(self) -> int:
-        """The number of turns after which the model is reminded, once, that the limit is near: with the
-        last sixth of them left."""
-        return max(1, self.turns - max(1, self.turns // 6))
+    def tell_at(self) -> int | None:
+        """The number of repetitions at which the model is told, once; None for never."""
+        at = None if self.repeats is None else max(2, (self.repeats + 1) // 2)
+        return at if at != self.repeats else None

@@ -1,8 +1,8 @@
 """The machine: its states, its events, and where each event leads. All of it is on this page.
 
 A node does its work and reports one event; this table alone picks the next state. A run ends in `finish`,
-which is reached by success (`accepted`), a limit (`exhausted`) or an error (`failed`, `cancelled`);
-`ended` leads there when a thread that has ended is called again with nothing new.
+which is reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error
+(`failed`, `cancelled`); `ended` leads there when a thread that has ended is called again with nothing new.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ class State(StrEnum):
     NUDGE = "nudge"
     ASK_USER = "ask_user"
     REVIEW = "review"
+    CONFIRM = "confirm"
     FINISH = "finish"
 
 
@@ -39,6 +40,8 @@ class Event(StrEnum):
     TALKED = "talked"
     THINK = "think"
     REPLIED = "replied"
+    TOO_LONG = "too long"
+    STOPPED = "stopped"
     WORK = "work"
     NEEDS_APPROVAL = "needs approval"
     TO_HAND_OVER = "to hand over"
@@ -50,7 +53,12 @@ class Event(StrEnum):
     NUDGED = "nudged"
     ANSWERED = "answered"
     ACCEPTED = "accepted"
+    DEADLOCK = "deadlock"
     REFUSED = "refused"
+    PHASE = "phase"
+    NEEDS_PERSON = "needs a person"
+    CONFIRMED = "confirmed"
+    SENT_BACK = "sent back"
 
 
 _TABLE: dict[State, dict[Event, State]] = {
@@ -67,7 +75,12 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.CANCELLED: State.FINISH,
         Event.ENDED: State.FINISH,
     },
-    State.CALL_LLM: {Event.REPLIED: State.ROUTE_TOOLS, Event.FAILED: State.FINISH},
+    State.CALL_LLM: {
+        Event.REPLIED: State.ROUTE_TOOLS,
+        Event.TOO_LONG: State.COMPRESS,
+        Event.STOPPED: State.COMPRESS,
+        Event.FAILED: State.FINISH,
+    },
     State.ROUTE_TOOLS: {
         Event.WORK: State.EXECUTE,
         Event.NEEDS_APPROVAL: State.APPROVE,
@@ -80,7 +93,14 @@ _TABLE: dict[State, dict[Event, State]] = {
     State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.COMPRESS},
     State.NUDGE: {Event.NUDGED: State.COMPRESS},
     State.ASK_USER: {Event.ANSWERED: State.COMPRESS},
-    State.REVIEW: {Event.ACCEPTED: State.FINISH, Event.REFUSED: State.COMPRESS},
+    State.REVIEW: {
+        Event.ACCEPTED: State.FINISH,
+        Event.DEADLOCK: State.FINISH,
+        Event.REFUSED: State.COMPRESS,
+        Event.PHASE: State.COMPRESS,
+        Event.NEEDS_PERSON: State.CONFIRM,
+    },
+    State.CONFIRM: {Event.CONFIRMED: State.FINISH, Event.SENT_BACK: State.COMPRESS},
     State.FINISH: {},
 }
 
@@ -101,6 +121,7 @@ WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
         State.NUDGE: "appends the reminder that fits",
         State.ASK_USER: "waits for a person's answer",
         State.REVIEW: "judges the standing finish",
+        State.CONFIRM: "waits for a person to confirm the finish",
         State.FINISH: "writes the outcome, answers every call still open",
     }
 )

@@ -19,9 +19,9 @@ def marks(message: BaseMessage) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def nudge(kind: str, text: str) -> HumanMessage:
-    """A synthetic reminder. `kind` says why it was written."""
-    return HumanMessage(content=text, additional_kwargs={KEY: {"nudge": kind}})
+def nudge(kind: str, text: str, **notes: Any) -> HumanMessage:
+    """A synthetic reminder. `kind` says why it was written; `notes` become marks beside it."""
+    return HumanMessage(content=text, additional_kwargs={KEY: {"nudge": kind, **notes}})
 
 
 def nudge_kind(message: BaseMessage) -> str | None:

@@ -1,13 +1,13 @@
 """How a task ended: the one answer that a run gives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from langchain_core.messages import ToolMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from signoff.graph.marks import marks
 from signoff.graph.state import Ending
+from signoff.graph.tally import Used
 from signoff.graph.task import Task
 from signoff.tools.control import Effect
 
@@ -15,12 +15,21 @@ Status = Literal["success", "limit", "error"]
 Claim = Literal["done", "partial", "blocked", "impossible"]
 
 
+_MORE = "Extend it, and it goes on where it stopped."
+_STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
+_REVIEWED = f"Put right what is refused, or what refuses it. {_MORE}"
+_NEXT = {"talk_turns": _STUCK, "repeats": _STUCK, "review_deadlock": _REVIEWED}
+_NO_TURN = ("truncated", "too_many", "tool_calls", "cost", "seconds")
+
+
 class Usage(BaseModel):
-    """Tokens of all model calls of a task, as the provider reported them."""
+    """Tokens of all model calls of a task, also those for digests, as the provider reported them; `estimated`
+    when it reported none for a call, and that one was counted here."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
+    estimated: bool = False
 
 
 class Outcome(BaseModel):
@@ -28,13 +37,19 @@ class Outcome(BaseModel):
 
     status: `success` (a finish was accepted), `limit` or `error`. A limit or an error never reads as success.
     reason: `finish_task` for a success, else the rule that ended it (`turns`, `talk_turns`, `model_error`,
-        `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`).
-    claim: what the model claims of its work; None without an accepted finish.
-    verified: `asserted`, since no check is configured; None without an accepted finish.
+        `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`); `review_deadlock`: the same
+        finish was refused again with no work in between, and no person could be asked.
+    claim: what the model claims of its work; None without an accepted finish, or `partial` at a limit when it
+        had reported phases.
+    verified: `verified` when at least one check ran and all passed, `asserted` when none ran, `unverified`
+        when a person accepted what the review refused; None without an accepted finish.
+    result: of the shape of `response_format`; or what a finishing tool of your own returned.
     summary, pending_issues: the model's own words.
+    phases: parts of the task that it reported as done, the oldest first: percentage, summary, next_phase and
+        the number of the turn.
     last_text: the last text of the model. open_work: calls that were never run.
     seconds_active: in model calls and tools. seconds_waiting: for people.
-    error: one sentence, with what to do.
+    error: one sentence, with what to do. next: after a limit, one sentence on how the task goes on.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,6 +72,7 @@ class Outcome(BaseModel):
     seconds_active: float = 0.0
     seconds_waiting: float = 0.0
     error: str | None = None
+    next: str = ""
     thread_id: str | None = None
     task: str = ""
 
@@ -84,28 +100,32 @@ def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
     """The outcome of `task`, from its history and the way it ended."""
     results = [result for reply in task.replies for result in reply.results.values()]
     claimed = ending.get("claim") or {}
-    issues = _texts(claimed.get("pending_issues"))
+    issues = issues_of(claimed)
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     success = ending["status"] == "success"
+    reported = ending["status"] == "limit" and bool(task.phases)
     return Outcome.model_validate(
         {
             "status": ending["status"],
             "reason": ending["reason"],
-            "claim": _claim(claimed) if success else None,
-            "verified": "asserted" if success else None,
-            "summary": _summary(claimed),
+            "claim": _claim(claimed) if success else "partial" if reported else None,
+            "verified": ending.get("verified", "asserted") if success else None,
+            "result": claimed.get("result", ending.get("result")) if success else None,
+            "summary": task.phases[-1]["summary"] if reported else summary_of(claimed),
             "pending_issues": issues,
+            "phases": [dict(phase) for phase in task.phases],
             "last_text": task.last_text,
             "open_work": [] if success else _open_work(task),
             "turns": task.turns,
             "nudges": sum(kind not in ("resumed", "tool") for kind in task.nudges),
             "refusals": _refusals(task),
-            "tool_calls": _tool_calls(task),
-            "usage": _usage(task),
-            "seconds_active": _seconds(task, results),
+            "tool_calls": task.total.tool_calls,
+            "usage": _usage(task.total),
+            "seconds_active": round(task.total.seconds, 3),
             "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
             "error": ending.get("error"),
+            "next": _NEXT.get(ending["reason"], _MORE) if ending["status"] == "limit" else "",
             "thread_id": thread_id,
             "task": task.id,
         }
@@ -118,14 +138,18 @@ def _claim(claimed: Mapping[str, Any]) -> str | None:
     return word if word in get_args(Claim) else None
 
 
-def _summary(claimed: Mapping[str, Any]) -> str:
-    """The model's own words: the summary, or all arguments of a tool that has none."""
+def summary_of(claimed: Mapping[str, Any]) -> str:
+    """The model's own words: the summary, or all arguments of a tool that has none, but its wish for a
+    confirmation."""
     if "summary" in claimed:
         return str(claimed["summary"])
-    return "; ".join(f"{name}: {value}" for name, value in claimed.items())
+    said = {name: value for name, value in claimed.items() if name != "requires_user_confirmation"}
+    return "; ".join(f"{name}: {value}" for name, value in said.items())
 
 
-def _texts(value: Any) -> list[str]:
+def issues_of(claimed: Mapping[str, Any]) -> list[str]:
+    """What a finish says stays open."""
+    value = claimed.get("pending_issues")
     if value is None:
         return []
     return [str(part) for part in value] if isinstance(value, list | tuple) else [str(value)]
@@ -136,7 +160,7 @@ def _open_work(task: Task) -> list[str]:
     found = [*task.due, *(call for call in (task.ask, task.finish) if call)]
     for call in task.last.calls if task.last else ():
         result = task.last.results.get(call.index) if task.last else None
-        if result is not None and marks(result).get("not_run") in ("truncated", "too_many"):
+        if result is not None and marks(result).get("not_run") in _NO_TURN:
             found.append(call)
     return [f"{call.name}({dict(call.args)})" for call in found]
 
@@ -150,23 +174,10 @@ def _refusals(task: Task) -> int:
     )
 
 
-def _tool_calls(task: Task) -> int:
-    return sum(
-        call.effect is None and not reply.open(call) and "not_run" not in marks(reply.results[call.index])
-        for reply in task.replies
-        for call in reply.calls
+def _usage(total: Used) -> Usage:
+    return Usage(
+        input_tokens=total.input_tokens,
+        output_tokens=total.output_tokens,
+        total_tokens=total.total_tokens,
+        estimated=total.estimated > 0,
     )
-
-
-def _usage(task: Task) -> dict[str, int]:
-    found = [reply.message.usage_metadata for reply in task.replies if reply.message.usage_metadata]
-    return {
-        "input_tokens": sum(usage["input_tokens"] for usage in found),
-        "output_tokens": sum(usage["output_tokens"] for usage in found),
-        "total_tokens": sum(usage["total_tokens"] for usage in found),
-    }
-
-
-def _seconds(task: Task, results: Sequence[ToolMessage]) -> float:
-    timed = [*(reply.message for reply in task.replies), *results]
-    return round(sum(float(marks(message).get("seconds", 0.0)) for message in timed), 3)

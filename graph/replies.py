@@ -1,30 +1,21 @@
 """One reply of the model, read: its calls in order, what is wrong with each, how the reply stopped."""
 
-import json
+import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, ToolMessage
 
+from signoff.graph.arguments import complete_json
 from signoff.graph.marks import marks
+from signoff.graph.shapes import Stop, in_order, normal, raw_texts, stop_of, thinks, words_of
 from signoff.tools.control import Effect
 
-_LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length", "MAX_TOKENS"}
-_FILTERED = {"content_filter", "refusal", "safety", "SAFETY", "content_filtered", "guardrail_intervened"}
-_DEPTH = 64
-_CALL_BLOCKS = {"tool_use", "tool_call"}
-_T = TypeVar("_T")
-
-
-class Stop(StrEnum):
-    """How a reply stopped, as far as it matters: `stop` and `tool_calls` both read as `normal`."""
-
-    NORMAL = "normal"
-    LENGTH = "length"
-    FILTERED = "filtered"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_CALL_BLOCKS = {"tool_use", "tool_call", "function_call"}
 
 
 class Controls(Protocol):
@@ -34,13 +25,16 @@ class Controls(Protocol):
 
     def problem(self, name: str, args: Mapping[str, Any]) -> str | None: ...
 
+    def meant(self, name: str) -> str | None: ...
+
 
 @dataclass(frozen=True)
 class Call:
     """One tool call of a reply. `effect` is None for a work call.
 
     `problem` says why the call is never run or counted: `malformed` (no JSON), `invalid` (a question
-    that does not fit), `truncated` (the reply was cut); `error` has the detail.
+    that does not fit), `truncated` (the reply was cut); `error` has the detail. known: whether there is such
+    a tool.
     """
 
     index: int
@@ -50,6 +44,12 @@ class Call:
     effect: Effect | None = None
     problem: str | None = None
     error: str = ""
+    known: bool = True
+
+    @property
+    def shown_name(self) -> str:
+        """The name as providers take it: they refuse a whole request for one with other characters."""
+        return self.name if self.known else _NOT_IN_NAMES.sub("_", self.name)[:64] or "unnamed"
 
     @property
     def decides(self) -> bool:
@@ -84,20 +84,44 @@ class Reply:
 
     @cached_property
     def text(self) -> str:
-        return self.message.text.strip()
+        """What it says, without thoughts."""
+        return words_of(self.message)
+
+    @cached_property
+    def silent(self) -> bool:
+        """Whether the reply came to its end without a word and without a call."""
+        return not self.calls and not self.text and self.stop is Stop.NORMAL
 
     @property
     def empty(self) -> bool:
-        return not self.calls and not self.text and self.stop is Stop.NORMAL
+        """Whether there is nothing in it at all."""
+        return self.silent and not thinks(self.message)
+
+    @property
+    def reasoning(self) -> bool:
+        """Whether there are only thoughts in it."""
+        return self.silent and thinks(self.message)
 
     @property
     def talk(self) -> bool:
         """Whether this is a whole reply of words without a call."""
         return not self.calls and bool(self.text) and self.stop is Stop.NORMAL
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether a provider takes the message as it is."""
+        written = self.message.tool_calls
+        return len(written) == len(self.calls) and all(
+            call.id and call.shown_name == raw["name"] for call, raw in zip(self.calls, written, strict=True)
+        )
+
     def key(self, call: Call) -> str:
         """A name of the call that is its own even where a provider repeats ids."""
         return f"{self.message.id}:{call.index}"
+
+    def own_id(self, call: Call) -> str:
+        """An id of the call made from its place, so that a repetition of the step makes the same one."""
+        return f"call_{uuid.uuid5(uuid.NAMESPACE_OID, self.key(call)).hex[:24]}"
 
     def open(self, call: Call) -> bool:
         return call.index not in self.results
@@ -108,56 +132,22 @@ class Reply:
         return found is not None and found.status == "error"
 
 
-def stop_of(message: AIMessage) -> Stop:
-    """How the provider says that the reply stopped."""
-    metadata = message.response_metadata
-    reason = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
-    if not isinstance(reason, str):
-        reason = ""
-    if reason in _LENGTH:
-        return Stop.LENGTH
-    if reason in _FILTERED or message.additional_kwargs.get("refusal"):
-        return Stop.FILTERED
-    return Stop.NORMAL
-
-
-def complete_json(raw: str) -> bool:
-    """Whether `raw` is one whole JSON object, by a strict parser. No text at all means no arguments."""
-    if not raw.strip():
-        return True
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and storable(value)
-
-
-def storable(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether a database takes a JSON value: not nested too deep, no integer beyond 64 bits."""
-    if isinstance(value, bool):
-        return True
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**64
-    if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        return depth > 0 and all(storable(part, depth - 1) for part in parts)
-    return True
-
-
-def read_reply(message: AIMessage, controls: Controls) -> Reply:
-    """The reply with its calls in order and judged one by one."""
-    stop = stop_of(message)
+def read_reply(given: AIMessage, controls: Controls) -> Reply:
+    """The reply with its calls in order and judged one by one, in whatever shape it was delivered."""
+    message, stop = normal(given), stop_of(given)
     calls: list[Call] = []
     for index, (raw, error) in enumerate(_in_order(message)):
-        name = raw.get("name") or ""
+        meant = controls.meant(raw.get("name") or "")
+        name = meant or raw.get("name") or ""
         args = raw["args"] if isinstance(raw.get("args"), dict) else {}
         effect = controls.effect(name)
         problem, detail = ("malformed", error) if error is not None else (None, "")
-        if stop is Stop.LENGTH and (problem or not _survives(message, raw, effect, calls)):
+        if stop is Stop.LENGTH and (problem or not _survives(given, raw, effect, calls)):
             problem = "truncated"
         if problem is None and effect is Effect.ASK and (invalid := controls.problem(name, args)):
             problem, detail = "invalid", invalid
-        calls.append(Call(index, raw.get("id") or "", name, args, effect, problem, detail))
+        known = meant is not None
+        calls.append(Call(index, raw.get("id") or "", name, args, effect, problem, detail, known))
     return Reply(message, tuple(calls), stop)
 
 
@@ -167,32 +157,25 @@ def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:
     good = [dict(call) for call in message.tool_calls]
     parts = message.content if isinstance(message.content, list) else []
     blocks = [dict(part) if isinstance(part, dict) else part for part in parts]
-    for position, call in enumerate(_places(message, bad + good)):
+    for position, call in enumerate(in_order(message, bad + good)):
         if position in fresh:
             old, call["id"] = call.get("id"), fresh[position]
             for block in blocks:
-                if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get("id") == old:
-                    block["id"] = fresh[position]
+                key = "call_id" if isinstance(block, dict) and "call_id" in block else "id"
+                if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get(key) == old:
+                    block[key] = fresh[position]
                     break
     content = blocks if isinstance(message.content, list) else message.content
-    legacy = {key: value for key, value in message.additional_kwargs.items() if key != "tool_calls"}
+    raw = ("tool_calls", "function_call")
+    extras = {key: value for key, value in message.additional_kwargs.items() if key not in raw}
     return message.model_copy(
         update={
             "tool_calls": good,
             "invalid_tool_calls": bad,
             "content": content,
-            "additional_kwargs": legacy,
+            "additional_kwargs": extras,
         }
     )
-
-
-def _places(message: AIMessage, found: list[_T]) -> list[_T]:
-    """`found` (the malformed calls, then the others) in the order of the reply, when that is recorded.
-
-    Without a record the malformed come first, which is the careful reading: a finish beside them is void.
-    """
-    order: Sequence[int] = marks(message).get("order", ())
-    return [found[at] for at in order] if sorted(order) == list(range(len(found))) else found
 
 
 def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
@@ -200,7 +183,7 @@ def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
     bad: list[tuple[Mapping[str, Any], str | None]] = [
         (dict(call), call.get("error") or "it cannot be parsed") for call in message.invalid_tool_calls
     ]
-    return _places(message, bad + [(dict(call), None) for call in message.tool_calls])
+    return in_order(message, bad + [(dict(call), None) for call in message.tool_calls])
 
 
 def _survives(
@@ -212,9 +195,5 @@ def _survives(
         return False
     if marks(message).get("checked"):
         return True
-    texts = [
-        legacy.get("function", {}).get("arguments")
-        for legacy in message.additional_kwargs.get("tool_calls", ())
-        if legacy.get("id") == raw.get("id")
-    ]
+    texts = raw_texts(message, raw.get("id") or "")
     return len(texts) == 1 and isinstance(texts[0], str) and complete_json(texts[0])

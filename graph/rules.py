@@ -6,14 +6,17 @@ model's `finish_reason`; `stop` and `tool_calls` decide nothing at all.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
+from signoff.graph.budgets import budget, nearest
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event
-from signoff.graph.replies import Stop
+from signoff.graph.shapes import Stop
 from signoff.graph.state import Decision
 from signoff.graph.task import Task
 
 Why = str | None
+_REQUIRED = 3
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,35 @@ def _content_filter(task: Task, _: Limits) -> Why:
     return f"{task.filtered} refused or filtered replies in a row" if task.filtered >= 2 else None
 
 
-def _turns(task: Task, limits: Limits) -> Why:
-    if task.turns < limits.turns or task.answered:
+def _used_up(name: str) -> Callable[[Task, Limits], Why]:
+    """The rule of one budget. A person's word gets the model one more turn, but no more money or time."""
+
+    def applies(task: Task, limits: Limits) -> Why:
+        found = budget(name, task, limits)
+        if found is None or not found.spent or (name == "turns" and task.answered):
+            return None
+        return found.why
+
+    return applies
+
+
+def _tool_calls(task: Task, limits: Limits) -> Why:
+    found = budget("tool_calls", task, limits)
+    return f"{found.why}, and one more was called" if found and task.used.refused else None
+
+
+def _repeats(task: Task, limits: Limits) -> Why:
+    if limits.repeats is None or task.row.times < limits.repeats:
         return None
-    return f"{task.turns} of {limits.turns} turns are used"
+    return f"the same work has had the same result {task.row.times} times in a row"
+
+
+def _spoke(task: Task, _: Limits) -> Why:
+    return "the model waits for the user's next word" if task.spoke and task.can_ask else None
 
 
 def _talk_turns(task: Task, limits: Limits) -> Why:
-    if task.talk_turns < limits.talk_turns:
+    if task.talk_turns < limits.talk_turns or task.answered:
         return None
     return f"{task.talk_turns} replies in a row without a call"
 
@@ -79,6 +103,12 @@ def _talk_turns(task: Task, limits: Limits) -> Why:
 def _truncated(task: Task, _: Limits) -> Why:
     if task.fresh and task.fresh.stop is Stop.LENGTH and "truncated" not in task.nudged:
         return "the last reply was cut off (finish_reason length)"
+    return None
+
+
+def _reasoning(task: Task, _: Limits) -> Why:
+    if task.fresh and task.fresh.reasoning and "reasoning" not in task.nudged:
+        return "there were only thoughts in the last reply"
     return None
 
 
@@ -94,14 +124,19 @@ def _filtered(task: Task, _: Limits) -> Why:
     return None
 
 
-def _near_limit(task: Task, limits: Limits) -> Why:
-    if task.turns < limits.remind_at or task.turns >= limits.turns or task.reminded:
+def _repeating(task: Task, limits: Limits) -> Why:
+    if limits.tell_at is None or task.row.times < limits.tell_at or task.row.told:
         return None
-    return f"{task.turns} of {limits.turns} turns are used"
+    return f"the same work has had the same result {task.row.times} times in a row"
+
+
+def _near_limit(task: Task, limits: Limits) -> Why:
+    found = None if task.reminded else nearest(task, limits)
+    return found.why if found else None
 
 
 def _talked(task: Task, _: Limits) -> Why:
-    if task.fresh and task.fresh.talk and "talked" not in task.nudged:
+    if task.fresh and task.fresh.talk and "talked" not in task.nudged and not task.answered:
         return "the history ends in a reply without a call"
     return None
 
@@ -119,21 +154,47 @@ RULES: tuple[Rule, ...] = (
     Rule("asked", Event.ASKED, _asked),
     Rule("claimed", Event.CLAIMED, _claimed),
     Rule("content_filter", Event.FAILED, _content_filter),
-    Rule("turns", Event.EXHAUSTED, _turns),
+    Rule("turns", Event.EXHAUSTED, _used_up("turns")),
+    Rule("tool_calls", Event.EXHAUSTED, _tool_calls),
+    Rule("tokens", Event.EXHAUSTED, _used_up("tokens")),
+    Rule("cost", Event.EXHAUSTED, _used_up("cost")),
+    Rule("seconds", Event.EXHAUSTED, _used_up("seconds")),
+    Rule("repeats", Event.EXHAUSTED, _repeats),
+    Rule("spoke", Event.ASKED, _spoke),
     Rule("talk_turns", Event.EXHAUSTED, _talk_turns),
     Rule("truncated", Event.REMIND, _truncated),
+    Rule("reasoning", Event.REMIND, _reasoning),
     Rule("empty", Event.REMIND, _empty),
     Rule("filtered", Event.REMIND, _filtered),
+    Rule("repeating", Event.REMIND, _repeating),
     Rule("near_limit", Event.REMIND, _near_limit),
     Rule("talked", Event.TALKED, _talked),
     Rule("think", Event.THINK, _think),
 )
 
 
+class Offer(StrEnum):
+    """What the next call of the model offers: all tools, all with one of them required, or the control tools
+    alone, one of them required."""
+
+    ALL = "all"
+    REQUIRED = "required"
+    CONTROLS = "controls"
+
+
+def offer(task: Task, required: bool) -> Offer:
+    """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
+    one of a control tool. `required`: always at least one call.
+
+    Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
+    """
+    if task.talk_turns > _REQUIRED:
+        return Offer.CONTROLS
+    return Offer.REQUIRED if required or task.talk_turns == _REQUIRED else Offer.ALL
+
+
 def decide(task: Task, limits: Limits) -> Decision:
     """The first rule that applies: its name, its event and why."""
-    if task.extra_turns:
-        limits = limits.model_copy(update={"turns": limits.turns + task.extra_turns})
     for rule in RULES:
         if why := rule.applies(task, limits):
             return Decision(rule=rule.name, event=rule.event.value, why=why)

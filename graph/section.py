@@ -8,17 +8,29 @@ from typing import Any, Protocol
 from langchain_core.messages import HumanMessage
 
 from signoff.graph.replies import Call, Controls, Reply
-from signoff.graph.state import Decided
+from signoff.graph.state import Decided, Verdicts
+from signoff.graph.tally import Tally
 from signoff.tools.approvals import fingerprint
 from signoff.tools.control import Effect
 
+# The verdicts on a finish; every other text is the reason of a refusal. `PENDING`: a person has been asked to
+# confirm it. `PHASE`: a part is done. `GOES_ON`: a finishing tool has said that the task goes on.
+ACCEPTED = "accepted"
+PENDING = "needs a person"
+PHASE = "phase"
+GOES_ON = "goes on"
+_STANDS = (ACCEPTED, PENDING)
+_NO_REFUSALS = (ACCEPTED, PENDING, PHASE, GOES_ON)
+
 
 class Wait(StrEnum):
-    """What a thread waits for a person, or its driver, to give."""
+    """What a thread waits for a person, or its driver, to give. `word`: the next word in a dialogue."""
 
     ANSWER = "answer"
     APPROVAL = "approval"
     ACTION = "action"
+    WORD = "word"
+    CONFIRMATION = "confirmation"
 
 
 class Tools(Controls, Protocol):
@@ -27,6 +39,9 @@ class Tools(Controls, Protocol):
     def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool: ...
 
     def is_driven(self, name: str) -> bool: ...
+
+    @property
+    def dialogue(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +54,11 @@ class Words:
 
 @dataclass
 class Section:
-    """The messages of one task while they are being read."""
+    """The messages of one task while they are being read.
+
+    `nudges`, `sent_back` (finishes that a person did not accept, by `Reply.key`) and `heard` (the user's
+    words in a dialogue) each say after how many replies that was.
+    """
 
     id: str = ""
     messages: list[HumanMessage] = field(default_factory=list)
@@ -47,6 +66,9 @@ class Section:
     controls: list[tuple[Reply, Call]] = field(default_factory=list)
     nudges: list[tuple[str, int]] = field(default_factory=list)
     answers: dict[str, Words] = field(default_factory=dict)
+    sent_back: dict[str, int] = field(default_factory=dict)
+    heard: list[int] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
 
     def ask(self) -> Call | None:
         """The question that stands: put, not answered, and nothing of its reply left to do before it."""
@@ -56,11 +78,29 @@ class Section:
         return None
 
     def finish(self, verdicts: Mapping[str, str]) -> Call | None:
-        """The latest finish without a verdict and without an imported error."""
+        """The latest finish that was not refused, here or in an import.
+
+        None after one that a person sent back, or that was no end: an earlier claim does not stand again in
+        its place. One that was accepted still stands: a process can be killed before its task has ended.
+        """
         for reply, call in reversed(self.controls):
-            if call.effect is Effect.FINISH and reply.key(call) not in verdicts and not reply.failed(call):
+            if call.effect is not Effect.FINISH:
+                continue
+            key, words = reply.key(call), self.answers.get(call.id)
+            if key in self.sent_back or (words and words.wait is Wait.CONFIRMATION):
+                return None
+            verdict = verdicts.get(key, PENDING)
+            if verdict in (PHASE, GOES_ON):
+                return None
+            if verdict in _STANDS and not reply.failed(call):
                 return call
         return None
+
+    def confirming(self, verdicts: Mapping[str, str]) -> Call | None:
+        """The standing finish, when a person has been asked to confirm it."""
+        call = self.finish(verdicts)
+        pending = {key for key, verdict in verdicts.items() if verdict == PENDING}
+        return next((c for reply, c in self.controls if c is call and reply.key(c) in pending), None)
 
     def due(self) -> tuple[Call, ...]:
         """The open calls of the last reply before its first finish or ask."""
@@ -74,25 +114,52 @@ class Section:
         return tuple(
             call
             for call in self.due()
-            if call.effect is None
+            if call.effect in (None, Effect.MORE_TURNS)
             and tools.needs_approval(call.name, call.args)
             and not decided(call, decisions)
         )
 
+    def spoke(self) -> Reply | None:
+        """The last reply, when it is words only and neither the user nor a reminder has come after it."""
+        now = len(self.replies)
+        reminded = any(at == now for _, at in self.nudges)
+        return (
+            self.replies[-1]
+            if now and self.replies[-1].talk and not reminded and now not in self.heard
+            else None
+        )
+
     def waits(
-        self, tools: Tools, decisions: Mapping[str, Decided], asked: Mapping[str, str]
+        self,
+        tools: Tools,
+        decisions: Mapping[str, Decided],
+        asked: Mapping[str, str],
+        verdicts: Mapping[str, str],
     ) -> tuple[Wait, tuple[Call, ...]] | None:
         """What waits, so that a human message arriving now belongs to it."""
         due = self.due()
         if not due:
-            ask = self.ask()
-            return (Wait.ANSWER, (ask,)) if ask else None
-        if any(call.problem or call.effect for call in due):
+            if ask := self.ask():
+                return Wait.ANSWER, (ask,)
+            if finish := self.confirming(verdicts):
+                return Wait.CONFIRMATION, (finish,)
+            return (Wait.WORD, ()) if tools.dialogue and self.spoke() else None
+        if any(call.problem or call.effect not in (None, Effect.MORE_TURNS) for call in due):
             return None
         waiting = tuple(call for call in due if call.id in asked) or self.undecided(tools, decisions)
         if waiting:
             return Wait.APPROVAL, waiting
         return (Wait.ACTION, due[:1]) if tools.is_driven(due[0].name) else None
+
+
+def verdicts_of(found: Verdicts | None, task: str) -> dict[str, str]:
+    """The verdicts on the finishes of `task`, by `Reply.key`: one of the above, or the refusal."""
+    return found["calls"] if found and found["task"] == task else {}
+
+
+def refusals_of(verdicts: Mapping[str, str]) -> dict[str, str]:
+    """Those of the verdicts that are refusals."""
+    return {key: verdict for key, verdict in verdicts.items() if verdict not in _NO_REFUSALS}
 
 
 def decided(call: Call, decisions: Mapping[str, Decided]) -> Decided | None:

@@ -18,8 +18,10 @@ from langchain_core.messages import (
 )
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
+
+from signoff.graph.checked import Checked
 
 # A full copy of the messages is stored once in this many updates of the channel; between two of them only
 # what was appended. Lower makes `get_state_history` faster and the database larger.
@@ -88,20 +90,55 @@ class Decision(TypedDict):
 
 
 class Ending(TypedDict):
-    """How a task ends, handed from the node that knows to `finish`."""
+    """How a task ends, handed from the node that knows to `finish`.
+
+    verified: see `Outcome`; without it nothing but the claim is known. result: what a finishing tool gave.
+    """
 
     task: str
     status: str
     reason: str
     claim: NotRequired[dict[str, Any]]
     error: NotRequired[str]
+    verified: NotRequired[str]
+    result: NotRequired[Any]
+
+
+class Asked(TypedDict):
+    """The finish that a person is asked about: its call by `hash`, what is wrong with it (empty when nothing
+    is), what is known of the claim, and how many seconds its checks took."""
+
+    hash: str
+    problem: str
+    verified: str
+    seconds: float
 
 
 class Verdicts(TypedDict):
-    """What `review` said of each finish call of one task, by `Reply.key`: `accepted` or the refusal."""
+    """What `review`, or a person, said of each finish of one task, by `Reply.key`: see `verdicts_of`.
+
+    asked: while a person is asked about one of them.
+    """
 
     task: str
     calls: dict[str, str]
+    asked: NotRequired[Asked]
+
+
+class Phase(TypedDict):
+    """A part of a task that the model reported as done, and what comes next; `turn` is the reply's number."""
+
+    percentage: float
+    summary: str
+    next_phase: str
+    turn: int
+
+
+class Phases(TypedDict):
+    """The phases of one task, the oldest first."""
+
+    task: str
+    done: list[Phase]
 
 
 class Ended(TypedDict):
@@ -144,15 +181,47 @@ class Decisions(TypedDict):
     asked: dict[str, str]
 
 
-class Digest(TypedDict):
-    """The folded part of the history: everything up to the message `upto`, one line a turn.
+class TooLong(TypedDict):
+    """The prompt of one task that did not fit into the model's context: `after` is the last message then, and
+    `budget` the most tokens of the view from then on."""
 
-    `made_after` is the last reply at that time: the provider counted it with the longer view.
+    task: str
+    after: str
+    budget: int
+
+
+class Contract(TypedDict):
+    """What of the folded part of one task still binds the model; see `graph/contract.py`."""
+
+    task: str
+    approach: str
+    status: str
+    issues: str
+    refused: list[str]
+    phases: NotRequired[list[str]]
+
+
+class Digest(TypedDict):
+    """The folded part of the history: everything up to the message `upto`.
+
+    `text` is what a model wrote of it, `lines` what came after that, one line a turn.
     """
 
     upto: str
-    made_after: str
     lines: list[str]
+    text: NotRequired[str]
+    contract: NotRequired[Contract]
+
+
+class Spent(TypedDict):
+    """What the digests of one task cost: tokens and seconds of model calls that are no turns."""
+
+    task: str
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    estimated: bool
+    seconds: float
 
 
 class Input(TypedDict):
@@ -175,15 +244,22 @@ class AgentState(Output):
     task: NotRequired[str]
     ending: NotRequired[Ending]
     verdicts: NotRequired[Verdicts]
+    phases: NotRequired[Phases]
     ended: NotRequired[Ended]
     extra: NotRequired[Extra]
     approvals: NotRequired[Decisions]
     stop: NotRequired[str]
     digest: NotRequired[Digest | None]
+    spent: NotRequired[Spent]
+    too_long: NotRequired[TooLong]
+    machine: NotRequired[int]
 
 
-class Context(BaseModel):
-    """What can be set for one run, next to `build_graph`'s own settings. It is not stored with the thread."""
+class Context(Checked):
+    """What can be set for one run, next to `build_graph`'s own settings. It is not stored with the thread.
+
+    Raises SetupError for a value that does not fit.
+    """
 
     system_prompt: str | None = Field(
         default=None,
@@ -191,6 +267,20 @@ class Context(BaseModel):
         json_schema_extra={"langgraph_nodes": ["call_llm"], "langgraph_type": "prompt"},
     )
     turns: int | None = Field(default=None, ge=1, description="At most this many turns of the model.")
+    tool_calls: int | None = Field(default=None, ge=1, description="At most this many tool calls.")
+    calls_per_reply: int | None = Field(
+        default=None, ge=1, description="At most this many tool calls of one reply are run."
+    )
+    tokens: int | None = Field(default=None, ge=1, description="At most this many tokens, read and written.")
+    seconds: float | None = Field(
+        default=None, gt=0, description="At most this many seconds of work; waiting for people is free."
+    )
+    cost: float | None = Field(
+        default=None, gt=0, description="At most this cost, where the graph was built with prices."
+    )
     talk_turns: int | None = Field(
         default=None, ge=1, description="At most this many replies without a tool call in a row."
+    )
+    repeats: int | None = Field(
+        default=None, ge=2, description="The same work with the same result at most this often in a row."
     )

@@ -8,12 +8,14 @@ from langchain_core.messages import HumanMessage
 
 from signoff.graph.history import Reader, Stray, read_messages
 from signoff.graph.marks import marks
-from signoff.graph.replies import Call, Reply, Stop
-from signoff.graph.section import Section, Tools, Words
-from signoff.graph.state import AgentState, Decided
+from signoff.graph.phases import phases_of
+from signoff.graph.repeats import NEW, Row
+from signoff.graph.replies import Call, Reply
+from signoff.graph.section import Section, Tools, Wait, Words, refusals_of, verdicts_of
+from signoff.graph.shapes import Stop
+from signoff.graph.state import AgentState, Decided, Phase, Spent
+from signoff.graph.tally import NOTHING, RESUMED, Used
 from signoff.tools.control import Effect
-
-RESUMED = "resumed"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,11 @@ class Task:
     `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
     `undecided` are those of `due` that a person must approve first; `decisions` are the decisions that hold.
     `answers` are words of the user for calls that waited, by call id, not yet written as results.
-    In-a-row counts (`talk_turns`, `filtered`) start anew at a "resumed" mark. `before` is the task that came
+    `spoke` is the reply that is put to the user in a dialogue. In-a-row counts (`talk_turns`, `filtered`)
+    start anew at a "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request
+    (`requested`: it has asked). `total` is what the task has used, `used` what of it counts against its
+    limits, `spent` what its digests have cost. `row` is how often its last work has come
+    round. `resumed` is the number of replies before the last "resumed" mark. `before` is the task that came
     before this one.
     """
 
@@ -41,15 +47,23 @@ class Task:
     nudged: frozenset[str] = frozenset()
     reminded: bool = False
     fresh: Reply | None = None
+    spoke: Reply | None = None
     talk_turns: int = 0
     filtered: int = 0
     answered: bool = False
     call_ids: AbstractSet[str] = frozenset()
     extra_turns: int = 0
+    requested: bool = False
+    total: Used = NOTHING
+    used: Used = NOTHING
+    row: Row = NEW
     refused: Mapping[str, str] = field(default_factory=dict)
     stopped: bool = False
     ended: bool = False
     can_ask: bool = True
+    resumed: int = 0
+    phases: Sequence[Phase] = ()
+    spent: Spent | None = None
     before: "Task | None" = None
 
     @property
@@ -66,7 +80,8 @@ class Task:
 
     def reply_of(self, call: Call) -> Reply:
         """The reply that holds `call`."""
-        return next(reply for reply in reversed(self.replies) if call in reply.calls)
+        # By identity: an imported history may hold the very same call twice.
+        return next(reply for reply in reversed(self.replies) if any(call is held for held in reply.calls))
 
 
 def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
@@ -86,10 +101,13 @@ def current_task(reader: Reader, state: AgentState, *, can_ask: bool = True) -> 
 
 
 def _task(state: AgentState, reader: Reader, section: Section, before: Task | None) -> Task:
-    verdicts = _of_task(state, section.id)
+    verdicts = verdicts_of(state.get("verdicts"), section.id)
     marked = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
     since = section.replies[marked:]
-    outcome, extra = state.get("outcome"), state.get("extra")
+    outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
+    spent = spent if spent and spent["task"] == section.id else None
+    tally = section.tally
+    total = tally.total(spent)
     return Task(
         id=section.id,
         messages=tuple(section.messages),
@@ -104,20 +122,28 @@ def _task(state: AgentState, reader: Reader, section: Section, before: Task | No
         nudged=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
         reminded=any(kind == "near_limit" and at >= marked for kind, at in section.nudges),
         fresh=since[-1] if since else None,
-        talk_turns=_talk_in_a_row(since),
+        spoke=section.spoke() if reader.tools.dialogue else None,
+        talk_turns=_talk_in_a_row(section.replies[max([marked, *section.heard]) :]),
         filtered=_filtered_in_a_row(since),
-        answered=any(_answered(reply, section) for reply in section.replies[-1:]),
-        extra_turns=extra["turns"] if extra and extra["task"] == section.id else 0,
-        refused={call: why for call, why in verdicts.items() if why != "accepted"},
+        answered=_answered(section),
+        extra_turns=(extra["turns"] if extra and extra["task"] == section.id else 0) + tally.granted,
+        requested=tally.requested,
+        total=total,
+        used=tally.used(total),
+        row=tally.repeats.row(),
+        refused=_refused(section, verdicts),
         stopped=bool(section.id) and state.get("stop") == section.id,
         ended=bool(outcome and outcome.get("task") == section.id),
+        resumed=marked,
+        phases=tuple(phases_of(state.get("phases"), section.id)),
+        spent=spent,
         before=before,
     )
 
 
-def _of_task(state: AgentState, task: str) -> Mapping[str, str]:
-    verdicts = state.get("verdicts")
-    return verdicts["calls"] if verdicts and verdicts["task"] == task else {}
+def _refused(section: Section, verdicts: Mapping[str, str]) -> dict[str, str]:
+    """The finishes that did not hold, by `Reply.key`, and why."""
+    return dict.fromkeys(section.sent_back, "sent back") | refusals_of(verdicts)
 
 
 def _talk_in_a_row(replies: Sequence[Reply]) -> int:
@@ -125,7 +151,8 @@ def _talk_in_a_row(replies: Sequence[Reply]) -> int:
     for reply in reversed(replies):
         if reply.works:
             break
-        count += not reply.calls
+        # A reply that the provider only interrupted is no talk.
+        count += not reply.calls and reply.stop is not Stop.PAUSED
     return count
 
 
@@ -138,9 +165,14 @@ def _filtered_in_a_row(replies: Sequence[Reply]) -> int:
     return count
 
 
-def _answered(reply: Reply, section: Section) -> bool:
-    call = reply.control
+def _answered(section: Section) -> bool:
+    """Whether a person has answered, or sent a finish back, since the last reply."""
+    sent_back = any(words.wait is Wait.CONFIRMATION for words in section.answers.values())
+    now = len(section.replies)
+    if sent_back or now in section.sent_back.values() or now in section.heard:
+        return True
+    call = section.replies[-1].control if section.replies else None
     if call is None or call.effect is not Effect.ASK:
         return False
-    found = reply.results.get(call.index)
+    found = section.replies[-1].results.get(call.index)
     return call.id in section.answers or (found is not None and "not_run" not in marks(found))

@@ -1,60 +1,116 @@
 """The view: what the model is shown. Every call in it is answered, right after the reply that made it."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 
+from signoff.graph.contract import contract_text
 from signoff.graph.history import Reader
-from signoff.graph.marks import is_genuine
-from signoff.graph.replies import Reply
-from signoff.graph.state import AgentState
+from signoff.graph.ledger import tokens
+from signoff.graph.marks import is_genuine, marks, nudge
+from signoff.graph.replies import Call, Reply
+from signoff.graph.shapes import Stop
+from signoff.graph.state import AgentState, Digest
 from signoff.graph.texts import Texts
 
+DIGEST = "digest"
+"""The mark of the message in which a view shows the digest and the contract."""
+
 _RAW_SHOWN = 500
+_LOOK_BACK = 8
 
 
 def build_view(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> list[BaseMessage]:
-    """System prompt, the task's own messages, the digest, and the turns that are not folded, whole.
+    """System prompt, the task's own messages, digest and contract, and the turns that are not folded, whole.
 
     The history itself is never changed; what is folded or repaired is so only in the view.
     """
-    messages = state["messages"]
+    digest, start = folded(state, reader)
+    return _head(digest, start, reader, system_prompt, texts) + list(_repaired(start, reader, texts))
+
+
+def view_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
+    """The tokens of the view, by estimate; costs as much as what is new and not folded."""
+    digest, start = folded(state, reader)
+    return tokens(_head(digest, start, reader, system_prompt, texts)) + turns_size(reader, start, texts)
+
+
+def turns_size(reader: Reader, start: int, texts: Texts) -> int:
+    """The tokens of what a view shows of the messages from `start` on, by estimate."""
+    sums, waiting = reader.noted.sums, [one for calls in reader.open_calls.values() for one in calls]
+    return sums[-1] - sums[start] + tokens([_pending(reply, call, texts) for *_, reply, call in waiting])
+
+
+def beyond(reader: Reader, budget: int) -> int:
+    """The tokens that the provider counted on top of our estimate of the same view: tools, its tokenizer.
+
+    By the last reply that it counted; 0 where it counts none. An estimated count says nothing new, and one
+    that leaves less than half of the budget is not believed: nothing would be left to fold.
+    """
+    for reply in reversed(reader.replies[-_LOOK_BACK:]):
+        usage, notes = reply.message.usage_metadata, marks(reply.message)
+        if usage and usage["input_tokens"] and "shown" in notes and not notes.get("estimated"):
+            return max(0, min(usage["input_tokens"] - int(notes["shown"]), budget // 2))
+    return 0
+
+
+def folded(state: AgentState, reader: Reader) -> tuple[Digest | None, int]:
+    """The digest and how many messages from the start it covers.
+
+    None and 0 when there is none, or when the last message that it covers was removed from the history.
+    """
     digest = state.get("digest")
-    start = folded(messages, digest["upto"] if digest else None)
-    head: list[BaseMessage] = [SystemMessage(content=system_text(messages, system_prompt))]
-    if digest:
-        own = {message.id for message in reader.section.messages}
-        head += [message for message in messages[:start] if message.id in own]
-        lines = "\n".join(digest["lines"])
-        head.append(HumanMessage(content=texts.digest.format(lines=lines)))
-    return head + list(_repaired(messages, start, reader, texts))
+    place = reader.noted.places.get(digest["upto"]) if digest else None
+    return (None, 0) if place is None else (digest, place + 1)
 
 
-def system_text(messages: Sequence[BaseMessage], system_prompt: str) -> str:
-    """The system prompt, joined by the system messages of the history in their order."""
-    own = [message.text for message in messages if isinstance(message, SystemMessage)]
-    return "\n\n".join(part for part in [system_prompt, *own] if part)
+def front(start: int, reader: Reader, system_prompt: str) -> list[BaseMessage]:
+    """What stands before the digest: the system prompt, joined by the history's system messages in their
+    order, and those of the task's own messages that are among the first `start` of the history."""
+    noted = reader.noted
+    system = "\n\n".join(part for part in [system_prompt, *noted.systems] if part)
+    own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
+    return [SystemMessage(content=system), *own]
 
 
-def folded(messages: Sequence[BaseMessage], upto: str | None) -> int:
-    """How many messages from the start are folded: all up to the one with the id `upto`."""
-    if upto is None:
-        return 0
-    return next((i + 1 for i, message in enumerate(messages) if message.id == upto), 0)
+def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
+    """The digest, and what of the contract holds for `task`."""
+    parts = [part for part in (digest.get("text"), *digest["lines"]) if part]
+    found = digest.get("contract")
+    bound = contract_text(found, task, texts)
+    text = "\n\n".join(part for part in (texts.digest.format(lines="\n".join(parts)), bound) if part)
+    notes = {"approach": found["approach"], "status": found["status"]} if found and bound else {}
+    return nudge(DIGEST, text, **notes)
 
 
-def _repaired(
-    messages: Sequence[BaseMessage], start: int, reader: Reader, texts: Texts
-) -> Iterator[BaseMessage]:
+def _head(
+    digest: Digest | None, start: int, reader: Reader, system_prompt: str, texts: Texts
+) -> list[BaseMessage]:
+    shown = front(start, reader, system_prompt)
+    return shown if digest is None else [*shown, digest_message(digest, reader.section.id, texts)]
+
+
+def _repaired(start: int, reader: Reader, texts: Texts) -> Iterator[BaseMessage]:
     """The messages from `start` on. A result stands directly after its call, wherever the history has it; a
     user's answer to a question stands only as that result; a result that belongs to no call is left out."""
-    replies = iter(reader.replies)
-    for position, message in enumerate(messages):
+    places = reader.noted.replies
+    replies = iter(reader.replies[bisect_left(places, start) :])
+    for message in reader.messages[start:]:
         if isinstance(message, AIMessage):
             reply = next(replies)
-            if position >= start and (reply.calls or reply.text):
+            # What a provider interrupted goes on only when it is sent back as it is.
+            if reply.calls or reply.text or reply.stop is Stop.PAUSED:
                 yield from _turn(reply, texts)
-        elif position < start or isinstance(message, (SystemMessage, ToolMessage)):
+        elif isinstance(message, (SystemMessage, ToolMessage, FunctionMessage)):
             continue
         elif not (is_genuine(message) and message.id in reader.spoken):
             yield message
@@ -63,23 +119,34 @@ def _repaired(
 def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
     yield _sendable(reply)
     for call in reply.calls:
-        yield reply.results.get(call.index) or ToolMessage(
-            content=texts.results["pending"], tool_call_id=call.id, name=call.name, status="error"
-        )
+        found = reply.results.get(call.index) or _pending(reply, call, texts)
+        yield found if call.id else found.model_copy(update={"tool_call_id": reply.own_id(call)})
+
+
+def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
+    text, call_id = texts.results["pending"], call.id or reply.own_id(call)
+    return ToolMessage(content=text, tool_call_id=call_id, name=call.shown_name, status="error")
 
 
 def _sendable(reply: Reply) -> AIMessage:
-    """The reply without calls that are not JSON: some servers refuse a whole request for one of them."""
+    """The reply with calls that are JSON, of names that may be, and with ids: some servers refuse a whole
+    request for one that is not."""
     message = reply.message
-    if not message.invalid_tool_calls:
+    if reply.plain:
         return message
     raw = {bad["id"]: bad["args"] or "" for bad in message.invalid_tool_calls}
     calls = [
         ToolCall(
-            name=call.name,
-            id=call.id,
+            name=call.shown_name,
+            id=call.id or reply.own_id(call),
             args={"unreadable": raw[call.id][:_RAW_SHOWN]} if call.id in raw else dict(call.args),
         )
         for call in reply.calls
     ]
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
+
+
+def last_turn(view: Sequence[BaseMessage]) -> int:
+    """Where the last turn of a view begins; its end when there is none."""
+    replies = (at for at in range(len(view) - 1, -1, -1) if isinstance(view[at], AIMessage))
+    return next(replies, len(view))

@@ -11,6 +11,7 @@ from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
 from signoff.tools.approvals import DECISIONS, Decision, fingerprint, read_answer, request
+from signoff.tools.control import Effect
 
 
 def approve(state: AgentState, run: Run) -> Steps:
@@ -28,6 +29,9 @@ def approve(state: AgentState, run: Run) -> Steps:
     for action, call in zip(payload["action_requests"], waiting.calls, strict=True):
         if waiting.attempts.get(call.id):
             action["description"] = run.kit.texts.results["unknown_outcome"].format(name=call.name)
+        elif call.effect is Effect.MORE_TURNS:
+            words = {"turns": call.args.get("turns"), "reason": call.args.get("reason")}
+            action["description"] = run.kit.texts.results["wants_turns"].format(**words)
     answer = interrupt({**payload, "problem": problem} if problem else payload)
     try:
         # An exception after the interrupt has returned would be replayed for ever: ask again and say why.

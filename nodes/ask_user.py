@@ -1,42 +1,65 @@
 """Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs anew on
 resume."""
 
-import json
 import time
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from langgraph.types import interrupt
 
 from signoff.graph.machine import Event
-from signoff.graph.marks import marks, result
+from signoff.graph.marks import KEY, marks, result
+from signoff.graph.replies import Call, Reply
+from signoff.graph.section import Wait
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
+from signoff.nodes.results import as_json
+from signoff.tools.questions import waiting_time
 
 
 def ask_user(state: AgentState, run: Run) -> Report:
     task = run.task(state)
     call = task.ask
+    if call is None and task.spoke is not None:
+        return _next_word(task.spoke, run)
     if call is None:
         # A message that came by another way than an answer: compress writes it down as the answer.
         return Report(Event.ANSWERED)
     options = call.args.get("options") or []
+    asked = asked_at(task.reply_of(call), call)
     answer = interrupt(
         {
             "type": "question",
             "question": call.args.get("question") or _as_text(dict(call.args)),
             "options": [options] if isinstance(options, str) else options,
             "call_id": call.id,
+            **waiting_time(call.args, asked),
         }
     )
-    asked_at = marks(task.reply_of(call).message).get("at", time.time())
     text = _as_text(answer) or run.kit.texts.results["no_answer"]
-    waited = max(0.0, time.time() - asked_at)
+    waited = 0.0 if asked is None else max(0.0, time.time() - asked)
     answered = result(call.id, call.name, text, answered=True, waited=waited)
     return Report(Event.ANSWERED, {"messages": [answered]})
+
+
+def _next_word(spoke: Reply, run: Run) -> Report:
+    """In a dialogue what the model says is put to the user; the user's word goes on with the task."""
+    answer = interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
+    text = _as_text(answer) or run.kit.texts.results["no_answer"]
+    notes = {"answers": [], "wait": str(Wait.WORD)}
+    return Report(Event.ANSWERED, {"messages": [HumanMessage(text, additional_kwargs={KEY: notes})]})
+
+
+def asked_at(reply: Reply, call: Call) -> float | None:
+    """When `call` got its turn, in seconds since the epoch: when its reply came, plus what the calls before
+    it took. From the history alone, so it is the same after a restart; None for a reply made elsewhere."""
+    at = marks(reply.message).get("at")
+    results = [reply.results[before.index] for before in reply.calls[: call.index] if not reply.open(before)]
+    return None if at is None else at + sum(marks(found).get("seconds", 0.0) for found in results)
 
 
 def _as_text(answer: Any) -> str:
     if answer is None:
         return ""
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+    return answer if isinstance(answer, str) else as_json(answer)

@@ -1,8 +1,8 @@
-"""One model call on the view, streamed."""
+"""One model call on the view, streamed; its end may come early (see `nodes/guard.py`)."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,22 +11,23 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     InvalidToolCall,
-    ToolCall,
     ToolCallChunk,
     message_chunk_to_message,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
+from pydantic import ValidationError
 
 from signoff.graph.machine import Event
 from signoff.graph.marks import KEY, marks
-from signoff.graph.replies import complete_json, storable
-from signoff.graph.state import AgentState, Ending
-from signoff.graph.view import build_view
-from signoff.nodes.advice import advise
+from signoff.graph.rules import Offer, offer
+from signoff.graph.shapes import broken_off, normal, reason_of, with_calls
+from signoff.graph.state import AgentState, Ending, TooLong
+from signoff.nodes.advice import advise, is_too_long, secrets_of
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
+from signoff.nodes.shown import Shown, show
 from signoff.tools.output import valid_values
 
 _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
@@ -37,37 +38,70 @@ class Stream:
     """A model call; gives all chunks of the reply."""
 
     view: list[BaseMessage]
+    offer: Offer
 
     def do(self, run: Run) -> list[BaseMessage]:
-        return list(run.kit.model.stream(self.view, run.config))
+        return list(run.kit.models[self.offer].stream(self.view, run.config))
 
     async def ado(self, run: Run) -> list[BaseMessage]:
-        return [chunk async for chunk in run.kit.model.astream(self.view, run.config)]
+        return [chunk async for chunk in run.kit.models[self.offer].astream(self.view, run.config)]
 
 
 def call_llm(state: AgentState, run: Run) -> Steps:
-    view = build_view(state, run.reader(state), run.system_prompt, run.kit.texts)
-    begun = time.time()
+    shown = yield from show(state, run)
+    offered, begun = offer(run.task(state), run.kit.required), time.time()
     try:
-        chunks = yield Stream(view)
-        return _replied(state, chunks, begun)
+        chunks = yield Stream(shown.view, offered)
+        return _replied(state, shown, chunks, begun)
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001  whatever a provider raises or sends is an outcome
-        return _failed(state, error)
+        if reply := _refused(error):
+            return _replied(state, shown, [reply], begun)
+        return _failed(state, run, shown, error)
 
 
-def _failed(state: AgentState, error: Exception) -> Report:
-    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=advise(error))
+def _refused(error: Exception) -> AIMessage | None:
+    """A reply that the provider's package could not build, since arguments of a call are no object; of it
+    only these arguments are known."""
+    if not isinstance(error, ValidationError) or error.title not in ("AIMessage", "AIMessageChunk"):
+        return None
+    found = [part["input"] for part in error.errors() if part["loc"][-1:] == ("args",)]
+    calls = [
+        InvalidToolCall(type="invalid_tool_call", name="", id="", args=json.dumps(args), error=None)
+        for args in found
+    ]
+    return AIMessage("", invalid_tool_calls=calls) if calls else None
+
+
+def _failed(state: AgentState, run: Run, shown: Shown, error: Exception) -> Report:
+    if is_too_long(error) and (squeezed := _squeezed(state, shown)):
+        return Report(Event.TOO_LONG, {"too_long": squeezed})
+    said = advise(error, secrets_of(*run.kit.models.values()))
+    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
 
 
-def _replied(state: AgentState, chunks: Sequence[Any], begun: float) -> Report:
+def _squeezed(state: AgentState, shown: Shown) -> TooLong | None:
+    """Half of the view as the budget from now on. None when the very same history was too long already."""
+    task, after, before = state.get("task", ""), state["messages"][-1].id or "", state.get("too_long")
+    if before and (before["task"], before["after"]) == (task, after):
+        return None
+    return TooLong(task=task, after=after, budget=(shown.size + shown.beyond) // 2)
+
+
+def _replied(state: AgentState, shown: Shown, chunks: Sequence[Any], begun: float) -> Report:
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
+    if isinstance(chunks[-1], AIMessage) and marks(chunks[-1]).get("stopped"):
+        return Report(Event.STOPPED)
     message = _savable(whole(chunks))
+    if broken_off(message):
+        raise ConnectionAbortedError(
+            f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
+        )
     ended = time.time()
-    notes = {**marks(message), "at": ended, "seconds": ended - begun}
+    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = {old.id for old in state["messages"]}
     if message.id in taken:
@@ -83,8 +117,7 @@ def _savable(message: AIMessage) -> AIMessage:
     try:
         _SERDE.dumps_typed(message)
     except (TypeError, ValueError):
-        reason = message.response_metadata.get("finish_reason")
-        kept = {"finish_reason": reason if isinstance(reason, str) else "", KEY: dict(marks(message))}
+        kept = {"finish_reason": reason_of(message), KEY: dict(marks(message))}
         message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
     return message
 
@@ -92,18 +125,16 @@ def _savable(message: AIMessage) -> AIMessage:
 def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
     """The reply that the chunks add up to, its calls read from their raw argument text by a strict parser.
 
-    LangChain's own reading is lenient: it turns a cut `{"summary": "Fixed a` into a valid-looking call. What
-    is not whole JSON becomes an `invalid_tool_call`; `order` keeps the positions of both sorts. Raises
-    TypeError when a model gives something else than an assistant's message.
+    LangChain's own reading is lenient: it turns a cut `{"summary": "Fixed a` into a valid-looking call.
+    Raises TypeError when a model gives something else than an assistant's message, ConnectionAbortedError for
+    a stream that was dropped.
     """
     streamed = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
     if not streamed:
         last = chunks[-1]
         if not isinstance(last, AIMessage):
             raise TypeError(f"the model answered with a {type(last).__name__}, not with an AIMessage")
-        raw_calls = [_raw(call) for call in last.tool_calls]
-        checked = all(storable(call["args"]) for call in last.tool_calls)
-        return last.model_copy() if checked else _with_calls(last.model_copy(), raw_calls)
+        return normal(last.model_copy())
     merged = add_ai_message_chunks(streamed[0], *streamed[1:])
     message = message_chunk_to_message(merged)
     assert isinstance(message, AIMessage), "an AIMessageChunk makes an AIMessage"
@@ -111,31 +142,44 @@ def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
     reasons = [chunk.response_metadata.get("finish_reason") for chunk in streamed]
     if given := [reason for reason in reasons if reason]:
         message.response_metadata = {**message.response_metadata, "finish_reason": given[-1]}
-    return _with_calls(message, merged.tool_call_chunks)
+    if _dropped(message):
+        raise ConnectionAbortedError(
+            "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
+            "sends one turn streaming off)"
+        )
+    raw_calls = merged.tool_call_chunks
+    if not raw_calls:
+        return normal(message)
+    keep = marks(message).get("cut", len(raw_calls))
+    if keep < len(raw_calls):
+        message = _without_calls(message, {raw["id"] or "" for raw in raw_calls[keep:]})
+    message.response_metadata = {**message.response_metadata, KEY: {**marks(message), "checked": True}}
+    return with_calls(message, _joined(raw_calls[:keep]))
 
 
-def _raw(call: ToolCall) -> ToolCallChunk:
-    return ToolCallChunk(name=call["name"], id=call["id"], args=json.dumps(call["args"]), index=None)
-
-
-def _with_calls(message: AIMessage, raw_calls: Sequence[ToolCallChunk]) -> AIMessage:
-    good: list[ToolCall] = []
-    bad: list[InvalidToolCall] = []
-    places: list[tuple[bool, int]] = []
+def _joined(raw_calls: Sequence[ToolCallChunk]) -> list[tuple[str, str, str]]:
+    """Name, id and text of each call. A piece without a name and an id goes on with the call before it: some
+    servers do not number the pieces, so that merging leaves them apart."""
+    calls: list[tuple[str, str, str]] = []
     for raw in raw_calls:
-        text, name = raw["args"] or "", raw["name"] or ""
-        if complete_json(text):
-            places.append((True, len(good)))
-            good.append(
-                ToolCall(name=name, id=raw["id"], args=json.loads(text.strip() or "{}"), type="tool_call")
-            )
-        else:
-            places.append((False, len(bad)))
-            error = "not one whole JSON object"
-            bad.append(
-                InvalidToolCall(type="invalid_tool_call", name=name, id=raw["id"], args=text, error=error)
-            )
-    message.tool_calls, message.invalid_tool_calls = good, bad
-    order = [len(bad) + at if is_good else at for is_good, at in places]
-    message.response_metadata = {**message.response_metadata, KEY: {"checked": True, "order": order}}
-    return message
+        name, call_id, text = raw["name"] or "", raw["id"] or "", raw["args"] or ""
+        if calls and raw["index"] is None and not (name or call_id):
+            name, call_id, text = *calls[-1][:2], calls.pop()[2] + text
+        calls.append((name, call_id, text))
+    return calls
+
+
+def _dropped(message: AIMessage) -> bool:
+    """Whether a stream ended without the word that ends a reply. A server that just closes the connection
+    looks like one that is done; every provider's package says how a reply ended, or at least what it cost."""
+    ended = reason_of(message) or message.usage_metadata
+    return bool(message.response_metadata.get("model_provider")) and not ended
+
+
+def _without_calls(message: AIMessage, ids: Set[str]) -> AIMessage:
+    """The reply without what its content, and a provider's extras, say of these calls."""
+    content = message.content
+    if isinstance(content, list):
+        content = [p for p in content if isinstance(p, str) or (p.get("call_id") or p.get("id")) not in ids]
+    extras = {key: value for key, value in message.additional_kwargs.items() if key != "tool_calls"}
+    return message.model_copy(update={"content": content, "additional_kwargs": extras})

@@ -1,16 +1,20 @@
 """Closes calls that will never run: with the journal's result, "outcome unknown", or a reason."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from signoff.graph.history import Stray
-from signoff.graph.marks import not_run, result
+from signoff.graph.marks import not_run, nudge, result
+from signoff.graph.replies import Call, Reply
 from signoff.graph.section import Wait
 from signoff.graph.task import Task
+from signoff.graph.texts import Texts
 from signoff.nodes.journal import Entry, look, outcome_known, unknown
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part
+from signoff.tools.control import Effect
 
 
 def close(strays: Sequence[Stray], run: Run) -> Part[list[BaseMessage]]:
@@ -34,11 +38,27 @@ def _not_run(stray: Stray, run: Run) -> ToolMessage:
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
-def answer_waiting(task: Task, run: Run) -> Part[list[ToolMessage]]:
+def sent_back(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: Any) -> BaseMessage:
+    """What the model is told of a finish that a person did not accept: the result of its call, or a reminder
+    where an imported history has a result already."""
+    if reply.open(call):
+        text = texts.results["sent_back"].format(feedback=feedback)
+        own = {"reply": reply.message.id or "", "sent_back": True, **notes}
+        return result(call.id, call.name, text, ok=False, **own)
+    return nudge(
+        "sent_back", texts.nudges["sent_back"].format(feedback=feedback), finish=reply.key(call), **notes
+    )
+
+
+def answer_waiting(task: Task, run: Run) -> Part[list[BaseMessage]]:
     """A part of a node: the user's words as the results of the calls that waited for a person."""
     calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
-    texts, answers = run.kit.texts.results, []
+    texts, answers = run.kit.texts.results, list[BaseMessage]()
     for call_id, words in task.answers.items():
+        if words.wait is Wait.CONFIRMATION:
+            finish, reply = _finish_of(task, call_id)
+            answers.append(sent_back(reply, finish, words.text or texts["no_feedback"], run.kit.texts))
+            continue
         reply, call = calls[call_id]
         reply_id = reply.message.id or ""
         if words.wait is Wait.ANSWER:
@@ -54,3 +74,12 @@ def answer_waiting(task: Task, run: Run) -> Part[list[ToolMessage]]:
             refused = not_run(call_id, call.name, text, "superseded", reply=reply_id)
         answers.append(unknown(call, run, entry.edited, words.text) if entry else refused)
     return answers
+
+
+def _finish_of(task: Task, call_id: str) -> tuple[Call, Reply]:
+    """The latest finish with this id, and its reply."""
+    return next(
+        (reply.control, reply)
+        for reply in reversed(task.replies)
+        if reply.control and reply.control.id == call_id and reply.control.effect is Effect.FINISH
+    )

@@ -2,21 +2,25 @@
 
 from typing import Any
 
-from langchain_core.messages import AnyMessage
-from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.messages import AnyMessage, BaseMessage
 
-from signoff.graph.digest import fold, quick_size
-from signoff.graph.history import Reader
+from signoff.graph.digest import fold
+from signoff.graph.history import Reader, read_messages
 from signoff.graph.machine import Event
 from signoff.graph.marks import KEY
 from signoff.graph.outcome import Outcome, conclude
-from signoff.graph.state import AgentState, Digest, Ending
+from signoff.graph.rules import decide
+from signoff.graph.state import AgentState, Ending, append_messages
 from signoff.graph.task import Task, current_task
-from signoff.graph.view import build_view
+from signoff.graph.versions import MACHINE
+from signoff.graph.view import beyond, view_size
 from signoff.nodes.closing import answer_waiting, close
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps, Store
-from signoff.nodes.record import record
+from signoff.nodes.measure import measured
+from signoff.nodes.node import Part, Report, Steps, Store
+from signoff.nodes.record import look_up
+from signoff.nodes.shown import budget
+from signoff.nodes.summary import write_digest
 
 
 def compress(state: AgentState, run: Run) -> Steps:
@@ -29,12 +33,17 @@ def compress(state: AgentState, run: Run) -> Steps:
         update["messages"] = written
     if state.get("task") != task.id:
         update["task"] = task.id
+    if state.get("machine") != MACHINE:
+        update["machine"] = MACHINE
     if not task.ended and ("outcome" not in state or state["outcome"] is not None):
         update["outcome"] = None
-    if not task.ended and (digest := _digest(state, reader, run)):
-        update["digest"] = digest
-    if superseded := _superseded(state, task, run):
-        yield Store([record(superseded)])
+    if not task.ended:
+        update |= yield from _folded(state, written, task, reader, run)
+    if (before := task.before) and (superseded := _superseded(before, state, run)):
+        (known,) = yield Store([look_up(superseded)])
+        # A process can be killed between recording a success and saving that the task has ended.
+        if known is None or known.value["status"] != "success":
+            yield from measured(before, superseded, reader.before.nudges if reader.before else (), run)
     return Report(Event.READY, update)
 
 
@@ -48,19 +57,29 @@ def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
     return found
 
 
-def _digest(state: AgentState, reader: Reader, run: Run) -> Digest | None:
-    budget = run.kit.view_tokens
-    size = quick_size(state, reader)
-    if size is not None and size <= budget:
-        return None
-    view = build_view(state, reader, run.system_prompt, run.kit.texts)
-    return fold(state, reader, max(size or 0, count_tokens_approximately(view)), budget)
+def _folded(
+    state: AgentState, written: list[BaseMessage], task: Task, reader: Reader, run: Run
+) -> Part[dict[str, Any]]:
+    """Folds old turns when the next view would be over its budget; `written` is what was just appended."""
+    if written:
+        after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
+        state, reader = after, read_messages(after, run.kit.toolbox)
+        task = current_task(reader, state, can_ask=run.can_ask)
+    most, size = budget(state, task.id, run), view_size(state, reader, run.system_prompt, run.kit.texts)
+    if size + beyond(reader, most) <= most or decide(task, run.limits)["event"] != Event.THINK:
+        return {}
+    folding = fold(state, reader, most, run.system_prompt, run.kit.texts)
+    if folding is None:
+        return {}
+    digest, spent = yield from write_digest(folding, state.get("spent"), run)
+    update: dict[str, Any] = {} if digest == state.get("digest") else {"digest": digest}
+    return update if spent == state.get("spent") else {**update, "spent": spent}
 
 
-def _superseded(state: AgentState, task: Task, run: Run) -> Outcome | None:
-    """The outcome of the task that the user's new message cut short, if there is one."""
-    before, ended = task.before, state.get("ended")
-    if before is None or state.get("task") != before.id or (ended and ended["task"] == before.id):
+def _superseded(before: Task, state: AgentState, run: Run) -> Outcome | None:
+    """The outcome of the task that the user's new message cut short; None when it had ended."""
+    ended = state.get("ended")
+    if state.get("task") != before.id or (ended and ended["task"] == before.id):
         return None
     ending = Ending(
         task=before.id,

@@ -1,14 +1,12 @@
 """Runs the next batch of calls: the longest run of consecutive reads, or one other call, its effect at most
 once."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.machine import Event
 from signoff.graph.marks import not_run
@@ -17,33 +15,13 @@ from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decided
 from signoff.graph.task import Task
 from signoff.nodes.invoke import Done, Job
-from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
+from signoff.nodes.journal import STARTED, WAITING, Entry
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Report, Steps, Store
-from signoff.tools.approvals import fingerprint
+from signoff.nodes.node import Part, Report, Steps
+from signoff.nodes.once import Jobs, once
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8
-
-
-@dataclass(frozen=True)
-class Jobs:
-    """Calls that run beside each other, or `one_by_one`; gives what came of them, in order."""
-
-    jobs: Sequence[Job]
-    one_by_one: bool = False
-
-    def do(self, run: Run) -> list[Done]:
-        if self.one_by_one:
-            return [job.start().result() for job in self.jobs]
-        for job in self.jobs:
-            job.start()
-        return [job.result() for job in self.jobs]
-
-    async def ado(self, run: Run) -> list[Done]:
-        if self.one_by_one:
-            return [await job.aresult() for job in self.jobs]
-        return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
 
 
 def execute(state: AgentState, run: Run) -> Steps:
@@ -80,7 +58,7 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: Run) -> Pa
 
 
 def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
-    """One call that may change something: `started` is durable before it runs, `done` after.
+    """One call that may change something, if it may run.
 
     Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
     `route_tools` sends it to `approve`.
@@ -89,28 +67,21 @@ def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[Ba
     decision = decided(call, task.decisions)
     if not _may_run(call, decision, run):
         return [_not_approved(call, run)]
-    edited = _edited(decision)
-    runs = fingerprint(call.name, call.args if edited is None else edited)
-    entry: Entry | None = (yield from look(run, reply_id, [call])).get(call.id)
-    same = entry is not None and entry.hash == runs
-    if entry is not None and same and not _again(call, entry, decision, run):
-        ask = run.kit.ask_unknown and entry.status == STARTED
-        return [] if ask else outcome_known(call, entry, run)
-    begun = Entry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
-    if not (yield claim(run, reply_id, call, entry, begun)):
-        # Another runner of this thread has just started the same call.
-        return [unknown(call, run, edited)]
-    try:
-        results: list[Done] = yield Jobs([Job(call, state, run, edited)])
-    except GraphBubbleUp:
-        yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
-        raise
-    messages = results[0].messages
-    yield Store([note(run, reply_id, call, replace(begun, status=DONE, messages=tuple(messages)))])
-    return messages
+    again = partial(_again, call, decision, run)
+    return (
+        yield from once(
+            call,
+            reply_id,
+            state,
+            run,
+            again=again,
+            edited=_edited(decision),
+            ask_unknown=run.kit.ask_unknown,
+        )
+    )
 
 
-def _again(call: Call, entry: Entry, decision: Decided | None, run: Run) -> bool:
+def _again(call: Call, decision: Decided | None, run: Run, entry: Entry) -> bool:
     """Whether a call with an entry runs again: it paused by itself, says that it may, or a person said so."""
     if entry.status == WAITING:
         return True

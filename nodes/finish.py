@@ -8,8 +8,8 @@ from signoff.graph.state import AgentState, Ended
 from signoff.graph.task import Task
 from signoff.nodes.closing import close
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Report, Steps, Store
-from signoff.nodes.record import record
+from signoff.nodes.measure import measured
+from signoff.nodes.node import Part, Report, Steps
 
 
 def finish(state: AgentState, run: Run) -> Steps:
@@ -19,9 +19,10 @@ def finish(state: AgentState, run: Run) -> Steps:
     ended = Ended(task=task.id, message=(last[0].id or "") if last else "")
     if task.ended:
         return Report(None, {"messages": closing, "ended": ended})
+    nudges = run.reader(state).section.nudges
     run.forget()
     outcome = conclude(task, state["ending"], run.thread_id)
-    yield Store([record(outcome)])
+    yield from measured(task, outcome, nudges, run)
     return Report(None, {"messages": closing, "outcome": outcome.model_dump(), "ended": ended})
 
 

@@ -21,9 +21,9 @@ from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Run
-from signoff.nodes.results import as_block, as_json, block, is_text, savable, saves, text, words
+from signoff.nodes.results import as_block, as_json, block, is_text, savable, saves, text
 from signoff.tools.control import explain
-from signoff.tools.output import capped, kept_in
+from signoff.tools.output import capped, kept_in, words
 
 FROM_TOOL = "tool"
 """The mark of a human-role message that a tool wrote: it is never the user's word."""
@@ -55,7 +55,9 @@ class Job:
         self.state = state
         self.run = run
         self.edited = edited
-        self.tool = run.kit.toolbox.tools[call.name]
+        tool = run.kit.toolbox.run_tool(call.name)
+        assert tool is not None, "only calls of tools that are run get here"
+        self.tool = tool
         self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
         self.begun = time.monotonic()
         self.future: Future[Done] = Future()
@@ -154,10 +156,16 @@ class Job:
 
     def _late(self) -> Done:
         text = self.run.kit.texts.results["timeout"]
-        return self._answer(text.format(name=self.call.name, seconds=self.seconds), ok=False)
+        return self._answer(text.format(name=self.call.name, seconds=self.seconds), ok=False, unknown=True)
 
     def _answer(
-        self, content: Any, *, ok: bool, artifact: Any = None, more: tuple[BaseMessage, ...] = ()
+        self,
+        content: Any,
+        *,
+        ok: bool,
+        artifact: Any = None,
+        more: tuple[BaseMessage, ...] = (),
+        **notes: Any,
     ) -> Done:
         content = savable(content)
         kept = artifact if saves(artifact) else None
@@ -171,7 +179,7 @@ class Job:
             else:
                 content = [block(note.format(args=args, result="").rstrip()), *content]
         seconds = time.monotonic() - self.begun
-        answer = tool_result(self.call.id, self.call.name, "", ok=ok, seconds=seconds)
+        answer = tool_result(self.call.id, self.call.name, "", ok=ok, seconds=seconds, **notes)
         return Done(answer.model_copy(update={"content": self._fit(content), "artifact": kept}), more)
 
     def _fit(self, content: Any) -> str | list[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
-from langgraph.store.base import GetOp, PutOp
+from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from signoff.graph.marks import result
 from signoff.graph.replies import Call
@@ -37,15 +37,15 @@ class Entry:
     messages: tuple[BaseMessage, ...] = ()
 
 
-def _namespace(run: Run, reply_id: str) -> tuple[str, ...]:
-    return ("signoff", "journal", label(run.thread_id), label(reply_id))
+def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
+    return ("signoff", "journal", label(thread_id), label(reply_id))
 
 
 def look(run: Run, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, Entry]]:
     """A part of a node: the entries of `calls`, by call id, for those that have one."""
     if not calls:
         return {}
-    items = yield Store([GetOp(_namespace(run, reply_id), call.id) for call in calls])
+    items = yield Store([GetOp(_namespace(run.thread_id, reply_id), call.id) for call in calls])
     return {call.id: _entry(call, item.value) for call, item in zip(calls, items, strict=True) if item}
 
 
@@ -54,15 +54,28 @@ def _entry(call: Call, value: Mapping[str, Any]) -> Entry:
     return Entry(value["status"], value["attempt"], value["hash"], value["edited"], messages)
 
 
-def claim(run: Run, reply_id: str, call: Call, before: Entry | None, begun: Entry) -> Swap:
+def claim(thread_id: str | None, reply_id: str, call: Call, before: Entry | None, begun: Entry) -> Swap:
     """Asks to be the one that starts `call`; of two runners at the same moment one gets it."""
     known = None if before is None else _value(call, before)
-    return Swap(_namespace(run, reply_id), call.id, known, _value(call, begun))
+    return Swap(_namespace(thread_id, reply_id), call.id, known, _value(call, begun))
+
+
+def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
+    """Asks to be the first that a call is handed over to."""
+    return claim(thread_id, reply_id, call, None, Entry(STARTED, hash=fingerprint(call.name, call.args)))
+
+
+def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
+    """Copies what the journal says of `calls` from the first thread to the second."""
+    source, target = (_namespace(thread_id, reply_id) for thread_id in threads)
+    for call in calls:
+        if item := store.get(source, call.id):
+            store.put(target, call.id, item.value)
 
 
 def note(run: Run, reply_id: str, call: Call, entry: Entry) -> PutOp:
     """The operation that writes `entry` for `call`."""
-    return PutOp(_namespace(run, reply_id), call.id, _value(call, entry))
+    return PutOp(_namespace(run.thread_id, reply_id), call.id, _value(call, entry))
 
 
 def _value(call: Call, entry: Entry) -> dict[str, Any]:

@@ -1,20 +1,24 @@
 """What the nodes work with: the parts of a graph that never change, and the facts of one invocation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 
 from signoff.graph.history import Reader, read_messages
 from signoff.graph.limits import Limits
+from signoff.graph.rules import Offer
 from signoff.graph.state import AgentState, Context
 from signoff.graph.task import Task, current_task
 from signoff.graph.texts import Texts
 from signoff.nodes.inject import Injector
+from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
 
 _READINGS = 256
@@ -24,15 +28,20 @@ _READINGS = 256
 class Kit:
     """The parts of one graph.
 
+    models: the model with the tools of each offer. required: every reply must be a call.
     view_tokens: the budget of the view. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
+    digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
+    checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
+    refused. evidence: a finish may cite calls.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
 
-    model: Runnable[Any, Any]
+    models: Mapping[Offer, Runnable[Any, Any]]
+    required: bool
     toolbox: Toolbox
     limits: Limits
     texts: Texts
@@ -43,6 +52,11 @@ class Kit:
     ask_unknown: bool
     injector: Injector
     outputs: Path
+    digester: BaseChatModel | None
+    digest_seconds: float
+    checks: Sequence[OneCheck] = ()
+    finish_alone: bool = False
+    evidence: bool = False
     readings: dict[str, Reader] = field(default_factory=dict)
 
 
@@ -76,6 +90,12 @@ class Run:
         return pad is not None and (bool(pad.resume) or pad.get_null_resume() is not None)
 
     @property
+    def draining(self) -> bool:
+        """Whether somebody has asked this run to stop at the next step boundary."""
+        control = getattr(self._configurable.get("__pregel_runtime"), "control", None)
+        return control is not None and bool(control.drain_requested)
+
+    @property
     def store(self) -> BaseStore | None:
         runtime = self._configurable.get("__pregel_runtime")
         return getattr(runtime, "store", None)
@@ -88,12 +108,14 @@ class Run:
             return given
         return Context.model_validate(given or {})
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
-        """The graph's limits, with what the run's context sets in their place."""
-        given = {key: getattr(self.context, key) for key in ("turns", "talk_turns")}
-        update = {key: value for key, value in given.items() if value is not None}
-        return self.kit.limits.model_copy(update=update) if update else self.kit.limits
+        """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
+        of cost where there are no prices."""
+        named = self.context.model_fields_set & Limits.model_fields.keys()
+        given = {name: getattr(self.context, name) for name in named}
+        update = {name: value for name, value in given.items() if value is not None}
+        return Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
 
     @property
     def system_prompt(self) -> str:
@@ -103,21 +125,24 @@ class Run:
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
-        if not self._held and self.thread_id:
+        before = self._held[-1] if self._held else None
+        if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
-            before = self.kit.readings.pop(self.thread_id, None)
-        else:
-            before = self._held[-1] if self._held else None
+            before = self.kit.readings.pop(self._place(state.get("messages", ())), None)
         self._held[:] = [read_messages(state, self.kit.toolbox, before)]
         return self._held[-1]
 
     def give_back(self) -> None:
         """Keeps the reading for the next node of the thread."""
-        if self._held and self.thread_id:
+        if self._held:
             readings = self.kit.readings
             if len(readings) >= _READINGS:
                 readings.pop(next(iter(readings), ""), None)
-            readings[self.thread_id] = self._held[-1]
+            readings[self._place(self._held[-1].messages)] = self._held[-1]
+
+    def _place(self, messages: Sequence[BaseMessage]) -> str:
+        """Where the reading is kept: by the thread, or by the first message of a run without one."""
+        return self.thread_id or (messages[0].id if messages else None) or ""
 
     def forget(self) -> None:
         """Drops the reading of a thread that has ended."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.store.base import Op
+from langgraph.store.base import BaseStore, Op
 
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
 from signoff.graph.state import AgentState
@@ -64,9 +64,10 @@ class Swap:
     after: dict[str, Any]
 
     def do(self, run: Run) -> bool:
-        store = run.store
-        if store is None:
-            return True
+        return run.store is None or self.on(run.store)
+
+    def on(self, store: BaseStore) -> bool:
+        """Does it on `store`."""
         if swap := getattr(store, "swap", None):
             return bool(swap(self.namespace, self.key, self.before, self.after))
         item = store.get(self.namespace, self.key)

@@ -1,14 +1,27 @@
 """Appends the synthetic reminder that fits the decision."""
 
+from signoff.graph.budgets import nearest
 from signoff.graph.machine import Event
 from signoff.graph.marks import nudge as reminder
 from signoff.graph.state import AgentState
+from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
+from signoff.tools.control import Effect
 
 
 def nudge(state: AgentState, run: Run) -> Report:
     task, kind = run.task(state), state["decision"]["rule"]
-    left = run.limits.turns + task.extra_turns - task.turns
-    text = run.kit.texts.nudges[kind].format(left=left)
+    texts, near = run.kit.texts, nearest(task, run.limits)
+    left = near.left(texts) if near else ""
+    text = texts.nudges[kind].format(left=left, count=task.row.times)
+    if kind == "near_limit" and near and near.name == "turns" and (name := _for_more(task, run)):
+        text = f"{text} {texts.nudges['for_more'].format(name=name)}"
     return Report(Event.NUDGED, {"messages": [reminder(kind, text)]})
+
+
+def _for_more(task: Task, run: Run) -> str:
+    """The tool with which the model can still ask for more turns; empty when there is none."""
+    controls = run.kit.toolbox.controls
+    names = (name for name in controls if controls.effect(name) is Effect.MORE_TURNS)
+    return "" if task.requested else next(names, "")

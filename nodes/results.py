@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from signoff.tools.output import valid_text, valid_values
+from signoff.tools.output import valid_text, valid_values, words
 
 _SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 _DEEPEST = 200
@@ -62,14 +62,6 @@ def as_block(part: str | dict[str, Any]) -> dict[str, Any]:
 
 def block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def words(value: Any) -> str:
-    """`str(value)` as valid text; the name of its type when that raises."""
-    try:
-        return valid_text(str(value))
-    except Exception:  # noqa: BLE001  a `__str__` of a tool's own making may raise anything
-        return f"<{type(value).__name__}>"
 
 
 def as_json(value: Any) -> str:

@@ -1,77 +1,106 @@
-"""Judges the standing finish: its arguments, then the calls before it in the same reply."""
+"""Judges the standing finish, in this order: its arguments, the calls before it in the same reply, whether it
+is only a phase, the completion checks, the evidence, whether a person must confirm it."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
+from signoff.graph.evidence import doubt
 from signoff.graph.machine import Event
-from signoff.graph.marks import nudge, result
-from signoff.graph.replies import Call, Reply
-from signoff.graph.state import AgentState, Ending, Verdicts
-from signoff.graph.task import Task
-from signoff.graph.texts import Texts
+from signoff.graph.phases import is_new, is_phase, percentage, with_phase
+from signoff.graph.section import ACCEPTED, PHASE
+from signoff.graph.standstill import moved
+from signoff.graph.state import AgentState
+from signoff.nodes.accept import accept
+from signoff.nodes.case import Case, Refusal
+from signoff.nodes.checks import Checked, run_checks
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
-from signoff.tools.control import ControlRegistry, explain
+from signoff.nodes.node import Part, Report, Steps
+from signoff.tools.control import needs_confirmation
+from signoff.tools.kinds import Kind
 
 
-def review(state: AgentState, run: Run) -> Report:
-    task, texts = run.task(state), run.kit.texts
-    call = task.finish
-    if call is None:
+def review(state: AgentState, run: Run) -> Steps:
+    case = Case.of(state, run)
+    if case is None:
         # The history was changed by another way since decide looked at it: compress and decide look again.
         return Report(Event.REFUSED)
-    reply = task.reply_of(call)
-    claim, error = _claim(call, run.kit.toolbox.controls)
-    refusal = _refusal(claim, error, call, reply, texts)
-    verdicts = Verdicts(task=task.id, calls={**_said(state, task), reply.key(call): refusal or "accepted"})
-    if refusal is None:
-        ending = Ending(task=task.id, status="success", reason=call.name, claim=claim)
-        answer = [result(call.id, call.name, texts.results["accepted"])] if reply.open(call) else []
-        return Report(Event.ACCEPTED, {"verdicts": verdicts, "ending": ending, "messages": answer})
-    if reply.open(call):
-        told = result(call.id, call.name, texts.results["refused"].format(reason=refusal), ok=False)
-        return Report(Event.REFUSED, {"verdicts": verdicts, "messages": [told]})
-    reminder = nudge("refused", texts.nudges["refused"].format(reason=refusal))
-    return Report(Event.REFUSED, {"verdicts": verdicts, "messages": [reminder]})
+    if case.verdict == ACCEPTED and _ends(state, case):
+        # The process was killed before the task could end: nothing is judged, or run, a second time.
+        return Report(Event.ACCEPTED)
+    claim, refusal = judge(case)
+    if refusal:
+        return case.refuse(refusal)
+    if is_phase(claim):
+        return _phase(case, claim)
+    checked = (yield from _checked(case, claim)) if _is_done(claim) else Checked()
+    refusal = _unproven(case, claim, checked)
+    if refusal:
+        return case.refuse(refusal, seconds=checked.seconds)
+    verified = "verified" if checked.ran else "asserted"
+    if run.can_ask and needs_confirmation(claim):
+        return case.ask(verified, seconds=checked.seconds)
+    notes = {"seconds": checked.seconds} if checked.ran else {}
+    return (yield from accept(case, claim, verified, run.kit.texts.results["accepted"], **notes))
 
 
-def _said(state: AgentState, task: Task) -> dict[str, str]:
-    verdicts = state.get("verdicts")
-    return verdicts["calls"] if verdicts and verdicts["task"] == task.id else {}
-
-
-def _refusal(claim: dict[str, Any], error: str | None, call: Call, reply: Reply, texts: Texts) -> str | None:
-    """Why the finish is refused, in words for the model; None when it is accepted."""
-    if error is not None:
-        return texts.refusals["arguments"].format(error=error)
+def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
+    """What the finish claims, and why it is refused by what the history alone says of it."""
+    controls, call = case.run.kit.toolbox.controls, case.call
+    if error := controls.problem(call.name, call.args):
+        return controls.salvage(call.name, call.args), case.refused("arguments", error=error)
+    claim = controls.read(call.name, call.args)
     if "summary" in claim and not str(claim["summary"]).strip():
-        return texts.refusals["empty_summary"]
-    failed = [before.name for before in reply.calls[: call.index] if reply.failed(before)]
+        return claim, case.refused("empty_summary")
+    failed = [before.name for before in case.reply.calls[: call.index] if case.reply.failed(before)]
     if failed:
-        return texts.refusals["siblings"].format(names=", ".join(failed))
-    if claim.get("outcome", "done") == "done" and (left := _left(claim)):
-        return texts.refusals["unfinished"].format(open=left)
-    return None
+        return claim, case.refused("siblings", names=", ".join(failed))
+    work = [beside.name for beside in case.reply.calls if beside.effect is None]
+    if work and case.run.kit.finish_alone:
+        return claim, case.refused("mixed", names=", ".join(work))
+    return claim, None
 
 
-def _claim(call: Call, controls: ControlRegistry) -> tuple[dict[str, Any], str | None]:
-    """The arguments as the tool's schema reads them, or what is wrong with them."""
-    schema = controls[call.name].tool.args_schema
-    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
-        return dict(call.args), None
-    try:
-        return schema.model_validate(call.args).model_dump(mode="json"), None
-    except ValidationError as error:
-        return {}, explain(error)
+def _is_done(claim: Mapping[str, Any]) -> bool:
+    """Whether the claim is that the task is done: an honest "blocked" has nothing to prove."""
+    return bool(claim.get("outcome", "done") == "done")
 
 
-def _left(claim: Mapping[str, Any]) -> str:
-    """What a claim of "done" says is still to do."""
-    parts = []
-    if claim.get("completion_percentage", 100) != 100:
-        parts.append(f"{claim['completion_percentage']} % complete")
-    if claim.get("next_phase"):
-        parts.append(f"a next phase ({claim['next_phase']})")
-    return " and ".join(parts)
+def _ends(state: AgentState, case: Case) -> bool:
+    ending = state.get("ending")
+    return ending is not None and (ending["task"], ending["status"]) == (case.task.id, "success")
+
+
+def _phase(case: Case, claim: Mapping[str, Any]) -> Report:
+    task, done = case.task, percentage(claim)
+    if task.phases:
+        last = task.phases[-1]
+        values = {"percentage": f"{done:g}", "before": f"{last['percentage']:g}"}
+        if done < last["percentage"]:
+            return case.refuse(case.refused("phase_back", **values))
+        if not is_new(claim, task.phases) and not moved(task.replies[last["turn"] :]):
+            return case.refuse(case.refused("phase_idle", **values))
+    turn = 1 + next(at for at, reply in enumerate(task.replies) if reply is case.reply)
+    phases = with_phase(case.state.get("phases"), task.id, claim, turn)
+    texts, following = case.run.kit.texts.results, phases["done"][-1]["next_phase"]
+    goes_on = texts["next_phase"].format(phase=following) if following else texts["rest"]
+    told = case.told("phase", percentage=f"{done:g}", next=goes_on)
+    return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": told})
+
+
+def _checked(case: Case, claim: Mapping[str, Any]) -> Part[Checked]:
+    return (yield from run_checks(claim, case.call.args, case.state, case.run))
+
+
+def _unproven(case: Case, claim: Mapping[str, Any], checked: Checked) -> Refusal | None:
+    """Why the checks, or the evidence, do not bear the claim out."""
+    if checked.names:
+        names = ", ".join(checked.names)
+        told = case.refused("checks", names=names, output=checked.output)
+        return Refusal(told.text, case.refused("checks", names=names, output="").verdict)
+    box, cited = case.run.kit.toolbox, claim.get("evidence")
+    if not case.run.kit.evidence or not _is_done(claim) or not isinstance(cited, list):
+        return None
+    found = doubt(
+        cited, case.call, case.task, box.is_effect, lambda name: box.kinds.get(name) is Kind.TERMINAL
+    )
+    return case.refused(found.why, id=found.id, last=found.last) if found else None

@@ -1,6 +1,5 @@
 """Normalises the reply, answers what is answered without running anything, and says what comes next."""
 
-import uuid
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -13,10 +12,14 @@ from signoff.graph.replies import Call, Reply, with_call_ids
 from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decision, Decisions, append_messages
 from signoff.graph.task import Task
+from signoff.nodes.allowance import more_turns, over_limit
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
 from signoff.tools.control import Effect
+from signoff.tools.names import nearest_name
+
+_NAME = 100
 
 
 def route_tools(state: AgentState, run: Run) -> Steps:
@@ -31,6 +34,8 @@ def route_tools(state: AgentState, run: Run) -> Steps:
         # Nothing more runs: decide cancels, or compress writes the user's words down first.
         return Report(Event.SETTLED, {"messages": written} if written else {})
     answers = {call.index: answer(call, task, run) for call in task.due}
+    running = [call for call in task.due if not answers[call.index] and call.effect is None]
+    answers |= yield from over_limit(running, task, run)
     written += [found for found in answers.values() if found]
     update: dict[str, Any] = {"messages": written} if written else {}
     if left := [call for call in task.due if not answers[call.index]]:
@@ -61,7 +66,8 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
 
 
 def _talked(task: Task) -> bool:
-    return task.last is not None and task.last.talk and "talked" not in task.nudged
+    asked = task.spoke is not None and task.can_ask
+    return task.last is not None and task.last.talk and "talked" not in task.nudged and not asked
 
 
 def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
@@ -74,8 +80,7 @@ def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
     fresh: dict[int, str] = {}
     for call in reply.calls:
         if reply.open(call) and (not call.id or call.id in seen):
-            name = f"{reply.message.id}:{call.index}"
-            fresh[call.index] = f"call_{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:24]}"
+            fresh[call.index] = reply.own_id(call)
         seen.add(fresh.get(call.index, call.id))
     return with_call_ids(reply.message, fresh) if fresh else None
 
@@ -89,12 +94,21 @@ def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
         return not_run(call.id, call.name, text, call.problem)
     if call.effect is Effect.CONTINUE:
         return result(call.id, call.name, texts["thought"])
+    if call.effect is Effect.MORE_TURNS:
+        return more_turns(call, task, run)
     if call.name not in box.tools:
-        names = ", ".join(found.name for found in box.every)
-        return not_run(call.id, call.name, texts["unknown"].format(name=call.name, tools=names), "unknown")
+        return _unknown(call, run)
     if call.index >= limit:
         return not_run(call.id, call.name, texts["too_many"].format(name=call.name, limit=limit), "too_many")
     return _from_person(call, task, run)
+
+
+def _unknown(call: Call, run: Run) -> ToolMessage:
+    texts, names = run.kit.texts.results, [found.name for found in run.kit.toolbox.every]
+    near = nearest_name(call.name, names)
+    hint = texts["did_you_mean"].format(near=near) if near else ""
+    text = texts["unknown"].format(name=call.name[:_NAME], tools=", ".join(names), hint=hint)
+    return not_run(call.id, call.shown_name, text, "unknown")
 
 
 def _from_person(call: Call, task: Task, run: Run) -> ToolMessage | None:

@@ -5,6 +5,7 @@ from signoff.graph.build import build_graph
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError, ThreadLost
 from signoff.graph.limits import Limits
 from signoff.graph.outcome import Outcome, current_outcome
+from signoff.graph.prices import Prices
 from signoff.graph.texts import Texts
 from signoff.postgres import postgres_storage
 from signoff.session.decisions import (
@@ -22,6 +23,7 @@ from signoff.session.expiry import expire
 from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.pausing import request_pause
 from signoff.session.session import Session
+from signoff.session.signals import pause_on_signals
 from signoff.storage import sqlite_storage
 from signoff.tools.control import ControlTool, Effect
 from signoff.tools.kinds import Kind
@@ -42,6 +44,7 @@ __all__ = [
     "Message",
     "Outcome",
     "Paused",
+    "Prices",
     "Question",
     "Retry",
     "Session",
@@ -57,6 +60,7 @@ __all__ = [
     "expire",
     "extend",
     "go_on",
+    "pause_on_signals",
     "postgres_storage",
     "request_pause",
     "retry",

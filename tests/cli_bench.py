@@ -77,6 +77,21 @@ class Bench:
         found: dict[str, Any] = json.loads(self(words[0], "--json", *words[1:], **env).stdout)
         return found
 
+    def told(self, thread: str = "t1") -> list[dict[str, Any]]:
+        """What happened in a thread by `show --json`: what the user wrote, the events of each turn with its
+        number, and how each task ended."""
+        found: list[dict[str, Any]] = []
+        for task in self.json("show", thread)["tasks"]:
+            found += [{"kind": "user", "turn": None, "text": words} for words in task["words"]]
+            found += [{"turn": turn["turn"], **event} for turn in task["turns"] for event in turn["events"]]
+            if task["outcome"]:
+                found.append({"kind": "outcome", "turn": None, **task["outcome"]})
+        return found
+
+    def turns(self, thread: str = "t1") -> int:
+        """How many turns the thread's current task has had."""
+        return len(self.json("show", thread)["tasks"][-1]["turns"])
+
     def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
         """`signoff WORDS` in a process of its own."""
         env = {**os.environ, **{key: value for key, value in self.env.items() if value is not None}}
@@ -111,8 +126,20 @@ def steps(*items: str) -> str:
     return "[" + ", ".join(items) + "]"
 
 
-def words_of(command: str) -> Sequence[str]:
+def words_of(command: str) -> list[str]:
     """The words of a command that the program printed, without the program's name."""
     name, *words = shlex.split(command)
     assert name == "signoff"
     return words
+
+
+def offered(out: str) -> dict[str, list[str]]:
+    """The commands at the end of what a command printed: the words of each by its label."""
+    found = [line.split(": signoff ", 1) for line in out.splitlines() if ": signoff " in line]
+    return {label: words_of(f"signoff {command}") for label, command in found}
+
+
+def bare(words: Sequence[str]) -> list[str]:
+    """The words of a command without the database that they name."""
+    at = words.index("--database")
+    return [*words[:at], *words[at + 2 :]]

@@ -1,6 +1,7 @@
 """Figures that tests measure are printed at the end of the run."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,18 @@ FIGURES = pytest.StashKey[list[str]]()
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Takes a line that the end of the run prints."""
     return request.config.stash.setdefault(FIGURES, []).append
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Beside others, a worker hands its figures to the process that prints them.
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["figures"] = session.config.stash.get(FIGURES, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash.setdefault(FIGURES, []).extend(getattr(node, "workeroutput", {}).get("figures", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

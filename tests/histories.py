@@ -1,11 +1,12 @@
 """Short words for writing histories down in tests."""
 
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
 
-from signoff.graph.marks import nudge
-from signoff.graph.state import append_messages
+from signoff.graph.marks import KEY, nudge, result
+from signoff.graph.state import AgentState, append_messages
+from signoff.graph.task import Task
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 
@@ -46,13 +47,42 @@ def broken(call_id: str) -> ToolMessage:
     return ToolMessage("it broke", tool_call_id=call_id, status="error")
 
 
+def sent_back(call_id: str) -> ToolMessage:
+    return result(call_id, "finish_task", "A person did not accept this.", ok=False, sent_back=True)
+
+
 def nudged(kind: str) -> HumanMessage:
     return nudge(kind, "go on")
+
+
+def spent(reply: AIMessage, tokens: int = 0, seconds: float = 0.0) -> AIMessage:
+    """The reply with what it took; all tokens but one were read."""
+    usage = {"input_tokens": tokens - 1, "output_tokens": 1, "total_tokens": tokens} if tokens else None
+    metadata = {**reply.response_metadata, KEY: {"seconds": seconds, "at": 0.0}}
+    return reply.model_copy(update={"usage_metadata": usage, "response_metadata": metadata})
 
 
 def history(*messages: BaseMessage) -> list[BaseMessage]:
     """The messages with the ids m0, m1, …"""
     return append_messages([], [m.model_copy(update={"id": f"m{i}"}) for i, m in enumerate(messages)])
+
+
+def state(*messages: BaseMessage, **values: Any) -> AgentState:
+    return cast(AgentState, {"messages": history(*messages), **values})
+
+
+def look(task: Task) -> dict[str, Any]:
+    """The parts of a task that tables of histories name."""
+    return {
+        "task": task.id,
+        "turns": task.turns,
+        "due": [call.id for call in task.due],
+        "ask": task.ask.id if task.ask else None,
+        "finish": task.finish.id if task.finish else None,
+        "strays": {stray.call.id: stray.why for stray in task.strays},
+        "answers": {call_id: words.text for call_id, words in task.answers.items()},
+        "said": [message.text for message in task.messages],
+    }
 
 
 def assert_sendable(view: list[BaseMessage]) -> None:

@@ -5,35 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from signoff import sqlite_storage
-from signoff.cli.standing import config_of, reading_graph
-from tests.cli_bench import Bench, steps, words_of
+from tests.cli_bench import Bench, bare, offered, steps, words_of
 
 DONE = 'call("finish_task", summary="All done.")'
 LOOK = 'call("read_file", path="config.py")'
+ASK = 'call("ask_user", question="Which?")'
+CLAIM = 'call("finish_task", summary="Half.", outcome="{}")'
+CONFIRM = 'call("finish_task", summary="All done.", requires_user_confirmation=True)'
 
 
-ENDINGS: dict[str, tuple[str, list[str], int, str, str | None]] = {
+ENDINGS: dict[str, tuple[str, list[str], int, str, list[str] | None]] = {
     "done": (steps(DONE), [], 0, "Done:", None),
-    "partial": (
-        steps('call("finish_task", summary="Half.", outcome="partial")'),
-        [],
-        5,
-        "Partly done:",
-        None,
-    ),
-    "blocked": (steps('call("finish_task", summary="No.", outcome="blocked")'), [], 5, "Blocked:", None),
-    "impossible": (
-        steps('call("finish_task", summary="No.", outcome="impossible")'),
-        [],
-        5,
-        "Not possible:",
-        None,
-    ),
-    "turns": (f"[{LOOK}] * 9", ["--turns", "2"], 3, "Turn limit reached:", "resume --turns 10"),
-    "talk": ('["Hm."] * 9', ["--talk-turns", "2"], 3, "Stopped: it only talked:", "resume --turns 10"),
-    "model": (steps('ConnectionError("gone")'), [], 1, "The model failed:", "resume --retry"),
-    "question": (steps('call("ask_user", question="Which?")'), [], 4, "The model asks:", "'your answer'"),
+    "partial": (steps(CLAIM.format("partial")), [], 5, "Partly done:", None),
+    "blocked": (steps(CLAIM.format("blocked")), [], 5, "Blocked:", None),
+    "impossible": (steps(CLAIM.format("impossible")), [], 5, "Not possible:", None),
+    "turns": (f"[{LOOK}] * 9", ["--turns", "2"], 3, "Turn limit reached:", ["extend", "t1", "10"]),
+    "talk": ('["Hm."] * 9', ["--talk-turns", "2"], 3, "Stopped: it only talked:", ["extend", "t1", "10"]),
+    "model": (steps('ConnectionError("gone")'), [], 1, "The model failed:", ["retry", "t1"]),
+    "question": (steps(ASK), [], 4, "The model asks:", ["resume", "t1", "your answer"]),
+    "confirmation": (steps(CONFIRM), [], 4, "Finished? Please confirm:", ["resume", "t1", "yes"]),
 }
 
 QUIET: dict[str, str] = {
@@ -42,6 +32,7 @@ QUIET: dict[str, str] = {
     "turns": "Turn limit reached.",
     "model": "The model failed. ConnectionError: gone.",
     "question": "Which?\nAnswer: signoff resume",
+    "confirmation": "All done.\nConfirm: signoff resume",
 }
 
 
@@ -60,8 +51,7 @@ class TestEndings:
         result = bench.run("Do it", *words)
         assert result.exit_code == code, result.output
         assert f"\n{card}\n" in result.stdout
-        assert ("signoff resume" in result.stdout) == (command is not None)
-        assert command is None or command in result.stdout
+        assert next((bare(words) for words in offered(result.stdout).values()), None) == command
         assert result.stderr == ""
 
     @pytest.mark.parametrize("ending", ENDINGS)
@@ -73,9 +63,10 @@ class TestEndings:
         status = {0: "finished", 1: "error", 3: "finished", 4: "paused", 5: "finished"}[code]
         assert (result.exit_code, found["exit_code"], found["status"]) == (code, code, status)
         assert (found["thread_id"], result.stderr) == ("t1", "")
-        assert (found["resume"] is not None) == (command is not None)
-        assert (found["outcome"] is None) == (ending == "question")
+        assert (found["resume"] and bare(words_of(found["resume"]))) == command
+        assert (found["outcome"] is None) == (status == "paused")
         assert found["question"] == ({"question": "Which?", "options": []} if ending == "question" else None)
+        assert (found["confirmation"] is None) == (ending != "confirmation")
 
     @pytest.mark.parametrize("ending", QUIET)
     def test_quiet_prints_the_summary_or_the_question_only(self, bench: Bench, ending: str) -> None:
@@ -103,160 +94,6 @@ class TestEndings:
     def test_a_thought_is_a_card(self, bench: Bench) -> None:
         bench.model(steps('call("think", thought="First the port.", status="planning")', DONE))
         assert "  1 think:\n      First the port.\n      status: planning\n" in bench.run("Think").stdout
-
-
-class TestGoingOn:
-    """`resume`, from wherever a thread stands."""
-
-    def test_a_question_without_a_terminal_then_its_answer(self, bench: Bench) -> None:
-        asked = bench.json("run", "Change it", "-t", "t1", "-w", str(bench.workspace))
-        assert asked["question"] == {"question": "Which port?", "options": ["8080", "9090"]}
-        again = bench.json("resume", "t1")
-        assert (again["status"], again["question"]) == ("paused", asked["question"])
-        *rest, answer = words_of(asked["resume"])
-        assert answer == "your answer"
-        ended = bench(*rest, "8080")
-        assert ended.exit_code == 0, ended.output
-        assert bench.config.read_text() == "PORT = 8080\n"
-
-    @pytest.mark.parametrize("answer", ["", "None", "{}", "-8080", "[bold]x[/bold]", "é\n日本"])
-    def test_any_text_is_an_answer(self, bench: Bench, answer: str) -> None:
-        bench.model(
-            steps('call("ask_user", question="Which?")', 'lambda m: call("finish_task", summary=m[-1].text)')
-        )
-        bench.run()
-        found = bench.json("resume", "t1", "--", answer)
-        assert found["outcome"]["summary"] == (answer or "(the user gave an empty answer)")
-
-    def test_a_message_to_a_thread_that_waits_is_the_answer(self, bench: Bench) -> None:
-        bench.run()
-        result = bench("run", "9090", "--thread", "t1")
-        assert result.exit_code == 0
-        assert "your message is the answer" in result.stdout
-        assert bench.config.read_text() == "PORT = 9090\n"
-
-    def test_more_turns_after_a_limit(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, LOOK, LOOK, DONE))
-        limit = bench.json("run", "Look", "-t", "t1", "-w", str(bench.workspace), "--turns", "2")
-        assert (limit["outcome"]["reason"], limit["outcome"]["turns"]) == ("turns", 2)
-        ended = bench.json("resume", "t1", "--turns", "2")
-        assert (ended["outcome"]["status"], ended["outcome"]["turns"]) == ("success", 4)
-
-    def test_another_try_after_an_error(self, bench: Bench) -> None:
-        bench.model(steps('ConnectionError("gone")'))
-        bench.run()
-        assert bench.json("resume", "t1", "--retry", "--model", bench.model(steps(DONE)))["exit_code"] == 0
-
-    def test_a_thread_takes_one_task_after_another_in_its_own_workspace(
-        self, bench: Bench, tmp_path: Path
-    ) -> None:
-        bench.model(steps(DONE, LOOK, DONE))
-        bench.run()
-        second = bench("run", "And look", "--thread", "t1", SIGNOFF_MODEL="gpt-none")
-        assert second.exit_code == 0, second.output
-        assert f"t1 · {bench.workspace} · scripted:" in second.stdout
-        assert "PORT = 3000" in second.stdout
-
-    def test_a_new_task_ends_an_unfinished_one(self, bench: Bench) -> None:
-        bench.model(steps(DONE))
-        with sqlite_storage(bench.database) as storage:
-            values = {"messages": [("user", "the first")]}
-            reading_graph(storage).update_state(config_of("t1"), values, as_node="__start__")
-        result = bench.run("the second")
-        assert result.exit_code == 0
-        assert "unfinished task ends here" in result.stdout
-
-    @pytest.mark.parametrize("node", ["__start__", "finish", "nudge"])
-    def test_a_thread_with_work_left_goes_on_wherever_it_was_left(self, bench: Bench, node: str) -> None:
-        """After `finish`, LangGraph names no next state although the task has no outcome."""
-        bench.model(steps(DONE))
-        with sqlite_storage(bench.database) as storage:
-            graph, saved = reading_graph(storage), {"messages": [("user", "do it")], "event": "nudged"}
-            graph.update_state(config_of("t1"), saved, as_node=node)
-            assert bool(graph.get_state(config_of("t1")).next) == (node != "finish")
-        result = bench("resume", "t1", "-w", str(bench.workspace))
-        assert result.exit_code == 0, result.output
-
-    def test_a_new_thread_has_a_short_id_that_no_other_has(self, bench: Bench) -> None:
-        bench.model(steps(DONE))
-        ids = {bench.json("run", "x", "-w", str(bench.workspace))["thread_id"] for _ in range(3)}
-        assert len(ids) == 3
-        assert all(len(thread_id) < 20 and thread_id.count("-") == 2 for thread_id in ids)
-
-
-class TestLooking:
-    """`threads`, `show`, `--version`."""
-
-    def test_threads_says_how_each_stands(self, bench: Bench) -> None:
-        bench.run("Ask me")
-        for name, script in {
-            "done": steps(DONE),
-            "half": steps('call("finish_task", summary="x", outcome="partial")'),
-            "broken": steps("ValueError()"),
-        }.items():
-            bench.model(script)
-            bench.run(f"Task {name}", thread=name)
-        found = json.loads(bench("threads", "--json").stdout)
-        kept = [(row["thread_id"], row["status"], row["claim"], row["turns"], row["task"]) for row in found]
-        assert kept == [
-            ("broken", "error", None, 0, "Task broken"),
-            ("half", "success", "partial", 1, "Task half"),
-            ("done", "success", "done", 1, "Task done"),
-            ("t1", "waiting", None, 2, "Ask me"),
-        ]
-        assert len(json.loads(bench("threads", "--json", "--limit", "2").stdout)) == 2
-        table = bench("threads").stdout
-        for part in (
-            "error (model_error)",
-            "success (partial)",
-            "waiting for an answer",
-            "Task done",
-            " s ago",
-        ):
-            assert part in table
-
-    def test_no_threads_yet(self, bench: Bench) -> None:
-        result = bench("threads")
-        assert (result.exit_code, "No threads" in result.stdout) == (0, True)
-        assert json.loads(bench("threads", "--json").stdout) == []
-        assert not bench.database.exists()
-
-    def test_show_tells_the_tasks_of_a_thread_in_order(self, bench: Bench) -> None:
-        bench.run("Change it")
-        bench("resume", "t1", "8080")
-        bench("run", "And more", "--thread", "t1")
-        kinds = [(entry["kind"], entry.get("turn")) for entry in bench.json("show", "t1")["timeline"]]
-        assert kinds == [
-            ("user", None),
-            ("call", 1),
-            ("question", 2),
-            ("call", 3),
-            ("outcome", None),
-            ("user", None),
-            ("outcome", None),
-        ]
-        lines = bench("show", "t1").stdout.splitlines()
-        told = ["you Change it", "  2 ? Which port?", "      8080", "Done:", "you And more", "Done:"]
-        assert [line for line in lines if line in told] == told
-
-    def test_show_of_a_waiting_thread_ends_with_the_question(self, bench: Bench) -> None:
-        bench.run()
-        found = bench.json("show", "t1")
-        assert (found["status"], found["outcome"], found["question"]["question"]) == (
-            "waiting",
-            None,
-            "Which port?",
-        )
-        assert found["settings"]["workspace"] == str(bench.workspace)
-        assert bench("show", "t1").stdout.splitlines()[-1].startswith("Answer: signoff resume")
-
-    def test_version(self, bench: Bench) -> None:
-        result = bench("--version")
-        assert (result.exit_code, result.stdout.split()[0]) == (0, "signoff")
-
-    def test_the_other_commands_are_there(self, bench: Bench) -> None:
-        assert bench("diagram").stdout.startswith(("---", "graph", "flowchart", "stateDiagram"))
-        assert "install" in bench("model", "--help").stdout
 
 
 class TestHarmless:
@@ -308,3 +145,13 @@ class TestInput:
         prompt = f"@{tmp_path / 'prompt'}" if by_file else "Speak Latin."
         assert bench.run("x", "--system-prompt", prompt, "-q").stdout == "Speak Latin.\n"
         assert bench.run("y", "-q").stdout == "Speak Latin.\n"
+
+
+def test_version(bench: Bench) -> None:
+    result = bench("--version")
+    assert (result.exit_code, result.stdout.split()[0]) == (0, "signoff")
+
+
+def test_the_other_commands_are_there(bench: Bench) -> None:
+    assert bench("diagram").stdout.startswith(("---", "graph", "flowchart", "stateDiagram"))
+    assert "install" in bench("model", "--help").stdout

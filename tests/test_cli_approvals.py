@@ -1,16 +1,11 @@
-"""Approvals and hand-overs on the command line: what waits is told, only an answer that fits is delivered."""
+"""Approvals on the command line: what waits is told, only an answer that fits is delivered."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signoff import build_graph, sqlite_storage
-from signoff.cli.standing import config_of
-from signoff.models import ScriptedModel, call
-from signoff.tools.files import workspace_tools
 from tests.cli_bench import Bench, one_sentence, steps, words_of
 
 WRITE = 'call("write_file", path="new.md", content="# New\\n")'
@@ -57,7 +52,7 @@ MISFITS: dict[str, tuple[str, str]] = {
     "a typo": ("aprove", "'aprove' is no decision"),
     "nothing": ("", "'' is no decision"),
     "too many": ('[{"type": "approve"}, {"type": "approve"}]', "2 decisions for 1 calls"),
-    "too few": ("[]", "0 decisions for 1 calls"),
+    "none": ("[]", "Nothing was answered"),
     "no type": ("[{}]", "is no decision"),
     "unknown type": ('[{"type": "maybe"}]', "'maybe' is no decision"),
     "edit of nothing": ('[{"type": "edit"}]', "edit needs edited_action"),
@@ -126,7 +121,7 @@ def test_what_waits_is_shown_with_the_commands_that_go_on(bench: Bench) -> None:
 def test_threads_and_show_say_what_is_waited_for(bench: Bench) -> None:
     waiting(bench, EDIT)
     (row,) = json.loads(bench("threads", "--json").stdout)
-    assert (row["status"], row["waits_for"], row["question"]) == ("waiting", "approval", None)
+    assert (row["status"], row["waits_for"], row["what"]) == ("waiting", "approval", "edit_file")
     assert "waiting for approval" in bench("threads").stdout
     assert bench("show", "t1").stdout.startswith("t1 · waiting for approval · ")
     found = bench.json("show", "t1")
@@ -186,66 +181,6 @@ def test_tools_and_kinds(bench: Bench, approve: str, asked: bool) -> None:
 def test_a_policy_that_names_what_is_not_there(bench: Bench, approve: str, told: str) -> None:
     one_sentence(bench.run("x", "--approve", approve), told)
     one_sentence(bench("show", "t1"), "no thread")
-
-
-def elsewhere(bench: Bench, step: Any, tools: Sequence[Any], **policy: Any) -> None:
-    """A thread that another program began, and that waits."""
-    with ScriptedModel([step]) as model, sqlite_storage(bench.database) as storage:
-        graph = build_graph(model, tools, storage=storage, **policy)
-        graph.invoke({"messages": [("user", "do it")]}, config_of("t1"))
-    bench.model(steps(DONE, SAY))
-
-
-class TestElsewhere:
-    """Threads of graphs that were built by another program."""
-
-    def test_its_approvals_are_kept(self, bench: Bench) -> None:
-        tools = workspace_tools(bench.workspace)
-        write = call("write_file", path="new.md", content="x")
-        elsewhere(bench, write, tools, approvals={"write_file": ["approve", "reject"]})
-        words = ("resume", "t1", "-w", str(bench.workspace))
-        one_sentence(bench(*words, '[{"type": "respond", "message": "x"}]'), "'respond' is not allowed")
-        result = bench(*words, "reject: not here")
-        assert (result.exit_code, "not here" in result.stdout) == (0, True), result.output
-        assert not (bench.workspace / "new.md").exists()
-
-    def test_a_call_of_a_tool_that_is_not_here_cannot_be_decided(self, bench: Bench) -> None:
-        def pay(amount: int) -> str:
-            """Pay."""
-            raise AssertionError("it must not run")
-
-        elsewhere(bench, call("pay", amount=3), [pay], approvals={"pay": True})
-        before = bench.json("show", "t1")
-        one_sentence(bench("resume", "t1", "approve"), "pay waits for approval", "--tools")
-        assert bench.json("show", "t1") == before
-
-    @pytest.mark.parametrize("how", ["resume", "run"])
-    def test_an_action_that_was_handed_over_is_answered_by_its_observation(
-        self, bench: Bench, how: str
-    ) -> None:
-        def deploy(target: str) -> str:
-            """Deploy."""
-            raise AssertionError("it must not run here")
-
-        elsewhere(bench, call("deploy", target="blue"), [deploy], hand_over=["deploy"])
-        found = bench.json("show", "t1")
-        assert (found["status"], found["action"]["tool"], found["action"]["args"]) == (
-            "waiting",
-            "deploy",
-            {"target": "blue"},
-        )
-        shown = bench("show", "t1").stdout
-        for part in (
-            "waiting for an action",
-            "Handed over to you:",
-            "deploy",
-            "target: blue",
-            "'what it gave'",
-        ):
-            assert part in shown
-        words = ("resume", "t1", "It is up.") if how == "resume" else ("run", "It is up.", "-t", "t1")
-        result = bench(*words, "-w", str(bench.workspace))
-        assert (result.exit_code, "      It is up." in result.stdout) == (0, True), result.output
 
 
 def test_hostile_arguments_are_shown_harmless_and_in_full(bench: Bench) -> None:

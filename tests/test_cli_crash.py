@@ -42,7 +42,7 @@ def until_done(bench: Bench, task: str, wanted: str) -> int:
     """Does what a person would who knows only the thread's ID; how many commands that took."""
     for count in range(1, 6):
         found = bench.json("show", "t1")
-        told = [entry["text"] for entry in found.get("timeline", ()) if entry["kind"] == "user"]
+        told = [words for chapter in found.get("tasks", ()) for words in chapter["words"]]
         outcome = found.get("outcome") or {}
         if outcome.get("status") == "success" and outcome["summary"] == wanted:
             return count

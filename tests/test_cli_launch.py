@@ -1,4 +1,4 @@
-"""Between the options and the report: the order of a run, signals, and a soft stop while a tool runs."""
+"""Between the options and the report: the order of a run, and what a signal does at which moment."""
 
 import signal
 from collections.abc import Iterator
@@ -6,21 +6,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
 
-from signoff import build_graph, sqlite_storage
+from signoff.cli.database import database
 from signoff.cli.display import Display
-from signoff.cli.drive import Follower, Happening, Streamed, drive
 from signoff.cli.launch import launch
 from signoff.cli.plans import with_task
 from signoff.cli.report import Report
 from signoff.cli.settings import Given, Settings
 from signoff.cli.signals import SIGNALS, Stopped, stopping
-from signoff.cli.standing import Condition, config_of, look
-from signoff.cli.waits import Question, Waiting
-from signoff.models import ScriptedModel, call
+from signoff.cli.streamed import Streamed
 from signoff.models.local.progress import Progress, silent
+from signoff.session.decisions import Question, Waiting
+from signoff.session.events import Event
 from tests.cli_bench import ASKS, Bench
 
 
@@ -45,7 +42,7 @@ class Recorder(Display):
         yield
         self.told.append("stands")
 
-    def show(self, happening: Happening) -> None:
+    def show(self, event: Event) -> None:
         """The order is what counts here."""
 
     def ask(self, waiting: Waiting) -> str:
@@ -62,7 +59,7 @@ def test_the_model_is_loaded_before_anything_is_shown_and_questions_are_asked_be
 ) -> None:
     bench, display = Bench(tmp_path), Recorder()
     given = Given(workspace=bench.workspace, model=bench.model(ASKS))
-    report = launch("t1", bench.database, given, with_task("Change it"), display)
+    report = launch("t1", database(str(bench.database), {}), given, with_task("Change it"), display)
     assert report.exit_code == 0
     told = ["loading", "loaded", "begin", "running", "stands", "ask Which port?", "running", "stands"]
     assert display.told == told
@@ -76,7 +73,7 @@ def test_a_signal_stops(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_while_a_tool_runs_the_first_signal_waits_and_the_second_does_not() -> None:
+def test_while_the_thread_runs_the_first_signal_waits_and_the_second_does_not() -> None:
     waiting = []
     with stopping() as stopper:
         stopper.soon = lambda: waiting.append("soon")
@@ -96,30 +93,3 @@ def test_an_ignored_signal_stays_ignored() -> None:
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_soft_stop_keeps_the_result_of_the_running_tool(tmp_path: Path) -> None:
-    control, runs = RunControl(), []
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        runs.append(amount)
-        control.request_drain()
-        return "paid"
-
-    script = [call("pay", amount=3), call("finish_task", summary="Paid 3.")]
-    with ScriptedModel(script) as model, sqlite_storage(tmp_path / "db") as storage:
-        graph = build_graph(model, [pay], storage=storage)
-
-        def go(given: object, control: RunControl) -> list[Happening]:
-            task = look(graph, "t").task
-            return list(drive(graph, "t", given, Follower(task, 30), Streamed(), control))
-
-        with pytest.raises(GraphDrained):
-            go({"messages": [("user", "pay 3")]}, control)
-        stopped = look(graph, "t")
-        assert stopped.condition is Condition.STOPPED
-        assert graph.get_state(config_of("t")).values["messages"][-1].text == "paid"
-        go(stopped.go_on, RunControl())
-        assert look(graph, "t").condition is Condition.ENDED
-    assert runs == [3]

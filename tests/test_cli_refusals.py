@@ -2,16 +2,15 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from signoff import sqlite_storage
-from signoff.cli.standing import config_of, reading_graph
 from signoff.locks import thread_lock
-from tests.cli_bench import Bench, one_sentence, steps
+from tests.cli_bench import Bench, bare, offered, one_sentence
 
-DONE = 'call("finish_task", summary="All done.")'
+LOOK = 'call("read_file", path="config.py")'
 
 COMMAND_LINES: dict[str, tuple[list[str], list[str]]] = {
     "no turns": (["run", "x", "--turns", "0"], ["--turns"]),
@@ -34,28 +33,39 @@ COMMAND_LINES: dict[str, tuple[list[str], list[str]]] = {
     "unknown thread": (["resume", "nope"], ["no thread 'nope'", "signoff threads"]),
     "show unknown thread": (["show", "nope"], ["no thread 'nope'", "signoff threads"]),
     "thread, control characters": (["resume", "a\x1b[31m"], ["no thread", "signoff threads"]),
+    "no turns more": (["extend", "t", "0"], ["TURNS"]),
+    "negative turns": (["extend", "t", "--", "-3"], ["TURNS"]),
+    "garbage turns more": (["extend", "t", "many"], ["TURNS"]),
+    "a fraction of turns": (["extend", "t", "1.5"], ["TURNS"]),
+    "turns without end": (["extend", "t", "9" * 5000], ["TURNS"]),
+    "turns as an option": (["extend", "t", "--turns", "3"], ["--turns"]),
+    "the old way to extend": (["resume", "t", "--turns", "3"], ["--turns"]),
+    "the old way to retry": (["resume", "t", "--retry"], ["--retry"]),
+    "retry with turns": (["retry", "t", "3"], ["unexpected extra argument"]),
+    "pause with a model": (["pause", "t", "--model", "m"], ["--model"]),
+    "pause of nothing": (["pause"], ["THREAD"]),
+    "fork without a name": (["fork", "t", "--to"], ["--to"]),
+    "expire with a date": (["threads", "--expire", "tomorrow"], ["unexpected extra argument"]),
+    "empty database": (["threads", "-d", ""], ["--database is empty"]),
+    "another kind of database": (["threads", "-d", "mysql://me:s3cret@h/db"], ["postgresql://user@host/"]),
+    "an address of a file": (["threads", "-d", "sqlite:///tmp/x"], ["give a file"]),
 }
 
-THREADS: dict[str, tuple[str, list[str], list[str], list[str]]] = {
-    "resume a success": (steps(DONE), [], ["t1"], ["has ended (success, done)", "signoff run"]),
-    "answer to a success": (steps(DONE), [], ["t1", "blue"], ["nothing waits", "signoff run"]),
-    "extend a success": (steps(DONE), [], ["t1", "--turns", "5"], ["has ended (success, done)"]),
-    "resume after a limit": ("['a'] * 9", ["--turns", "2"], ["t1"], ["(limit, turns)", "--turns 10"]),
-    "retry after a limit": ("['a'] * 9", ["--turns", "2"], ["t1", "--retry"], ["(limit, turns)"]),
-    "resume after an error": (steps("ValueError()"), [], ["t1"], ["(error, model_error)", "--retry"]),
-    "extend a question": (
-        steps('call("ask_user", question="?")'),
-        [],
-        ["t1", "--turns", "1"],
-        ["has not ended", "at a limit"],
-    ),
-    "retry a question": (
-        steps('call("ask_user", question="?")'),
-        [],
-        ["t1", "--retry"],
-        ["has not ended", "an error"],
-    ),
+ON_A_THREAD = ["resume", "extend", "retry", "pause", "fork", "show"]
+IDS: dict[str, tuple[str, str]] = {
+    "slashes": ("../../etc/passwd", "no thread '../../etc/passwd'"),
+    "quotes": ('it\'s "quoted"; DROP TABLE checkpoints; --', "no thread"),
+    "wildcards": ("%", "no thread '%'"),
+    "an option": ("-x", "no thread '-x'"),
+    "half a character": ("a\ud800", "without NUL"),
+    "NUL": ("t1\0", "without NUL"),
+    "empty": ("", "1 to 500 characters"),
+    "10,000 characters": ("x" * 10_000, "1 to 500 characters; this one has 10000"),
+    "500 characters": ("x" * 500, "no thread 'xxx"),
+    "unknown": ("nope", "no thread 'nope'"),
 }
+
+COMMANDS = [["run", "x"], ["threads"], ["threads", "--expire"], *([name, "t1"] for name in ON_A_THREAD)]
 
 
 @pytest.fixture
@@ -71,28 +81,25 @@ def test_command_line(bench: Bench, case: str) -> None:
     assert "\x1b" not in result.stderr
 
 
+@pytest.mark.parametrize("database", [True, False], ids=["a database", "no database yet"])
+@pytest.mark.parametrize("case", IDS)
+@pytest.mark.parametrize("command", ON_A_THREAD)
+def test_a_thread_that_is_none(bench: Bench, command: str, case: str, database: bool) -> None:
+    thread, told = IDS[case]
+    if database:
+        bench.run()
+    result = bench(command, "--", thread)
+    one_sentence(result, told)
+    assert len(result.stderr) < 1000
+    assert bench.database.exists() == database
+    assert not database or bench.json("show", "t1")["status"] == "waiting"
+
+
 def test_json_too_says_it_in_a_document(bench: Bench) -> None:
     result = bench("run", "x", "--turns", "0", "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["status"], found["exit_code"]) == (2, "error", 2)
     assert "--turns" in found["error"]
-
-
-@pytest.mark.parametrize("case", THREADS)
-def test_thread(bench: Bench, case: str) -> None:
-    script, options, words, parts = THREADS[case]
-    bench.model(script)
-    bench.run("Do it", *options)
-    before = bench.json("show", "t1")
-    one_sentence(bench("resume", *words), *parts)
-    assert bench.json("show", "t1") == before
-
-
-def test_an_answer_to_a_thread_that_stopped(bench: Bench) -> None:
-    with sqlite_storage(bench.database) as storage:
-        values = {"messages": [("user", "the first")]}
-        reading_graph(storage).update_state(config_of("t1"), values, as_node="__start__")
-    one_sentence(bench("resume", "t1", "blue"), "nothing waits", "signoff resume")
 
 
 def test_a_thread_that_another_process_runs(bench: Bench) -> None:
@@ -104,14 +111,14 @@ def test_a_thread_that_another_process_runs(bench: Bench) -> None:
     assert bench("resume", "t1", "8080").exit_code == 0
 
 
-@pytest.mark.parametrize("command", [["run", "x"], ["resume", "t1"], ["threads"], ["show", "t1"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_that_is_no_database(bench: Bench, command: list[str]) -> None:
     bench.database.write_text("This is a text.\n" * 100)
     one_sentence(bench(*command), str(bench.database), "cannot be used")
     assert bench.database.read_text().startswith("This is a text.")
 
 
-@pytest.mark.parametrize("command", [["run", "x"], ["resume", "t1"], ["threads"], ["show", "t1"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_newer_database(bench: Bench, command: list[str]) -> None:
     bench.run()
     with sqlite3.connect(bench.database) as connection:
@@ -136,7 +143,15 @@ def test_a_damaged_thread_beside_a_whole_one(bench: Bench, damage: str) -> None:
     with sqlite3.connect(bench.database) as connection:
         connection.execute(damage)
     connection.close()
-    for command in (["show", "t1"], ["resume", "t1", "8080"], ["run", "x", "-t", "t1"]):
+    for command in (
+        ["show", "t1"],
+        ["resume", "t1", "8080"],
+        ["run", "x", "-t", "t1"],
+        ["extend", "t1"],
+        ["retry", "t1"],
+        ["fork", "t1", "--to", "copy"],
+        ["fork", "t1", "--at", "1"],
+    ):
         one_sentence(bench(*command), "'t1' cannot be read", "begin another")
     found = {row["thread_id"]: row["status"] for row in json.loads(bench("threads", "--json").stdout)}
     assert found == {"t1": "damaged", "t2": "waiting"}
@@ -144,8 +159,40 @@ def test_a_damaged_thread_beside_a_whole_one(bench: Bench, damage: str) -> None:
     assert bench("resume", "t2", "8080").exit_code == 0
 
 
-def test_a_database_that_is_a_folder(bench: Bench, tmp_path: Path) -> None:
-    one_sentence(bench("run", "x", "--database", str(tmp_path)), str(tmp_path), "cannot be used")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_database_that_is_a_folder(bench: Bench, command: list[str], tmp_path: Path) -> None:
+    one_sentence(bench(*command, "--database", str(tmp_path)), str(tmp_path), "cannot be used")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_database_below_a_file(bench: Bench, command: list[str]) -> None:
+    below = str(bench.config / "db")
+    result = bench(*command, "--database", below)
+    if command[0] != "threads":
+        one_sentence(result, below)
+
+
+@pytest.mark.slow
+def test_a_database_that_another_program_holds(bench: Bench) -> None:
+    bench.run()
+    with closing(sqlite3.connect(bench.database)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        started = [bench.start(*command) for command in COMMANDS]
+        for process in started:
+            with process:
+                out, err = process.communicate(timeout=100)
+            assert (process.returncode, out, err.count("\n")) == (2, "", 1), err
+            assert "locked" in err
+    assert bench.json("show", "t1")["status"] == "waiting"
+
+
+def test_a_database_that_fails_in_the_middle_of_a_run(bench: Bench) -> None:
+    broken = f"(c := __import__('sqlite3').connect({str(bench.database)!r})).execute('DROP TABLE writes')"
+    bench.model(f"[lambda m: ({broken}, c.close(), {LOOK})[-1]]")
+    result = bench.run()
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "The database failed (no such table: writes)" in result.stdout
+    assert bare(offered(result.stdout)["Try again"]) == ["resume", "t1"]
 
 
 def test_a_workspace_that_is_gone(bench: Bench) -> None:

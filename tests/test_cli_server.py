@@ -125,4 +125,4 @@ def test_what_a_server_refuses_is_an_error_that_says_what_to_do(
     assert message in shown
     assert advice in shown
     server.error = None
-    assert bench("resume", "t1", "--retry").exit_code == 0
+    assert bench("retry", "t1").exit_code == 0

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import ControlTool, Effect, build_graph, go_on, sqlite_storage
@@ -236,7 +237,7 @@ def test_a_finish_tool_of_ones_own_takes_part() -> None:
 
     controls = [*standard_controls(), ControlTool(tool(hand_in), Effect.FINISH)]
     model = ScriptedModel([call("hand_in", report="42")])
-    graph = build_graph(model, control_tools=controls, checkpointer=InMemorySaver())
+    graph = build_graph(model, control_tools=controls, checkpointer=InMemorySaver(), store=InMemoryStore())
     (pending,) = graph.invoke(START, THREAD)["__interrupt__"]
     assert (pending.value["claim"], pending.value["summary"]) == ("done", "report: 42")
     outcome = graph.invoke(Command(resume="yes"), THREAD)["outcome"]

@@ -103,6 +103,7 @@ def test_the_main_path_is_drawn_as_such() -> None:
     ("event", "look"),
     [
         (Event.ACCEPTED, "success"),
+        (Event.CONFIRMED, "success"),
         (Event.EXHAUSTED, "limit"),
         (Event.FAILED, "error"),
         (Event.CANCELLED, "error"),
@@ -120,7 +121,7 @@ def test_the_states_that_wait_for_someone_share_a_colour_of_their_own() -> None:
         title, box = group.findtext("{*}title"), group.find("{*}rect")
         if title is not None and box is not None:
             colours.setdefault(box.attrib["fill"], set()).add(title.split(":")[0])
-    assert {State.ASK_USER, State.APPROVE, State.HAND_OVER} in colours.values()
+    assert {State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM} in colours.values()
 
 
 def test_an_edge_or_a_state_without_a_place_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,12 @@ $ cat note.txt
 hello
 success - The note says hello.
 """,
+    "tagged.py": """error - NameError: name 'is_prime' is not defined - Debugging
+success - 1060 - Checking
+success - The primes below 100 sum up to 1060.
+
+Approach: brute force
+""",
     "pause.py": "Paused\n1 of 3 turns\nsuccess after 3\n",
     "fork.py": """Both doors are blue.
 One door is blue, one is red.
@@ -68,7 +74,8 @@ def test_the_bug_is_found_by_a_test_in_the_terminal_and_fixed(tmp_path: Path) ->
     task = ("Run the tests and fix the bug", "--model", "scripted:script.py", "--workspace", "project")
     ended = signoff("run", *task)
     assert "(100 - discount)" in (sample / "project" / "prices.py").read_text()
-    calls = [entry for entry in signoff("show", ended["thread_id"])["timeline"] if entry["kind"] == "call"]
+    (told,) = signoff("show", ended["thread_id"])["tasks"]
+    calls = [event for turn in told["turns"] for event in turn["events"] if event["kind"] == "call"]
     assert [entry["name"] for entry in calls] == [
         "run_shell",
         "read_file",

@@ -1,34 +1,16 @@
 """The reading of a history: which task it is, what is open, what stands."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from signoff.graph.history import Reader, read_messages
 from signoff.graph.state import AgentState
-from signoff.graph.task import Task, current_task, read
-from tests.histories import CONTROLS, ai, broken, done, history, malformed, nudged, user
+from signoff.graph.task import current_task, read
+from tests.histories import CONTROLS, ai, broken, done, look, malformed, nudged, state, user
 
 WRITE, ASK, FINISH, THINK = ("write", "w"), ("ask_user", "q"), ("finish_task", "f"), ("think", "t")
-
-
-def state(*messages: BaseMessage, **values: Any) -> AgentState:
-    return cast(AgentState, {"messages": history(*messages), **values})
-
-
-def look(task: Task) -> dict[str, Any]:
-    """The parts of a task that the tables below name."""
-    return {
-        "task": task.id,
-        "turns": task.turns,
-        "due": [call.id for call in task.due],
-        "ask": task.ask.id if task.ask else None,
-        "finish": task.finish.id if task.finish else None,
-        "strays": {stray.call.id: stray.why for stray in task.strays},
-        "answers": {call_id: words.text for call_id, words in task.answers.items()},
-        "said": [message.text for message in task.messages],
-    }
 
 
 Table = dict[str, tuple[list[BaseMessage], dict[str, Any]]]
@@ -193,6 +175,11 @@ def test_values_of_another_task_read_as_empty() -> None:
 def test_a_verdict_ends_the_standing() -> None:
     verdicts = {"task": "m0", "calls": {"m1:0": "the summary is empty"}}
     assert read(state(user(), ai(FINISH), verdicts=verdicts), CONTROLS).finish is None
+
+
+def test_the_reply_of_a_call_is_its_own_even_beside_one_that_is_equal() -> None:
+    task = read(state(user(), ai(FINISH), done("f"), ai(FINISH), done("f")), CONTROLS)
+    assert [task.reply_of(reply.calls[0]) for reply in task.replies] == list(task.replies)
 
 
 TALK: dict[str, tuple[list[BaseMessage], int]] = {

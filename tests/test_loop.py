@@ -11,8 +11,11 @@ from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.marks import is_genuine
 from signoff.models import ScriptedModel
+from tests.confirm_cases import CONFIRMING
 from tests.histories import assert_sendable
 from tests.loop_cases import ASK, CASES, FINISH, GO, THINK, THREAD, WRITE, Bench
+
+ALL = {**CASES, **CONFIRMING}
 
 
 def answered(messages: list[BaseMessage]) -> bool:
@@ -33,10 +36,13 @@ async def go(graph: Graph, given: Any, mode: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 async def test_case(name: str, mode: str, tmp_path: Path) -> None:
-    case, bench = CASES[name], Bench()
-    with ScriptedModel(case.script) as model, sqlite_storage(tmp_path / "threads.sqlite") as storage:
+    case, bench = ALL[name], Bench()
+    with (
+        ScriptedModel(case.script, disable_streaming=not case.streamed) as model,
+        sqlite_storage(tmp_path / "threads.sqlite") as storage,
+    ):
         graph = build_graph(model, bench.tools(), limits=case.limits, storage=storage)
         for given in case.given:
             result = await go(graph, given, mode)

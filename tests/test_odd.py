@@ -65,12 +65,13 @@ ROUTES: dict[str, Any] = {
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_way_to_call_the_graph_brings_a_step_limit(route: str) -> None:
-    graph = build_graph(ScriptedModel([WORK] * 12 + [FINISH]), [work])
+    graph = build_graph(ScriptedModel([WORK] * 12 + [FINISH]), [work], limits=Limits(repeats=None))
     assert ROUTES[route](graph)["outcome"]["turns"] == 13
 
 
 async def test_async_ways_bring_no_step_limit_either() -> None:
-    graph = build_graph(ScriptedModel([*[WORK] * 12, FINISH, *[WORK] * 12, FINISH]), [work])
+    model = ScriptedModel([*[WORK] * 12, FINISH, *[WORK] * 12, FINISH])
+    graph = build_graph(model, [work], limits=Limits(repeats=None))
     assert (await graph.abatch([go("x")]))[0]["outcome"]["turns"] == 13
     events = [event async for event in graph.astream_events(go("x"), version="v2")]
     assert events[-1]["data"]["output"]["outcome"]["turns"] == 13

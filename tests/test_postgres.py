@@ -52,7 +52,7 @@ async def test_a_thread_runs_pauses_and_goes_on_by_any_process(thread_id: str, p
         assert [m.text for m in done["messages"] if m.type == "tool"][:2] == ["noted one", "blue"]
         assert storage.threads() == [thread_id]
         entries = {item.namespace[1] for item in storage.store.search(("signoff",), limit=100)}
-        assert entries == {"journal", "outcomes"}
+        assert entries == {"figures", "journal", "outcomes"}
 
 
 def test_threads_are_listed_the_one_changed_last_first(postgres_url: str) -> None:

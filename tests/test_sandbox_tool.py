@@ -13,7 +13,7 @@ from signoff.tools.sandbox.tool import told
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        (PythonResult("ok"), "Done, with no output."),
+        (PythonResult("ok"), "Done, with no output. Print what you want to see."),
         (PythonResult("ok", "a\n", value="3"), "a\n3"),
         (PythonResult("ok", "a\n", "warned\n"), "a\nstderr:\nwarned"),
         (PythonResult("error", stderr="ValueError: no\n"), "ValueError: no"),
@@ -71,6 +71,6 @@ def test_any_sandbox_serves(kind: str) -> None:
         pytest.importorskip("pydantic_monty")
     sandbox = MontySandbox() if kind == "monty" else UnsafeSandbox(unsafe=True)
     tool = python_tool(sandbox)
-    assert call(tool, "x = 6") == "Done, with no output."
+    assert call(tool, "x = 6") == "Done, with no output. Print what you want to see."
     assert call(tool, "print(x)\nx * 7") == "6\n42"
     sandbox.close()

@@ -19,8 +19,8 @@ Check = Callable[[Mapping[str, Any]], bool]
 Rule = bool | Sequence[str] | Mapping[str, Any] | Check
 Policy = Mapping[str, Rule] | Callable[[str, Mapping[str, Any]], bool]
 
-_YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
-_NO = {"reject", "rejected", "ignore", "no", "n", "false"}
+YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
+NO = {"reject", "rejected", "ignore", "no", "n", "false"}
 _INBOX = {"accept": "approve", "ignore": "reject", "response": "respond"}
 
 
@@ -143,9 +143,9 @@ def _decision(given: Any, name: str) -> Decision:
         return Decision("approve" if given else "reject")
     if isinstance(given, str):
         word = given.strip().lower()
-        if word in _YES:
+        if word in YES:
             return Decision("approve")
-        return Decision("reject", message="" if word in _NO else given.strip())
+        return Decision("reject", message="" if word in NO else given.strip())
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
         raise ValueError(f"{given!r} is no decision; use {{'type': 'approve'}} or reject, edit, respond")
     kind = _INBOX.get(given["type"], given["type"])

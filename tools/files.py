@@ -172,8 +172,15 @@ def workspace_tools(root: str | os.PathLike[str] | Workspace) -> list[BaseTool]:
     return [_tool(workspace, *row) for row in table]
 
 
+class _Working(StructuredTool):
+    """keep: where the full text of a result is kept so that `read_file` can read it (see `capped`)."""
+
+    keep: Callable[[str], Callable[[str], str]] = Field(exclude=True, repr=False)
+
+
 def _tool(workspace: Workspace, run: Callable[..., str], schema: type[BaseModel], kind: Kind) -> BaseTool:
-    return StructuredTool(
+    return _Working(
+        keep=workspace.keep,
         name=run.__name__,
         description=_DESCRIPTIONS[run.__name__],
         args_schema=schema,

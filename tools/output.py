@@ -25,6 +25,14 @@ def valid_text(text: str) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
+def words(value: Any) -> str:
+    """`str(value)` as valid text; the name of its type when that raises."""
+    try:
+        return valid_text(str(value))
+    except Exception:  # noqa: BLE001  a `__str__` of a tool's own making may raise anything
+        return f"<{type(value).__name__}>"
+
+
 def counted(number: int, noun: str) -> str:
     """`number` and `noun` in words: "1 line", "2 lines"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -10,6 +10,7 @@ from signoff.graph.errors import SetupError
 from signoff.tools.approvals import Approvals, Policy
 from signoff.tools.control import ControlRegistry, ControlTool, Effect
 from signoff.tools.kinds import Kind, kind_of
+from signoff.tools.names import meant_name
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Toolbox:
 
     controls: the control tools by name. tools: the working tools by name. kinds: the kind of each.
     approvals: which calls a person must approve. driven: tools whose calls are handed over to the driver.
+    dialogue: whether text without a call is put to the user, like a question.
+    ask_for_turns: whether a person must approve the model's request for more turns.
     """
 
     controls: ControlRegistry
@@ -25,6 +28,8 @@ class Toolbox:
     kinds: Mapping[str, Kind]
     approvals: Approvals
     driven: frozenset[str]
+    dialogue: bool = False
+    ask_for_turns: bool = False
 
     @property
     def every(self) -> list[BaseTool]:
@@ -39,13 +44,34 @@ class Toolbox:
         """Why `args` do not fit the control tool `name`; None when they do."""
         return self.controls.problem(name, args)
 
+    def meant(self, name: str) -> str | None:
+        """The tool that a call to `name` means: of that name, or the one that it is a slip of; else None."""
+        if name in self.tools or name in self.controls:
+            return name
+        found = meant_name(name, {*self.tools, *self.controls, *self.controls.aliases})
+        return self.controls.aliases.get(found, found) if found else None
+
     def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool:
         """Whether a person must approve this call before it runs."""
+        if self.effect(name) is Effect.MORE_TURNS:
+            return self.ask_for_turns
         return name in self.tools and bool(self.approvals.allowed(name, args))
 
     def is_driven(self, name: str) -> bool:
         """Whether the driver runs this tool, in place of the graph."""
         return name in self.driven
+
+    def run_tool(self, name: str) -> BaseTool | None:
+        """The tool of this name that is run: a working tool, or a finishing tool with a body of its own."""
+        if name in self.tools:
+            return self.tools[name]
+        control = self.controls.get(name)
+        return control.tool if control is not None and control.is_run else None
+
+    @property
+    def run_tools(self) -> Mapping[str, BaseTool]:
+        """All tools that are run, by name."""
+        return {**self.tools, **{name: found.tool for name, found in self.controls.items() if found.is_run}}
 
     def is_effect(self, name: str) -> bool:
         """Whether a call may change something, so that it must not run twice."""
@@ -53,13 +79,17 @@ class Toolbox:
 
     def may_repeat(self, name: str) -> bool:
         """Whether the tool says that running it twice is the same as once."""
-        metadata = (self.tools[name].metadata or {}) if name in self.tools else {}
+        metadata = self._metadata(name)
         return bool(metadata.get("idempotent", metadata.get("idempotentHint", False)))
 
     def seconds(self, name: str, default: float | None) -> float | None:
         """How long a call of `name` may take: the tool's own `metadata["seconds"]`, else `default`."""
-        metadata = self.tools[name].metadata or {}
-        return metadata.get("seconds", default)
+        seconds: float | None = self._metadata(name).get("seconds", default)
+        return seconds
+
+    def _metadata(self, name: str) -> Mapping[str, Any]:
+        found = self.run_tool(name)
+        return (found.metadata or {}) if found else {}
 
 
 def make_toolbox(
@@ -82,7 +112,8 @@ def make_toolbox(
         for name, found in by_name.items()
         if name in hand_over or kinds[name] in hand_over or (found.metadata or {}).get("hand_over") is True
     }
-    return Toolbox(registry, by_name, kinds, Approvals(approvals, kinds), frozenset(driven))
+    finishes = {name: kind_of(found.tool) for name, found in registry.items() if found.is_run}
+    return Toolbox(registry, by_name, kinds | finishes, Approvals(approvals, kinds), frozenset(driven))
 
 
 def _from_function(given: Any) -> BaseTool:
@@ -102,7 +133,7 @@ def _by_name(
     found: dict[str, BaseTool] = {}
     for given in tools:
         work_tool = given if isinstance(given, BaseTool) else _from_function(given)
-        if work_tool.name in controls:
+        if work_tool.name in controls or work_tool.name in controls.aliases:
             raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
         if work_tool.name in found:
             raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")

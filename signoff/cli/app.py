@@ -1,4 +1,4 @@
-"""The command line: `signoff run`, `resume`, `threads`, `show`, `diagram`, `model` and `sandbox`."""
+"""The command line: `signoff run`, `threads`, `show`, and what other modules of this package add."""
 
 import importlib.metadata
 import io
@@ -6,39 +6,42 @@ import os
 import sqlite3
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from signoff.cli import report
+from signoff.cli.database import Database, database
 from signoff.cli.diagram import diagram
-from signoff.cli.display import display_for, stdout_console
-from signoff.cli.launch import launch
+from signoff.cli.display import stdout_console
+from signoff.cli.going_on import extend, finish, fork, pause, resume, retry
 from signoff.cli.lazy import LazyCommands
 from signoff.cli.names import checked_thread_id, new_thread_id
 from signoff.cli.options import (
     Approve,
     BaseUrl,
-    Database,
+    DatabaseOption,
     Json,
     Model,
+    Protocol,
     Quiet,
+    Seconds,
     SystemPrompt,
     TalkTurns,
     Thread,
+    Tokens,
     Tools,
     Workspace,
 )
-from signoff.cli.plans import to_resume, with_task
+from signoff.cli.plans import with_task
 from signoff.cli.report import Exit, Report
 from signoff.cli.safe import one_line
 from signoff.cli.settings import Given
 from signoff.cli.show import show_thread
-from signoff.cli.threads import print_threads
-from signoff.graph.errors import IllegalEvent, SetupError, SignoffError, ThreadError
-from signoff.storage import sqlite_storage
+from signoff.cli.stats import rate, stats
+from signoff.cli.threads import print_expired, print_threads
+from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 from signoff.tools.output import valid_text
 
 
@@ -125,11 +128,14 @@ def run(
         int | None,
         typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
     ] = None,
+    tokens: Tokens = None,
+    seconds: Seconds = None,
     talk_turns: TalkTurns = None,
     tools: Tools = None,
     approve: Approve = None,
+    protocol: Protocol = None,
     system_prompt: SystemPrompt = None,
-    database: Database = None,
+    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -137,46 +143,19 @@ def run(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
     """
-    file = _database(database)
+    file = database(where, os.environ)
     words = _task(task)
     thread_id = _new(file) if thread is None else checked_thread_id(thread)
-    given = Given(workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve)
-    _finish(thread_id, file, given, with_task(words), as_json, quiet)
+    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
+    given = Given(*kept, protocol)
+    finish(thread_id, file, given, with_task(words), as_json, quiet)
 
 
-@app.command()
-def resume(
-    thread: Thread,
-    answer: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ANSWER]",
-            help="The answer to its question; for an approval: approve, reject, 'reject: why', or JSON.",
-            show_default=False,
-        ),
-    ] = None,
-    turns: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Go on after a limit, with this many turns more.")
-    ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again after an error.")] = False,
-    workspace: Workspace = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    system_prompt: SystemPrompt = None,
-    database: Database = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Go on with a thread: answer it, decide on its calls, continue after a stop, extend it, or try again."""
-    file = _database(database)
-    thread_id = checked_thread_id(thread)
-    if not file.exists():
-        raise ThreadError(f"There is no thread {thread_id!r} in {file}; `signoff threads` lists them.")
-    given = Given(workspace, model, base_url, None, talk_turns, system_prompt, tools)
-    plan = to_resume(None if answer is None else valid_text(answer), turns, retry, file)
-    _finish(thread_id, file, given, plan, as_json, quiet)
+for going_on in (resume, extend, retry, pause, fork):
+    app.command()(going_on)
+
+for figures in (stats, rate):
+    app.command()(figures)
 
 
 @app.command()
@@ -184,17 +163,25 @@ def threads(
     limit: Annotated[
         int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
     ] = 20,
-    database: Database = None,
+    expire: Annotated[
+        bool,
+        typer.Option("--expire", help="Answer the questions whose deadline has passed by their default."),
+    ] = False,
+    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
-    """List the threads: where each stands, and what it is about."""
-    print_threads(stdout_console(), _database(database), limit, as_json)
+    """List the threads: where each stands, since when it waits and what for."""
+    file = database(where, os.environ)
+    if expire:
+        print_expired(stdout_console(), file, as_json)
+    else:
+        print_threads(stdout_console(), file, limit, as_json)
 
 
 @app.command()
-def show(thread: Thread, database: Database = None, as_json: Json = False) -> None:
-    """Show what happened in a thread, turn by turn."""
-    show_thread(stdout_console(), _database(database), checked_thread_id(thread), as_json)
+def show(thread: Thread, where: DatabaseOption = None, as_json: Json = False) -> None:
+    """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
+    show_thread(stdout_console(), database(where, os.environ), checked_thread_id(thread), as_json)
 
 
 app.command()(diagram)
@@ -223,18 +210,6 @@ def signoff(
     """An agent that ends only when it signs off, and that goes on after anything."""
 
 
-def _finish(thread_id: str, file: Path, given: Given, plan: Any, as_json: bool, quiet: bool) -> None:
-    display = display_for(as_json, quiet)
-    result = launch(thread_id, file, given, plan, display)
-    display.end(result)
-    raise typer.Exit(result.exit_code)
-
-
-def _database(given: Path | None) -> Path:
-    named = given or os.environ.get("SIGNOFF_DATABASE")
-    return Path(named).expanduser().absolute() if named else report.default_database()
-
-
 def _task(task: str) -> str:
     words = valid_text(sys.stdin.read() if task == "-" else task).strip()
     if not words:
@@ -242,8 +217,8 @@ def _task(task: str) -> str:
     return words
 
 
-def _new(file: Path) -> str:
-    with sqlite_storage(file) as storage:
+def _new(file: Database) -> str:
+    with file.open() as storage:
         return new_thread_id(storage.threads())
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from signoff.cli.drive import Called
 from signoff.cli.safe import cut, one_line, plain
 from signoff.graph.texts import DEFAULT_TEXTS
+from signoff.session.events import CallFinished
 
 _RESULT_LINES = 2
 _SHELL_LINES = 6
@@ -23,7 +23,7 @@ _EDITED = DEFAULT_TEXTS.results["edited"].partition("{args}")[0]
 _SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
 
 
-def in_short(call: Called) -> list[Text]:
+def in_short(call: CallFinished) -> list[Text]:
     """A call that has ended: one line that names it, and the lines of its result that matter most."""
     edited = call.result.startswith(_EDITED)
     command = call.args.get("command")

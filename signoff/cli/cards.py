@@ -11,14 +11,24 @@ from rich.text import Text
 from signoff.cli.calls import in_full
 from signoff.cli.report import Exit, Report
 from signoff.cli.safe import cut, one_line, plain
-from signoff.cli.waits import Action, PendingCall, Question, Waiting
+from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.approvals import DECISIONS
 from signoff.tools.output import counted
 
 AMBER = "dark_orange"
 _LAST_TEXT = 600
+_SUMMARY = 4_000
 _HONEST = {"partial": "Partly done", "blocked": "Blocked", "impossible": "Not possible"}
-_LIMITS = {"turns": "Turn limit reached", "talk_turns": "Stopped: it only talked"}
+_LIMITS = {
+    "turns": "Turn limit reached",
+    "tool_calls": "Limit of tool calls reached",
+    "tokens": "Token limit reached",
+    "cost": "Cost limit reached",
+    "seconds": "Time limit reached",
+    "talk_turns": "Stopped: it only talked",
+    "repeats": "Stopped: it did the same again and again",
+    "review_deadlock": "Stopped: its finish was refused again and again",
+}
 _ERRORS = {
     "model_error": "The model failed",
     "content_filter": "The model refused",
@@ -42,10 +52,10 @@ class Card:
 def card(content: Card, boxed: bool) -> RenderableType:
     """The card as a box, or as plain text. Its commands are not in it: a box would break them."""
     if not boxed:
-        lines = [f"{content.title}:", *str(content.body).split("\n"), *content.facts]
+        body = str(content.body).split("\n") if content.body else []
+        lines = [f"{content.title}:", *body, *content.facts]
         return Text("\n".join(f"  {line}".rstrip() if at else line for at, line in enumerate(lines)))
-    body = content.body if isinstance(content.body, Text) else Text(content.body)
-    parts = [body] if body else []
+    parts = [Text.assemble(content.body)] if content.body else []
     if content.facts:
         parts.append(Text("\n".join(content.facts), style="dim"))
     title = Text(content.title, style=f"bold {content.colour}")
@@ -59,7 +69,11 @@ def ending(report: Report) -> Card:
     if report.status == "stopped":
         if report.resume is None:
             return Card("Stopped", AMBER, "Nothing was saved yet; run the command again.")
-        body = "Everything up to the last finished step is saved."
+        body = (
+            "Everything up to the last finished step is saved."
+            if report.thread_id
+            else "Nothing was changed."
+        )
         return Card("Stopped", AMBER, body, commands=[("Go on", report.resume)])
     if report.outcome is None:
         told = plain(report.error or "")
@@ -76,7 +90,8 @@ def _outcome(outcome: Mapping[str, Any], report: Report) -> Card:
     if report.exit_code is Exit.LIMIT:
         title = _LIMITS.get(outcome["reason"], f"Limit reached: {one_line(outcome['reason'])}")
         more = _command("Go on with more turns", report)
-        return Card(title, AMBER, _where_it_was(outcome), facts, more)
+        body = "\n".join(part for part in (plain(outcome["error"] or ""), _where_it_was(outcome)) if part)
+        return Card(title, AMBER, body, facts, more)
     title = _ERRORS.get(outcome["reason"], f"Error: {one_line(outcome['reason'])}")
     body = "\n".join(part for part in (plain(outcome["error"] or ""), _where_it_was(outcome)) if part)
     return Card(title, "red", body, facts, _command("Try again", report))
@@ -92,8 +107,15 @@ def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
         body = "\n".join([plain(waiting.text.strip()), *options])
         return Card("The model asks", "cyan", body, commands=commands)
+    if isinstance(waiting, Confirmation):
+        issues = [f"• {one_line(issue)}" for issue in waiting.pending_issues]
+        body = "\n".join([cut(plain(waiting.summary.strip()), _SUMMARY), *issues])
+        refused = [f"The review refused it twice: {plain(waiting.problem)}"] if waiting.problem else []
+        return Card("Finished? Please confirm", "magenta", body, refused, commands)
     if isinstance(waiting, Action):
         facts = ["Run it yourself; what it gave is the answer."]
+        if waiting.unknown:
+            facts = ["It was handed out before and may have been done already: look before you run it."]
         return Card("Handed over to you", "cyan", in_full(waiting.tool, waiting.args), facts, commands)
     calls = [approving(call) for call in waiting.calls]
     if len(calls) > 1:
@@ -126,11 +148,14 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
 
 def _told(outcome: Mapping[str, Any]) -> str:
     issues = [f"• {one_line(issue)}" for issue in outcome["pending_issues"]]
-    return "\n".join([plain(outcome["summary"].strip()), *issues])
+    return "\n".join([cut(plain(outcome["summary"].strip()), _SUMMARY), *issues])
 
 
 def _where_it_was(outcome: Mapping[str, Any]) -> str:
-    parts = []
+    parts = [
+        f"Reported: {phase['percentage']:g} % done: {cut(one_line(phase['summary']), 120)}"
+        for phase in outcome["phases"]
+    ]
     if outcome["last_text"]:
         parts.append(f"It last said: {cut(plain(outcome['last_text']), _LAST_TEXT)}")
     parts += [f"Not run: {cut(one_line(work), 120)}" for work in outcome["open_work"]]

@@ -7,8 +7,9 @@ from typing import Any
 
 from signoff.cli.cards import Card, approving, asking
 from signoff.cli.prompt import read_line
-from signoff.cli.waits import Approval, PendingCall, Question, Waiting, read_json
 from signoff.graph.errors import ThreadError
+from signoff.session.answers import read_json
+from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.output import valid_text
 
 _DECISIONS = {
@@ -27,12 +28,14 @@ class Dialogue:
     say: Callable[[str], None]
 
     def answer(self, waiting: Waiting) -> Any:
-        """What `waiting.answered` takes."""
+        """What `waiting.read` takes."""
         if isinstance(waiting, Approval):
             return self._decisions(waiting)
         self.show(asking(waiting))
         options = waiting.options if isinstance(waiting, Question) else ()
         hint = "number or your own words" if options else "your answer"
+        if isinstance(waiting, Confirmation):
+            hint = "yes, or what is wrong"
         answer = self._line(hint, "Type an answer, or press Ctrl-C to leave the question open.")
         if answer not in options and answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
@@ -60,7 +63,7 @@ class Dialogue:
                 continue
             try:
                 decision = self._filled(kind, rest.strip(), call)
-                Approval("", (call,)).check([decision])
+                Approval("", (call,)).read([decision])
             except (ThreadError, ValueError) as error:
                 self.say(f"That does not fit: {error}")
             else:

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -15,13 +14,14 @@ from rich.text import Text
 
 from signoff.cli.cards import AMBER, Card, card, ending
 from signoff.cli.dialogue import Dialogue
-from signoff.cli.drive import Called, Happening, Moved, Streamed
 from signoff.cli.lines import Lines
 from signoff.cli.report import Exit, Report, print_document
 from signoff.cli.safe import one_line, plain, styled
 from signoff.cli.settings import Settings
+from signoff.cli.streamed import Streamed
 from signoff.cli.tail import Tail
-from signoff.cli.waits import Waiting
+from signoff.session.decisions import Question, Waiting
+from signoff.session.events import CallFinished, CallStarted, Entered, Event, Stopping
 from signoff.tools.output import counted
 
 _LIVE_LINES = 8
@@ -45,7 +45,7 @@ class Display:
         """While the graph runs."""
         return nullcontext()
 
-    def show(self, happening: Happening) -> None:
+    def show(self, event: Event) -> None:
         """Something happened."""
 
     def note(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Display:
         """A command wrote this while it runs. Called in another thread."""
 
     def ask(self, waiting: Waiting) -> Any:
-        """What `waiting.answered` takes; None when nobody can be asked or nobody answers."""
+        """What `waiting.read` takes; None when nobody can be asked or nobody answers."""
         return None
 
     def end(self, report: Report) -> None:
@@ -105,8 +105,10 @@ class Plain(Display):
 
         yield progress
 
-    def show(self, happening: Happening) -> None:
-        if rendered := self.lines.render(happening):
+    def show(self, event: Event) -> None:
+        if isinstance(event, Stopping):
+            self.note("Another process asks for a pause; stopping after this step.")
+        elif rendered := self.lines.render(event):
             self.print(rendered)
 
     def note(self, text: str) -> None:
@@ -159,15 +161,16 @@ class Terminal(Plain):
         with Live(self.status, console=self.console, refresh_per_second=8, transient=True):
             yield
 
-    def show(self, happening: Happening) -> None:
-        if isinstance(happening, Moved):
+    def show(self, event: Event) -> None:
+        if isinstance(event, Entered):
             self.status.tail.clear()
-            self.status.moved = happening
-            return
-        if isinstance(happening, Called) and self.status.moved:
+            self.status.entered, self.status.running = event, None
+        elif isinstance(event, CallStarted):
+            self.status.running = self.status.running or event
+        elif isinstance(event, CallFinished):
             # Now it is above, with its result.
-            self.status.moved = replace(self.status.moved, command="")
-        super().show(happening)
+            self.status.running = None
+        super().show(event)
 
     def output(self, data: bytes) -> None:
         self.status.tail.feed(data)
@@ -176,6 +179,7 @@ class Terminal(Plain):
         if not sys.stdin.isatty():
             return None
         self.gap()
+        self.lines.asked = waiting.text if isinstance(waiting, Question) else ""
         try:
             answer = Dialogue(lambda shown: self.print(card(shown, self.boxed)), self.note).answer(waiting)
         except EOFError:
@@ -189,7 +193,8 @@ class _Status:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.moved: Moved | None = None
+        self.entered: Entered | None = None
+        self.running: CallStarted | None = None
         self.streamed: Streamed | None = None
         self.spinner = Spinner("dots", style="cyan")
         self.tail = Tail()
@@ -197,23 +202,24 @@ class _Status:
     def __rich__(self) -> RenderableType:
         row = Table.grid(padding=(0, 1))
         row.add_row(self.spinner, _fitted(self._text()))
-        if not (self.moved and self.moved.command):
+        call = self.running
+        if call is None or call.name != "run_shell":
             return row
-        head = Text.assemble(("    $ ", "dim"), (one_line(self.moved.command), "bold"))
+        head = Text.assemble(("    $ ", "dim"), (one_line(str(call.args.get("command", ""))), "bold"))
         lines = [Text(f"      {line}", style="dim") for line in self.tail.lines(_LIVE_LINES)]
         return Group(*map(_fitted, [head, *lines]), row)
 
     def _text(self) -> Text:
-        moved, coming = self.moved, self.streamed.pieces if self.streamed else 0
-        if moved is None:
+        now, coming = self.entered, self.streamed.pieces if self.streamed else 0
+        if now is None:
             return Text("starting", style="bold")
-        thinking = 1 if moved.state == "call_llm" else 0
-        parts = [f"turn {min(moved.turn + thinking, moved.turns)} of {moved.turns}"]
-        if moved.tokens or coming:
-            parts.append(counted(moved.tokens + coming, "token"))
+        thinking = 1 if now.state == "call_llm" else 0
+        parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
+        if now.tokens or coming:
+            parts.append(counted(now.tokens + coming, "token"))
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         parts.append(f"{minutes}:{seconds:02}")
-        state = f"{moved.state} {one_line(moved.doing)}".strip()
+        state = f"{now.state} {one_line(self.running.name) if self.running else ''}".strip()
         return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
 
 

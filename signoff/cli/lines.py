@@ -1,4 +1,4 @@
-"""Happenings as lines: what a person reads while a thread runs, and later in `signoff show`."""
+"""Events as lines: what a person reads while a thread runs, and later in `signoff show`."""
 
 from dataclasses import dataclass
 
@@ -8,51 +8,58 @@ from rich.text import Text
 
 from signoff.cli.calls import in_short
 from signoff.cli.cards import Card, card
-from signoff.cli.drive import Answered, Called, Happening, Reminded, Said, Thought, Wrote
 from signoff.cli.safe import cut, one_line, plain
+from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
 
 _SAID = 1200
 WHY = {
     "talked": "it answered with text only",
     "empty": "its reply was empty",
+    "reasoning": "it only thought",
     "truncated": "its reply was cut off",
     "filtered": "its reply was refused or filtered",
-    "near_limit": "few turns are left",
+    "near_limit": "a limit is near",
+    "repeating": "it does the same again and again",
     "refused": "its finish was refused",
-    "resumed": "the task goes on",
+    "sent_back": "its finish was sent back",
 }
 
 
 @dataclass
 class Lines:
-    """Renders happenings in order; a turn's number stands at the first line of the turn.
+    """Renders events in order; a turn's number stands at the first line of the turn.
 
     `boxed` draws cards as boxes and fits lines to the terminal; else everything is plain, unwrapped text.
+    asked: the question that a card has just shown; only its answer is told then.
     """
 
     boxed: bool
     turn: int = 0
+    asked: str = ""
 
-    def render(self, happening: Happening) -> RenderableType | None:
-        """What to print for `happening`; None for one that is not shown as a line."""
-        match happening:
-            case Wrote(text=text):
+    def render(self, event: Event) -> RenderableType | None:
+        """What to print for `event`; None for one that is not shown as a line."""
+        match event:
+            case Wrote(text=text, answers=False):
                 self.turn = 0
                 return self._row("you", "bold cyan", Text(cut(plain(text.strip()), _SAID)))
-            case Said(turn=turn, text=text):
-                return self._numbered(turn, Text(cut(plain(text), _SAID)))
-            case Called():
-                return self._numbered(happening.turn, *map(_fitted, in_short(happening)))
+            case Said(turn=turn) if said := event.text if event.beside is None else event.beside:
+                return self._numbered(turn, Text(cut(plain(said), _SAID)))
+            case CallFinished():
+                return self._numbered(event.turn, *map(_fitted, in_short(event)))
             case Answered(turn=turn, question=question, answer=answer):
-                asked = Text(f"? {one_line(question)}", style="cyan")
-                return self._numbered(turn, asked, Text(f"  {one_line(answer)}", style="bold"))
+                asked = [] if question == self.asked else [Text(f"? {one_line(question)}", style="cyan")]
+                return self._numbered(turn, *asked, Text(f"  {one_line(answer)}", style="bold"))
             case Thought(turn=turn):
-                return self._numbered(turn, card(_thought(happening), self.boxed))
-            case Reminded(why=why):
-                return self._row(
-                    "", "", Text(f"↻ reminded: {WHY.get(why, one_line(why))}", style="dim yellow")
-                )
+                return self._numbered(turn, card(_thought(event), self.boxed))
+            case Nudged(why=why):
+                told = "the task goes on" if why == "resumed" else f"reminded: {WHY.get(why, one_line(why))}"
+                return self._row("", "", Text(f"↻ {told}", style="dim yellow"))
         return None
+
+    def remark(self, turn: int, text: str) -> RenderableType:
+        """A line about a turn: the way of the machine through it."""
+        return self._numbered(turn, Text(text, style="dim"))
 
     def _numbered(self, turn: int, *parts: RenderableType) -> RenderableType:
         fresh, self.turn = turn != self.turn, turn

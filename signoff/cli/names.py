@@ -6,6 +6,7 @@ from collections.abc import Container
 from signoff.graph.errors import SetupError
 
 MOST_CHARACTERS = 500
+_ROOM = 20
 
 _HOW = """
 amber bold brave brisk calm clear deft eager early fair firm fleet fresh gentle glad golden grand
@@ -27,6 +28,14 @@ def new_thread_id(taken: Container[str]) -> str:
         name = f"{secrets.choice(_HOW)}-{secrets.choice(_WHO)}-{number}"
         if name not in taken:
             return name
+
+
+def forked_thread_id(thread_id: str, taken: Container[str]) -> str:
+    """The id of the next fork of a thread: `calm-otter-47-fork-2`."""
+    number, own = 1, thread_id[: MOST_CHARACTERS - _ROOM]
+    while (name := f"{own}-fork-{number}") in taken:
+        number += 1
+    return name
 
 
 def checked_thread_id(thread_id: str) -> str:

@@ -30,6 +30,25 @@ BaseUrl = Annotated[
         "--base-url", metavar="URL", help="Address of that server (default: OPENAI_BASE_URL, else OpenAI)."
     ),
 ]
+Tokens = Annotated[
+    int | None,
+    typer.Option(
+        "--tokens",
+        min=1,
+        metavar="N",
+        help="At most this many tokens, read and written (default: the thread's own, else no limit).",
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        min=0.001,
+        metavar="S",
+        help="At most this many seconds of work; waiting for you does not count (default: the thread's own, "
+        "else no limit).",
+    ),
+]
 TalkTurns = Annotated[
     int | None,
     typer.Option(
@@ -48,6 +67,15 @@ Tools = Annotated[
         "files,shell; files for the embedded model).",
     ),
 ]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        metavar="NAME",
+        help="How the model works: tools, or tagged, for models without tool calling: by text, with "
+        "plans and Python code, python and files, 10 turns (default: the thread's own, else tools).",
+    ),
+]
 Approve = Annotated[
     str | None,
     typer.Option(
@@ -61,13 +89,14 @@ SystemPrompt = Annotated[
     str | None,
     typer.Option("--system-prompt", metavar="TEXT|@FILE", help="What stands before the rules of the loop."),
 ]
-Database = Annotated[
-    Path | None,
+DatabaseOption = Annotated[
+    str | None,
     typer.Option(
         "--database",
         "-d",
-        metavar="FILE",
-        help="Where threads are kept (default: SIGNOFF_DATABASE, else your data folder).",
+        metavar="FILE|URL",
+        help="Where threads are kept: a SQLite file, or postgresql://… (default: SIGNOFF_DATABASE, else a "
+        "file in your data folder).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]

@@ -1,81 +1,131 @@
-"""How a run begins, from where the thread stands: the rules of `signoff run` and `signoff resume`."""
+"""How a run begins, from where the thread stands: the rules of `run`, `resume`, `extend` and `retry`."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from langchain_core.messages import HumanMessage
-
-from signoff.cli.launch import Plan, Start
-from signoff.cli.report import MORE_TURNS, next_command, resume_command
-from signoff.cli.standing import Condition, Standing
-from signoff.cli.waits import Approval
-from signoff.graph.again import extend, retry
+from signoff.cli.database import Database
+from signoff.cli.report import MORE_TURNS, command, next_command
 from signoff.graph.errors import ThreadError
+from signoff.session.decisions import Action, Approval, Confirmation, Waiting
+from signoff.session.moves import Answer, Extend, Move, Retry
+from signoff.session.standing import Condition, Standing
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What a run begins with: a move, or what a person has to answer first."""
+
+    move: Move = None
+    waiting: Waiting | None = None
+    note: str = ""
+
+
+Plan = Callable[[Standing], Begin]
+"""Decides from where a thread stands how the run begins. Raises ThreadError when it cannot."""
 
 
 def with_task(task: str) -> Plan:
     """A new task for a new or an existing thread; the answer, when the thread waits for one."""
 
-    def plan(thread: Standing) -> Start:
+    def plan(thread: Standing) -> Begin:
         if waiting := thread.waiting:
-            what = "rejects the calls" if isinstance(waiting, Approval) else "is the answer"
-            return Start(waiting.by_message(task), note=f"The thread waits: your message {what}.")
+            return Begin(task, note=f"The thread waits: your message {_taken_as(waiting)}.")
         note = ""
         if thread.condition is Condition.STOPPED:
             note = "The thread's unfinished task ends here; your message begins the next one."
-        return Start({"messages": [HumanMessage(task)]}, note=note)
+        return Begin(task, note=note)
 
     return plan
 
 
-def to_resume(answer: str | None, turns: int | None, again: bool, database: Path) -> Plan:
-    """Going on with an existing thread: with an answer, more turns, another try, or just on."""
+def _taken_as(waiting: Waiting) -> str:
+    match waiting:
+        case Approval():
+            return "rejects the calls"
+        case Confirmation():
+            return "sends the result back"
+        case Action():
+            return "takes the action back"
+    return "is the answer"
 
-    def plan(thread: Standing) -> Start:
-        if thread.condition is Condition.UNKNOWN:
-            raise ThreadError(
-                f"There is no thread {thread.thread_id!r} in {database}; `signoff threads` lists them."
-            )
+
+def to_resume(answer: str | None, database: Database) -> Plan:
+    """Going on with an existing thread: with an answer, or just on."""
+
+    def plan(thread: Standing) -> Begin:
+        _known(thread, database)
         if thread.outcome is not None:
-            return _ended(thread, thread.outcome, answer, turns, again, database)
-        if turns is not None or again:
-            option = "--turns extends a task that ended at a limit" if turns else "--retry is for an error"
-            raise ThreadError(f"Thread {thread.thread_id!r} has not ended, and {option}; resume it without.")
+            if answer is not None:
+                raise _nothing_waits(thread.thread_id, "ended", database)
+            raise _has_ended(thread, database)
         if waiting := thread.waiting:
-            given = None if answer is None else waiting.answered(answer)
-            return Start(given, waiting=waiting if answer is None else None)
+            if answer is None:
+                # An action is handed out by the session, which notes it.
+                return Begin() if isinstance(waiting, Action) else Begin(waiting=waiting)
+            waiting.read(answer)
+            return Begin(Answer(answer, waiting.interrupt_id))
         if answer is not None:
             raise _nothing_waits(thread.thread_id, "stopped in the middle", database)
-        return Start(thread.go_on)
+        return Begin()
 
     return plan
 
 
-def _ended(
-    thread: Standing,
-    outcome: Mapping[str, Any],
-    answer: str | None,
-    turns: int | None,
-    again: bool,
-    database: Path,
-) -> Start:
-    thread_id, status = thread.thread_id, outcome["status"]
-    if answer is not None:
-        raise _nothing_waits(thread_id, "ended", database)
-    if turns is not None and status == "limit":
-        return Start(extend(thread.values, turns), extra_turns=turns)
-    if again and status == "error":
-        return Start(retry(thread.values))
+def to_extend(turns: int, database: Database) -> Plan:
+    """Going on after a limit."""
+
+    def plan(thread: Standing) -> Begin:
+        if _end(thread, database, "a limit") == "limit":
+            return Begin(Extend(turns))
+        raise _has_ended(thread, database)
+
+    return plan
+
+
+def to_retry(database: Database) -> Plan:
+    """Trying again after an error."""
+
+    def plan(thread: Standing) -> Begin:
+        if _end(thread, database, "an error") == "error":
+            return Begin(Retry())
+        raise _has_ended(thread, database)
+
+    return plan
+
+
+def _end(thread: Standing, database: Database, needed: str) -> str:
+    _known(thread, database)
+    if thread.outcome is None:
+        how = command("resume", thread.thread_id, database)
+        raise ThreadError(
+            f"Thread {thread.shown!r} has not ended. {needed} must have ended it; go on with: {how}"
+        )
+    return str(thread.outcome["status"])
+
+
+def _known(thread: Standing, database: Database) -> None:
+    if thread.condition is Condition.UNKNOWN:
+        raise unknown(thread.thread_id, database)
+
+
+def unknown(thread_id: str, database: Database) -> ThreadError:
+    """The error for a thread that is not there."""
+    shown = Standing(thread_id, Condition.UNKNOWN).shown
+    return ThreadError(f"There is no thread {shown!r} in {database}; `signoff threads` lists them.")
+
+
+def _has_ended(thread: Standing, database: Database) -> ThreadError:
+    thread_id, outcome = thread.thread_id, thread.outcome or {}
+    status = outcome["status"]
     what = {
-        "limit": f"give it more turns: {resume_command(thread_id, database, '--turns', str(MORE_TURNS))}",
-        "error": f"try again: {resume_command(thread_id, database, '--retry')}",
+        "limit": f"give it more turns: {command('extend', thread_id, database, str(MORE_TURNS))}",
+        "error": f"try again: {command('retry', thread_id, database)}",
         "success": f"give it another task: {next_command(thread_id, database)}",
     }[status]
     how = outcome["claim"] if status == "success" else outcome["reason"]
-    raise ThreadError(f"Thread {thread_id!r} has ended ({status}, {how}); {what}")
+    return ThreadError(f"Thread {thread.shown!r} has ended ({status}, {how}); {what}")
 
 
-def _nothing_waits(thread_id: str, state: str, database: Path) -> ThreadError:
-    how = resume_command(thread_id, database) if state != "ended" else next_command(thread_id, database)
+def _nothing_waits(thread_id: str, state: str, database: Database) -> ThreadError:
+    how = command("resume", thread_id, database) if state != "ended" else next_command(thread_id, database)
     return ThreadError(f"Thread {thread_id!r} has {state} and nothing waits for an answer; go on with: {how}")

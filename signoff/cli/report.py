@@ -5,17 +5,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, Literal
 
-from platformdirs import user_data_path
-
+from signoff.cli.database import Database
 from signoff.cli.safe import shell_command
-from signoff.cli.waits import Action, Approval, Question, Waiting
+from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 
 
 class Exit(IntEnum):
-    """The exit codes of `signoff run` and `signoff resume`."""
+    """The exit codes of the commands that run a thread."""
 
     SUCCESS = 0
     ERROR = 1
@@ -62,30 +60,29 @@ class Report:
 
 
 def documents(waiting: Waiting | None) -> dict[str, Any]:
-    """What a thread waits for, under its own name: `question`, `approval` or `action`."""
-    kinds = {"question": Question, "approval": Approval, "action": Action}
+    """What a thread waits for, under its own name: `question`, `approval`, `action` or `confirmation`."""
+    kinds = {"question": Question, "approval": Approval, "action": Action, "confirmation": Confirmation}
     return {
         name: waiting.document() if waiting and isinstance(waiting, kind) else None
         for name, kind in kinds.items()
     }
 
 
-def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Path) -> Report:
+def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -> Report:
     """The report of a task that has ended."""
     if outcome["status"] == "success":
         code = Exit.SUCCESS if outcome["claim"] == "done" else Exit.HONEST
         return Report(thread_id, "finished", code, outcome)
     if outcome["status"] == "limit":
-        more = resume_command(thread_id, database, "--turns", str(MORE_TURNS))
+        more = command("extend", thread_id, database, str(MORE_TURNS))
         return Report(thread_id, "finished", Exit.LIMIT, outcome, resume=more)
-    again = resume_command(thread_id, database, "--retry")
-    return Report(thread_id, "error", Exit.ERROR, outcome, resume=again)
+    return Report(thread_id, "error", Exit.ERROR, outcome, resume=command("retry", thread_id, database))
 
 
-def of_waiting(waiting: Waiting, thread_id: str, database: Path) -> Report:
+def of_waiting(waiting: Waiting, thread_id: str, database: Database) -> Report:
     """The report of a thread that waits for a person."""
     ways = tuple(
-        (label, resume_command(thread_id, database, answer=answer)) for label, answer in _answers(waiting)
+        (label, command("resume", thread_id, database, answer)) for label, answer in _answers(waiting)
     )
     return Report(thread_id, "paused", Exit.PAUSED, waiting=waiting, resume=ways[0][1], ways=ways)
 
@@ -95,6 +92,8 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
         return [("Answer", ANSWER)]
     if isinstance(waiting, Action):
         return [("Answer", OBSERVATION)]
+    if isinstance(waiting, Confirmation):
+        return [("Confirm", "yes"), ("Send back", "what is wrong")]
     every = [set(call.allowed) for call in waiting.calls]
     offered = [("Approve", "approve", "approve"), ("Reject", "reject", "reject: your reason")]
     found = [(label, words) for label, kind, words in offered if all(kind in may for may in every)]
@@ -104,35 +103,21 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
     return found
 
 
-def of_stop(thread_id: str | None, database: Path) -> Report:
+def of_stop(thread_id: str | None, database: Database) -> Report:
     """The report of a run that was told to stop. No thread: nothing was saved yet."""
-    how = None if thread_id is None else resume_command(thread_id, database)
+    how = None if thread_id is None else command("resume", thread_id, database)
     return Report(thread_id, "stopped", Exit.PAUSED, resume=how)
 
 
-def resume_command(thread_id: str, database: Path, *options: str, answer: str | None = None) -> str:
-    """The exact `signoff resume` for this thread, for a shell."""
-    return shell_command(_resume_words(thread_id, database, options, answer))
+def command(verb: str, thread_id: str, database: Database, *words: str) -> str:
+    """The exact `signoff VERB THREAD …` for this thread, for a shell."""
+    dashes = ["--"] if any(word.startswith("-") for word in (thread_id, *words)) else []
+    return shell_command(["signoff", verb, *database.options, *dashes, thread_id, *words])
 
 
-def next_command(thread_id: str, database: Path) -> str:
+def next_command(thread_id: str, database: Database) -> str:
     """The exact `signoff run` that gives this thread its next task."""
-    return shell_command(["signoff", "run", "--thread", thread_id, *_where(database), "the next task"])
-
-
-def _resume_words(thread_id: str, database: Path, options: tuple[str, ...], answer: str | None) -> list[str]:
-    dashes = ["--"] if thread_id.startswith("-") else []
-    words = [] if answer is None else [answer]
-    return ["signoff", "resume", *options, *_where(database), *dashes, thread_id, *words]
-
-
-def _where(database: Path) -> list[str]:
-    return [] if database == default_database() else ["--database", str(database)]
-
-
-def default_database() -> Path:
-    """Where threads are kept when neither --database nor SIGNOFF_DATABASE says otherwise."""
-    return user_data_path("signoff") / "threads.sqlite"
+    return shell_command(["signoff", "run", "--thread", thread_id, *database.options, "the next task"])
 
 
 def print_document(report: Report) -> None:

@@ -8,15 +8,17 @@ from urllib.parse import urlsplit, urlunsplit
 from langgraph.store.base import BaseStore
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from signoff.cli.standing import readable
 from signoff.graph.errors import SetupError
 from signoff.graph.limits import Limits
 from signoff.models.choose import EMBEDDED, SCRIPTED
+from signoff.models.tagged import TAGGED_LIMITS
 from signoff.nodes.record import label
+from signoff.session.standing import readable
 from signoff.tools.kinds import Kind
 from signoff.tools.output import valid_text
 
 TOOL_GROUPS = ("files", "shell", "python")
+PROTOCOLS = ("tools", "tagged")
 _KEY = "settings"
 
 
@@ -24,8 +26,8 @@ class Settings(BaseModel):
     """What a thread runs with. Never a key: those stay in the environment.
 
     workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
-    turns, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds whose calls a
-    person must approve.
+    turns, tokens, seconds, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds
+    whose calls a person must approve.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -38,10 +40,14 @@ class Settings(BaseModel):
     system_prompt: str = ""
     tools: tuple[str, ...] = ("files",)
     approve: tuple[str, ...] = ()
+    tokens: int | None = None
+    seconds: float | None = None
+    protocol: str = "tools"
+    """`tools`: the model calls them; `tagged`: it works by text, for models without tool calling."""
 
     @property
     def limits(self) -> Limits:
-        return Limits(turns=self.turns, talk_turns=self.talk_turns)
+        return Limits(turns=self.turns, talk_turns=self.talk_turns, tokens=self.tokens, seconds=self.seconds)
 
 
 @dataclass(frozen=True)
@@ -56,24 +62,33 @@ class Given:
     system_prompt: str | None = None
     tools: str | None = None
     approve: str | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    protocol: str | None = None
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
     """What was given, else what the thread had before, else the environment, else the defaults.
 
-    A model that is given brings its own address: the one remembered belongs to another model.
+    A model that is given brings its own address: the one remembered belongs to another model. Another
+    protocol brings its own tools and turns.
     """
     model, base_url = _model(given, before, env)
-    limits = Limits()
+    protocol = _protocol(given.protocol, before)
+    same = before if before and before.protocol == protocol else None
+    limits = TAGGED_LIMITS if protocol == "tagged" else Limits()
     return Settings(
         workspace=str(_workspace(given.workspace or (Path(before.workspace) if before else Path.cwd()))),
         model=model,
         base_url=base_url,
-        turns=given.turns or (before.turns if before else limits.turns),
+        turns=given.turns or (same.turns if same else limits.turns),
         talk_turns=given.talk_turns or (before.talk_turns if before else limits.talk_turns),
         system_prompt=_prompt(given.system_prompt, before),
-        tools=_tools(given.tools, before, model),
+        tools=_tools(given.tools, same, model, protocol),
         approve=_approve(given.approve, before),
+        tokens=given.tokens or (before.tokens if before else limits.tokens),
+        seconds=given.seconds or (before.seconds if before else limits.seconds),
+        protocol=protocol,
     )
 
 
@@ -110,7 +125,16 @@ def _prompt(given: str | None, before: Settings | None) -> str:
         raise SetupError(f"The system prompt cannot be read from {given[1:]} ({error}).") from error
 
 
-def _tools(given: str | None, before: Settings | None, model: str) -> tuple[str, ...]:
+def _protocol(given: str | None, before: Settings | None) -> str:
+    protocol = given or (before.protocol if before else PROTOCOLS[0])
+    if protocol not in PROTOCOLS:
+        raise SetupError(f"--protocol is {protocol!r}; use {' or '.join(PROTOCOLS)}.")
+    return protocol
+
+
+def _tools(given: str | None, before: Settings | None, model: str, protocol: str) -> tuple[str, ...]:
+    if given is None and before is None and protocol == "tagged":
+        return ("python",) if model == EMBEDDED else ("python", "files")
     if given is None:
         # More tools confuse a model as small as the embedded one.
         return before.tools if before else ("files",) if model == EMBEDDED else ("files", "shell")

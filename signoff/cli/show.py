@@ -2,58 +2,50 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.text import Text
 
+from signoff.cli.database import Database, OpenStorage
 from signoff.cli.display import Plain, Terminal
-from signoff.cli.drive import Answered, Called, Ended, Follower, Happening, Reminded, Said, Thought, Wrote
+from signoff.cli.plans import unknown
 from signoff.cli.report import Exit, Report, documents, of_outcome, of_stop, of_waiting
-from signoff.cli.safe import one_line
+from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import recall
-from signoff.cli.standing import TOOLS, Condition, Standing, look, readable, reading_graph
 from signoff.cli.threads import in_words, status_of
-from signoff.graph.errors import ThreadError
-from signoff.graph.history import read_messages
-from signoff.graph.limits import Limits
-from signoff.graph.marks import is_genuine
-from signoff.graph.outcome import Outcome
-from signoff.graph.task import Task
-from signoff.locks import is_locked
+from signoff.graph.machine import State
 from signoff.nodes.record import recorded
-from signoff.storage import sqlite_storage
+from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
+from signoff.session.history import Chapter, Turn, chapters
+from signoff.session.path import steps
+from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
+from signoff.tools.output import counted
 
-_KINDS = {
+_KINDS: Mapping[type, str] = {
     Wrote: "user",
-    Said: "said",
-    Called: "call",
+    CallFinished: "call",
     Thought: "thought",
     Answered: "question",
-    Reminded: "reminder",
-    Ended: "outcome",
+    Nudged: "nudge",
 }
+_WHY = 160
+_SHOWN_SECONDS = 0.05
+_EVERY_TURN = ("think", "calls_open")
 
 
-def show_thread(console: Console, database: Path, thread_id: str, as_json: bool) -> None:
+def show_thread(console: Console, database: Database, thread_id: str, as_json: bool) -> None:
     """Prints the thread. Raises ThreadError when there is no such thread."""
-    unknown = ThreadError(f"There is no thread {thread_id!r} in {database}; `signoff threads` lists them.")
-    if not database.expanduser().exists():
-        raise unknown
-    with sqlite_storage(database) as storage:
-        standing = look(reading_graph(storage), thread_id)
+    if not database.exists():
+        raise unknown(thread_id, database)
+    with database.open() as storage:
+        standing, told, outcomes, running = _read(storage, thread_id)
         if standing.condition is Condition.UNKNOWN:
-            raise unknown
+            raise unknown(thread_id, database)
         settings = recall(storage.store, thread_id)
-        with readable(thread_id):
-            outcomes = [found for found in recorded(storage.store, thread_id) if found.thread_id == thread_id]
-    running = is_locked(database, thread_id)
     status = "running" if running else status_of(standing)
-    happened = list(timeline(standing, outcomes))
     now = Report(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, database)
     if as_json:
         document = {
@@ -61,7 +53,7 @@ def show_thread(console: Console, database: Path, thread_id: str, as_json: bool)
             "status": status,
             "changed": standing.changed,
             "settings": settings and settings.model_dump(),
-            "timeline": [_entry(happening) for happening in happened],
+            "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in told],
             "outcome": now.outcome,
             **documents(now.waiting),
             "resume": now.resume,
@@ -69,41 +61,48 @@ def show_thread(console: Console, database: Path, thread_id: str, as_json: bool)
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
         return
     where = (settings.workspace, settings.model) if settings else ()
-    told = in_words(status, standing.waiting.waits_for if standing.waiting else None)
-    console.print(Text(" · ".join(map(one_line, (thread_id, told, *where))), style="dim"), soft_wrap=True)
+    state = in_words(status, standing.waiting.waits_for if standing.waiting else None)
+    console.print(Text(" · ".join(map(one_line, (thread_id, state, *where))), style="dim"), soft_wrap=True)
     console.print()
-    _print(console, happened, None if running else now, database)
+    _print(console, told, outcomes, None if running else now, database)
 
 
-def timeline(standing: Standing, outcomes: list[Outcome]) -> Iterator[Happening]:
-    """All that happened in the thread, in order; the outcome of each task stands at its end."""
-    values: Any = standing.values
-    spoken = read_messages(values, TOOLS).spoken
-    by_task = {outcome.task: outcome.model_dump() for outcome in outcomes}
+def _read(
+    storage: OpenStorage, thread_id: str
+) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool]:
+    graph = reading_graph(storage)
+    standing = look(graph, thread_id)
+    with readable(thread_id):
+        told = chapters(standing.values, kit_of(graph).toolbox, steps(storage.checkpointer, thread_id))
+        ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
+    outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
     if standing.outcome is not None:
-        by_task[standing.outcome["task"]] = dict(standing.outcome)
-    follower = Follower(Task(), Limits().turns)
-    current = ""
-    for message in values.get("messages", ()):
-        if isinstance(message, HumanMessage) and is_genuine(message):
-            answers = message.id in spoken
-            if not answers and follower.turn:
-                if current in by_task:
-                    yield Ended(by_task.pop(current))
-                follower.begin()
-            current = current if answers else current if not follower.turn and current else message.id or ""
-            yield Wrote(message.text, answers)
-        else:
-            yield from follower.message(message)
-    if standing.outcome is not None:
-        yield Ended(standing.outcome)
+        outcomes[standing.outcome["task"]] = dict(standing.outcome)
+    return standing, told, outcomes, storage.checkpointer.is_running(thread_id)
 
 
-def _entry(happening: Happening) -> dict[str, Any]:
-    return {"kind": _KINDS[type(happening)], **asdict(happening)}
+def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "task": chapter.task,
+        "words": list(chapter.words),
+        "turns": [_turn(turn) for turn in chapter.turns],
+        "outcome": outcome,
+    }
 
 
-def _now(standing: Standing, database: Path) -> Report:
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "turn": turn.number,
+        "text": turn.text,
+        "status": turn.status,
+        "events": [{"kind": _KINDS[type(event)], **asdict(event)} for event in turn.events],
+        "tokens": turn.tokens,
+        "seconds": turn.seconds,
+        "steps": [asdict(step) for step in turn.steps],
+    }
+
+
+def _now(standing: Standing, database: Database) -> Report:
     if standing.outcome is not None:
         return of_outcome(standing.outcome, standing.thread_id, database)
     if standing.waiting:
@@ -111,16 +110,47 @@ def _now(standing: Standing, database: Path) -> Report:
     return of_stop(standing.thread_id, database)
 
 
-def _print(console: Console, happened: list[Happening], now: Report | None, database: Path) -> None:
+def _print(
+    console: Console,
+    told: list[Chapter],
+    outcomes: Mapping[str, Mapping[str, Any]],
+    now: Report | None,
+    database: Database,
+) -> None:
     display = (Terminal if console.is_terminal else Plain)(console)
-    for happening in happened:
-        if not isinstance(happening, Ended):
-            display.show(happening)
-        elif now is None or happening.outcome != now.outcome:
-            before = of_outcome(happening.outcome, happening.outcome["thread_id"], database)
-            display.end(replace(before, resume=None))
+    for chapter in told:
+        for words in chapter.words:
+            display.show(Wrote(words))
+        for turn in chapter.turns:
+            _print_turn(display, turn)
+        outcome = outcomes.get(chapter.task)
+        if outcome and (now is None or outcome != now.outcome):
+            display.end(replace(of_outcome(outcome, outcome["thread_id"], database), resume=None))
             display.gap()
     if now is None:
         display.note("It is running in another process.")
     else:
         display.end(now)
+
+
+def _print_turn(display: Plain, turn: Turn) -> None:
+    events: list[Event] = [Said(turn.number, turn.text, beside=turn.beside), *turn.events]
+    for event in events:
+        display.show(event)
+    if turn.status:
+        display.print(display.lines.remark(turn.number, f"status: {cut(one_line(turn.status), _WHY)}"))
+    for line in _way(turn):
+        display.print(display.lines.remark(turn.number, line))
+
+
+def _way(turn: Turn) -> list[str]:
+    """The states of a turn with its figures, and the rules that fired in it beside those of every turn."""
+    states = " → ".join(str(step.state) for step in turn.steps if step.state)
+    figures = [counted(turn.tokens, "token")] if turn.tokens else []
+    figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []
+    rules = [
+        f"  {step.rule}: {cut(one_line(step.why), _WHY)}"
+        for step in turn.steps
+        if step.state is State.DECIDE and step.rule not in _EVERY_TURN
+    ]
+    return [*filter(None, [" · ".join(filter(None, (states, *figures)))]), *rules]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: stop at once where nothing is lost, after the running call where something would be."""
+"""Ctrl-C and SIGTERM: a thread that runs stops after its step, everything else at once."""
 
 import signal
 import threading
@@ -14,13 +14,15 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stopper:
-    """Says what a signal does. `soon` is set while a tool runs: it asks for a stop after that step.
+    """Says what a signal does. `soon` is set while the thread runs: it asks for a stop after that step.
 
-    Once `done` is set, signals change nothing: the run has stopped and only has to say so.
+    `begun`: the thread has run. Once `done` is set, signals change nothing: the run has stopped and only has
+    to say so.
     """
 
     def __init__(self) -> None:
         self.soon: Callable[[], None] | None = None
+        self.begun = False
         self.done = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:

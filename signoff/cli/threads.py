@@ -1,27 +1,29 @@
 """`signoff threads`: the threads of a database, as a table or as JSON."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.cards import AMBER
+from signoff.cli.database import Database, OpenStorage
+from signoff.cli.report import command
 from signoff.cli.safe import cut, one_line, plain
-from signoff.cli.standing import Condition, Standing, look, reading_graph
-from signoff.cli.waits import Question
-from signoff.graph.errors import StorageError
-from signoff.locks import is_locked
-from signoff.storage import SqliteStorage, sqlite_storage
+from signoff.graph.errors import StorageError, ThreadBusy
+from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
+from signoff.session.expiry import Expired, expire
+from signoff.session.standing import Condition, Standing, look, reading_graph
 
 _STYLES = {"running": "cyan", "waiting": "magenta", "stopped": AMBER, "success": "green"}
 _WAITS = {
     "answer": "waiting for an answer",
     "approval": "waiting for approval",
     "action": "waiting for an action",
+    "confirmation": "waiting for confirmation",
 }
 
 
@@ -31,7 +33,8 @@ class Row:
 
     status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read).
     claim: of a success. turns: of the current task. changed: ISO 8601. task: the words that began it.
-    waits_for: answer, approval or action.
+    waits_for: answer, approval, action or confirmation; since `changed`. what: the question, the calls that
+    wait, or the summary to confirm.
     """
 
     thread_id: str
@@ -41,25 +44,25 @@ class Row:
     turns: int
     changed: str
     task: str
-    question: str | None
     waits_for: str | None
+    what: str | None
 
 
-def rows(database: Path, limit: int) -> list[Row]:
+def rows(database: Database, limit: int) -> list[Row]:
     """The threads changed last, at most `limit`. A database that does not exist has none."""
-    if not database.expanduser().exists():
+    if not database.exists():
         return []
-    with sqlite_storage(database) as storage:
-        return [row(storage, database, thread_id) for thread_id in storage.threads()[:limit]]
+    with database.open() as storage:
+        return [row(storage, thread_id) for thread_id in storage.threads()[:limit]]
 
 
-def row(storage: SqliteStorage, database: Path, thread_id: str) -> Row:
+def row(storage: OpenStorage, thread_id: str) -> Row:
     try:
         standing = look(reading_graph(storage), thread_id)
     except StorageError:
         return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
     outcome = standing.outcome or {}
-    running = is_locked(database, thread_id)
+    running = storage.checkpointer.is_running(thread_id)
     waiting = None if running else standing.waiting
     return Row(
         thread_id=thread_id,
@@ -69,9 +72,21 @@ def row(storage: SqliteStorage, database: Path, thread_id: str) -> Row:
         turns=standing.task.turns,
         changed=standing.changed,
         task=standing.task.messages[0].text if standing.task.messages else "",
-        question=waiting.text if isinstance(waiting, Question) else None,
         waits_for=waiting.waits_for if waiting else None,
+        what=_what(waiting) if waiting else None,
     )
+
+
+def _what(waiting: Waiting) -> str:
+    match waiting:
+        case Question(text=text):
+            return text
+        case Approval(calls=calls):
+            return ", ".join(call.name for call in calls)
+        case Action(tool=tool):
+            return tool
+        case Confirmation(summary=summary):
+            return summary
 
 
 def status_of(standing: Standing) -> str:
@@ -88,7 +103,7 @@ def in_words(status: str, waits_for: str | None) -> str:
     return "stopped (resumable)" if status == "stopped" else status
 
 
-def print_threads(console: Console, database: Path, limit: int, as_json: bool) -> None:
+def print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
     found = rows(database, limit)
     if as_json:
         print(json.dumps([asdict(item) for item in found], indent=2))
@@ -102,20 +117,40 @@ def print_threads(console: Console, database: Path, limit: int, as_json: bool) -
         )
 
 
+def print_expired(console: Console, database: Database, as_json: bool) -> None:
+    """Answers every question whose deadline has passed, and says which."""
+    found: list[Expired] = []
+    if database.exists():
+        with database.open() as storage:
+            graph = reading_graph(storage)
+            for thread_id in storage.threads():
+                with suppress(ThreadBusy, StorageError):
+                    # What runs is not waiting, and what cannot be read shows in the list as damaged.
+                    found += [told] if (told := expire(graph, thread_id)) else []
+    if as_json:
+        print(json.dumps([asdict(item) for item in found], indent=2))
+        return
+    for item in found:
+        said = f"{one_line(item.thread_id)}: {one_line(item.question)} → {one_line(item.answer)}"
+        console.print(Text(f"{said}  (go on: {command('resume', item.thread_id, database)})"), soft_wrap=True)
+    if not found:
+        console.print(Text("No question has expired."))
+
+
 def _table(found: list[Row], width: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("thread", no_wrap=True, overflow="ellipsis", max_width=40)
     table.add_column("status", no_wrap=True)
     table.add_column("turns", justify="right")
     table.add_column("changed", no_wrap=True)
-    table.add_column("task", no_wrap=True, overflow="ellipsis")
+    table.add_column("about", no_wrap=True, overflow="ellipsis")
     for item in found:
         table.add_row(
             Text(one_line(item.thread_id), style="bold"),
             Text(_in_words(item), style=_style(item)),
             Text(str(item.turns)),
             Text(ago(item.changed, datetime.now(UTC)), style="dim"),
-            Text(cut(one_line(item.task), max(20, width - 60))),
+            Text(cut(one_line(item.what or item.task), max(20, width - 60))),
         )
     return table
 

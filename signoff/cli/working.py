@@ -12,8 +12,8 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff.cli.settings import Given, Settings
-from signoff.cli.waits import Action, Approval, Waiting
 from signoff.graph.errors import SetupError
+from signoff.session.decisions import Action, Approval, Waiting
 from signoff.tools.files import workspace_tools
 from signoff.tools.kinds import Kind
 from signoff.tools.pty_shell import OnOutput, Shell, ShellResult

@@ -119,9 +119,10 @@ class ScriptedModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This model with tools, as `BaseChatModel.bind_tools`."""
+        """This model with tools, as `BaseChatModel.bind_tools`; "any" and True read as "required"."""
         schemas = [convert_to_openai_tool(tool) for tool in tools]
-        chosen = {} if tool_choice is None else {"tool_choice": tool_choice}
+        choice = "required" if tool_choice == "any" or tool_choice is True else tool_choice
+        chosen = {} if choice is None else {"tool_choice": choice}
         return self.bind(tools=schemas, **chosen, **kwargs)
 
     @property

@@ -53,6 +53,7 @@ def action_answer(answer: Any) -> Any:
 
 def confirmation_answer(answer: Any) -> Any:
     """A yes, or what is wrong."""
+    answer = _from_json(answer)
     try:
         read_confirmation(answer)
     except ValueError as error:
@@ -83,6 +84,16 @@ def plain_value(value: Any) -> Any:
     if not saves(found):
         raise ThreadError("The answer cannot be saved; give text, or plain JSON values.")
     return found
+
+
+def _from_json(answer: Any) -> Any:
+    """JSON that came as text, as a command line gives it; words as they are."""
+    if not isinstance(answer, str) or not answer.lstrip().startswith(("{", "[")):
+        return answer
+    try:
+        return read_json(answer)
+    except ValueError:
+        return answer
 
 
 def _unwrapped(answer: Any) -> Any:

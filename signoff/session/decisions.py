@@ -112,7 +112,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A finish that a person must confirm, or send back with what is wrong."""
+    """A finish that a person must confirm, or send back with what is wrong.
+
+    problem: what the review found wrong with it, twice; empty when nothing is.
+    """
 
     waits_for: ClassVar[str] = "confirmation"
 
@@ -121,13 +124,15 @@ class Confirmation:
     claim: str = "done"
     pending_issues: tuple[str, ...] = ()
     call_id: str = ""
+    problem: str = ""
 
     def read(self, answer: Any) -> Any:
         """A yes, or feedback. Raises ThreadError for an answer that is neither."""
         return confirmation_answer(answer)
 
     def document(self) -> Any:
-        return {"summary": self.summary, "claim": self.claim, "pending_issues": list(self.pending_issues)}
+        found = {"summary": self.summary, "claim": self.claim, "pending_issues": list(self.pending_issues)}
+        return {**found, "problem": self.problem} if self.problem else found
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ def waiting_of(interrupt_id: str, value: Any) -> Waiting:
     if kind == "confirmation":
         issues = tuple(map(str, found.get("pending_issues") or ()))
         summary, claim = str(found.get("summary", "")), str(found.get("claim", "done"))
-        return Confirmation(interrupt_id, summary, claim, issues, call_id)
+        return Confirmation(interrupt_id, summary, claim, issues, call_id, str(found.get("problem", "")))
     text = found.get("question", value if isinstance(value, str) else as_json(value))
     options = tuple(map(str, found.get("options") or ()))
     default, deadline = found.get("default"), found.get("deadline")

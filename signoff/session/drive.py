@@ -52,7 +52,7 @@ class Asked:
             if not self._running:
                 return False
             self._word = word if self._word != "stop" else self._word
-            self._control.request_drain(word)
+            self._control.request_drain(self._word)
             return True
 
     def control(self) -> RunControl:

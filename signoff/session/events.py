@@ -10,6 +10,8 @@ from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State, next_state
 from signoff.graph.marks import is_genuine, marks, nudge_kind
 from signoff.graph.task import Task
+from signoff.models.tagged_reader import read_text
+from signoff.models.tagged_status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
 from signoff.session.decisions import Decision
 from signoff.tools.control import Effect
@@ -44,13 +46,14 @@ class Wrote:
 @dataclass(frozen=True)
 class Said:
     """The model said this; `calls` are the tools that the same reply calls. tokens: of this reply.
-    seconds: that it took."""
+    seconds: that it took. beside: of a reply in the tagged text protocol what is no plan, code or call."""
 
     turn: int
     text: str
     calls: tuple[str, ...] = ()
     tokens: int = 0
     seconds: float = 0.0
+    beside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ class Follower:
         elif isinstance(message, ToolMessage):
             yield from self._result(message)
         elif isinstance(message, HumanMessage) and is_genuine(message):
-            yield Wrote(message.text)
+            yield Wrote(message.text, "answers" in marks(message))
         elif why := nudge_kind(message):
             yield Nudged(why, message.text)
 
@@ -220,12 +223,15 @@ class Follower:
             self.tokens += _tokens(message)
             names = tuple(name for name, _ in self.open.values())
             seconds = float(marks(message).get("seconds", 0.0))
-            yield Said(self.turn, message.text.strip(), names, _tokens(message), seconds)
+            text: str = message.text
+            beside = read_text(text).plain if names and tagged_notes(message) is not None else None
+            yield Said(self.turn, text.strip(), names, _tokens(message), seconds, beside)
 
     def _result(self, message: ToolMessage) -> Iterator[Event]:
         call_id = message.tool_call_id
         name, args = self.open.pop(call_id, (message.name or "", {}))
         ok, effect, notes = message.status != "error", self.toolbox.effect(name), marks(message)
+        self.extra += notes.get("granted", 0)
         if effect is Effect.CONTINUE and ok:
             yield Thought(self.turn, str(args.get("thought", "")), args.get("approach"), args.get("status"))
         elif effect is Effect.ASK and ok:

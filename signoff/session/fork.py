@@ -19,6 +19,8 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
     """Copies the thread to `target`: as it was after `at` turns of its current task, at the checkpoint with
     this id, or as it is (None).
 
+    A copy of a thread that waits is to go on first (`run()`): then it waits for the same.
+
     What the journal says of calls that were open at that point is copied too: the fork does not repeat an
     effect that has taken place. Raises ThreadError when there is no such point, or `target` exists.
     """
@@ -33,10 +35,12 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             task = read(values, kit_of(graph).toolbox)
         if graph.store is not None and task.last is not None:
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
-        # In the name of `nudge`, whose only way leads to `compress`: from there the rules find their way. They
-        # would not find an end again that a finish has been granted already.
+        # In the name of `nudge`, whose only way leads to `compress`: from there the rules find their way.
+        # They would not find an end again that a finish has been granted already.
         ends = snapshot.next == (str(State.FINISH),)
         name, event = (State.CONFIRM, Event.CONFIRMED) if ends else (State.NUDGE, Event.NUDGED)
+        if outcome := values.get("outcome"):
+            values = {**values, "outcome": {**outcome, "thread_id": target}}
         graph.update_state(config_of(target), {**values, "event": str(event)}, str(name))
 
 

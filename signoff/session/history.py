@@ -1,7 +1,7 @@
 """The history of a thread, read back turn by turn: what was said and done, and which rule fired why."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State
 from signoff.graph.marks import is_genuine, marks
 from signoff.graph.task import Task
+from signoff.models.tagged_status import reply_statuses
 from signoff.session.events import Event, Follower, Said, Wrote
 from signoff.session.path import Step
 from signoff.tools.toolbox import Toolbox
@@ -25,7 +26,8 @@ class Turn:
     task: the id of the message that began its task. number: in its task, from 1. text: what the model said.
     events: thoughts, calls with their results, answers and reminders, in order. tokens, seconds: of the
     reply. steps: the states that the machine went through from this reply to the next, each `decide` with
-    the rule that fired and why.
+    the rule that fired and why. beside, status: of a reply in the tagged text protocol what it said beside
+    plans, code and calls, and where the work stood after it (`Debugging` when its code failed).
     """
 
     task: str
@@ -35,6 +37,8 @@ class Turn:
     tokens: int = 0
     seconds: float = 0.0
     steps: tuple[Step, ...] = ()
+    beside: str | None = None
+    status: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
     replies = sum(isinstance(event, Said) for _, event in _read(values, toolbox))
     # A history may begin with replies that no machine made: the steps are those of the last replies.
     ways = [()] * (replies - len(ways)) + ways[max(0, len(ways) - replies) :]
+    statuses = iter(reply_statuses(values.get("messages", ())))
     turns: list[Turn] = []
     words: list[str] = []
     current = ""
@@ -64,7 +69,8 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
         if isinstance(event, Said):
             way = ways[0] if ways else ()
             ways = ways[1:]
-            turns.append(Turn(task, len(turns) + 1, event.text, (), event.tokens, event.seconds, tuple(way)))
+            made = Turn(task, len(turns) + 1, event.text, (), event.tokens, event.seconds, tuple(way))
+            turns.append(replace(made, beside=event.beside, status=next(statuses, None)))
         elif isinstance(event, Wrote) and not event.answers:
             words.append(event.text)
         elif turns:

@@ -78,4 +78,4 @@ def told(result: PythonResult) -> str:
     if result.value is not None:
         parts.append(result.value)
     parts += [_WORDS[result.exit].format(seconds=result.seconds), result.note]
-    return "\n".join(part for part in parts if part) or "Done, with no output."
+    return "\n".join(part for part in parts if part) or "Done, with no output. Print what you want to see."

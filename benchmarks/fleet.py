@@ -1,0 +1,122 @@
+"""Many tasks at once in one process: `python -m benchmarks.fleet --tasks 1000`.
+
+Every task has a thread, a script and a marker of its own. All finish, none may hold another one's marker.
+"""
+
+import asyncio
+import json
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from langchain_core.messages import BaseMessage, HumanMessage
+from rich.console import Console
+from rich.table import Table
+
+from signoff import build_graph, sqlite_storage
+from signoff.graph.build import Storage
+from signoff.models import ScriptedModel, call
+
+_MARKER = re.compile(r"task-\d{5}")
+_TURNS = (3, 12)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task that has ended. markers: all that its history and its outcome hold, its own one alone if
+    nothing was mixed up."""
+
+    marker: str
+    outcome: dict[str, Any]
+    markers: set[str]
+
+
+@dataclass
+class Found:
+    """What a fleet came to. together: the most tasks that were in a tool at the same moment."""
+
+    tasks: list[Task] = field(default_factory=list)
+    together: int = 0
+
+
+class Crowd:
+    """Scripts of 3 to 11 turns, and a tool in which tasks wait for a moment, so that they overlap."""
+
+    def __init__(self, markers: Sequence[str], pause: float) -> None:
+        rng = random.Random(100)
+        self.scripts = {marker: self._script(marker, rng.randrange(*_TURNS)) for marker in markers}
+        self.pause = pause
+        self.inside = self.together = 0
+
+    def _script(self, marker: str, turns: int) -> Iterator[Any]:
+        for number in range(1, turns):
+            yield call("work", marker=marker, step=number)
+        yield call("finish_task", summary=f"{marker} is done.")
+
+    def step(self, messages: list[BaseMessage]) -> Any:
+        marker = next(message.text for message in messages if isinstance(message, HumanMessage))
+        return next(self.scripts[marker])
+
+    async def work(self, marker: str, step: int) -> str:
+        """Work."""
+        self.inside += 1
+        self.together = max(self.together, self.inside)
+        await asyncio.sleep(self.pause)
+        self.inside -= 1
+        return f"{marker} did step {step}"
+
+
+async def at_once(tasks: int, storage: Storage | None = None, pause: float = 0.5) -> Found:
+    """Runs so many tasks at once. storage: where their threads are kept; None for nowhere.
+
+    pause: seconds that each call of the working tool takes.
+    """
+    markers = [f"task-{number:05}" for number in range(tasks)]
+    crowd = Crowd(markers, pause)
+    graph = build_graph(ScriptedModel(crowd.step), [crowd.work], storage=storage)
+
+    async def run(marker: str) -> Task:
+        config: Any = {"configurable": {"thread_id": marker}}
+        result = await graph.ainvoke({"messages": [("user", marker)]}, config)
+        text = json.dumps([result["outcome"], *(message.model_dump() for message in result["messages"])])
+        return Task(marker, result["outcome"], set(_MARKER.findall(text)))
+
+    done = await asyncio.gather(*map(run, markers))
+    return Found(list(done), crowd.together)
+
+
+def main(
+    tasks: Annotated[int, typer.Option(min=1, help="How many tasks run at once.")] = 1000,
+    pause: Annotated[float, typer.Option(min=0, help="Seconds that a call of the tool takes.")] = 0.5,
+    sqlite: Annotated[bool, typer.Option(help="Whether their threads are kept in a SQLite file.")] = True,
+) -> None:
+    """Run many tasks at once in one process, and print how long it takes."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        storage = stack.enter_context(sqlite_storage(folder / "threads.sqlite")) if sqlite else None
+        begun, worked = time.monotonic(), time.process_time()
+        found = asyncio.run(at_once(tasks, storage, pause))
+        seconds, cpu = time.monotonic() - begun, time.process_time() - worked
+    outcomes = [one.outcome for one in found.tasks]
+    turns = sum(outcome["turns"] for outcome in outcomes)
+    table = Table("", "", title=f"{tasks} tasks at once, {'SQLite' if sqlite else 'no storage'}")
+    table.add_row("finished", str(sum(outcome["status"] == "success" for outcome in outcomes)))
+    table.add_row("mixed up", str(sum(one.markers != {one.marker} for one in found.tasks)))
+    table.add_row("most in a tool at the same moment", str(found.together))
+    table.add_row("turns on average", f"{statistics.fmean(o['turns'] for o in outcomes):.1f}")
+    table.add_row("wall time", f"{seconds:.1f} s")
+    table.add_row("CPU time", f"{cpu:.1f} s, {cpu / turns * 1000:.1f} ms a turn")
+    table.add_row("tasks per second", f"{tasks / seconds:.1f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

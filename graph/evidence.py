@@ -1,0 +1,87 @@
+"""Evidence: the calls that a finish cites to show that the work is done."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.marks import marks
+from signoff.graph.replies import Call
+from signoff.graph.task import Task
+
+# The note that the terminal writes under every output: a command that failed is a result like any other.
+_EXIT = re.compile(r"\n\[exit code (\w+)[^\n]*\]\s*\Z")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a cited call shows nothing. why: a key of `Texts.refusals`; last: the change after it."""
+
+    why: str
+    id: str
+    last: str = ""
+
+
+@dataclass(frozen=True)
+class _Past:
+    call: Call
+    result: ToolMessage
+
+    @property
+    def succeeded(self) -> bool:
+        code = _EXIT.search(self.result.text)
+        return self.result.status != "error" and (code is None or code[1] == "0")
+
+    @property
+    def took_effect(self) -> bool:
+        """Whether it may have: it succeeded, or nobody knows. A command that failed may have done a part."""
+        return self.result.status != "error" or bool(marks(self.result).get("unknown"))
+
+
+def doubt(
+    cited: Sequence[str],
+    finish: Call,
+    task: Task,
+    changes: Callable[[str], bool],
+    checks: Callable[[str], bool],
+) -> Doubt | None:
+    """What is wrong with the evidence of `finish`; None when every cited call exists in this task, succeeded,
+    and is newer than the last call that may have changed something.
+
+    cited: ids of calls, or names of tools for their last call. changes: whether a tool of this name may
+    change something. checks: whether such a tool can check something, too (a terminal): then the last change
+    may be the evidence.
+    """
+    past = list(_past(task, finish))
+    last = max((at for at, one in enumerate(past) if changes(one.call.name) and one.took_effect), default=-1)
+    for name in cited:
+        at = _place(name, past)
+        if at is None:
+            return Doubt("evidence_missing", name)
+        if not past[at].succeeded:
+            return Doubt("evidence_failed", name)
+        if at < last or (at == last and not checks(past[at].call.name)):
+            return Doubt("evidence_old", name, f"{past[last].call.name}, {past[last].call.id}")
+    return None
+
+
+def _past(task: Task, finish: Call) -> Iterator[_Past]:
+    """The work calls that ran before `finish`, in order."""
+    until = task.reply_of(finish)
+    for reply in task.replies:
+        for call in reply.calls:
+            result = reply.results.get(call.index)
+            if call is finish:
+                return
+            if call.effect is None and result is not None and "not_run" not in marks(result):
+                yield _Past(call, result)
+        if reply is until:
+            return
+
+
+def _place(name: str, past: Sequence[_Past]) -> int | None:
+    """The place of the newest call with this id; else of the newest call of the tool with this name."""
+    ids = [at for at, one in enumerate(past) if one.call.id == name]
+    names = [at for at, one in enumerate(past) if one.call.name == name]
+    return max(ids or names, default=None)

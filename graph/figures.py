@@ -1,0 +1,242 @@
+"""What the analytics need to know of a task beside its outcome, read from the task at its end."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from string import Formatter
+from typing import TypedDict
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.marks import marks
+from signoff.graph.outcome import Outcome
+from signoff.graph.replies import Call, Reply
+from signoff.graph.rules import RULES
+from signoff.graph.tally import RESUMED
+from signoff.graph.task import Task
+from signoff.graph.texts import Texts
+from signoff.tools.control import Effect
+
+SENT_BACK = "sent_back"
+OTHER = "other"
+# Marks among the messages that are no reminders.
+_NO_NUDGES = (RESUMED, "tool")
+# What an imported history holds must not make the entry large.
+_MOST_ENDS = 4
+_MOST_KINDS = 10
+_KIND_CHARACTERS = 24
+_NAME_CHARACTERS = 60
+
+
+class Nudged(TypedDict):
+    """Reminders of one kind. back: those whose next reply went back to work."""
+
+    given: int
+    back: int
+
+
+class Refused(TypedDict):
+    """Finishes refused for one reason. needless: false positives, see `figures`."""
+
+    times: int
+    needless: int
+
+
+class End(TypedDict):
+    """One end of a task; it may go on afterwards."""
+
+    status: str
+    reason: str
+    turns: int
+
+
+class Figures(TypedDict):
+    """The figures of one task; JSON, below 2 KB.
+
+    at: when it ended; began: when its first model call began (both in seconds since 1970).
+    model: the name that its last reply gave. talk: replies of words only.
+    nudges: by kind. refused: finishes, by reason. end: how it ended; ends: how it had ended before, the last
+    four times; resumed: how often it went on after an end. cut_short: limits that were false negatives, see
+    `figures`. rules: how often a rule of `decide` fired.
+    """
+
+    at: float
+    began: float | None
+    model: str
+    talk: int
+    nudges: dict[str, Nudged]
+    refused: dict[str, Refused]
+    end: End
+    ends: list[End]
+    resumed: int
+    cut_short: int
+    rules: dict[str, int]
+
+
+def figures(
+    task: Task,
+    outcome: Outcome,
+    nudges: Sequence[tuple[str, int]],
+    *,
+    texts: Texts,
+    changes: Callable[[str], bool],
+    earlier: Figures | None = None,
+    at: float,
+) -> Figures:
+    """The figures of `task`, which ended with `outcome`. A pure function of what it is given.
+
+    nudges: the reminders of the task, each with the number of replies before it.
+    texts: names the reason of a refusal, whose words are all that the history keeps.
+    changes: whether a tool of this name may change something (kinds write and terminal).
+    earlier: what was recorded when the task ended before; None when it never did.
+    at: the time now, in seconds since 1970.
+
+    Back to work: the reply right after the reminder makes a call that can run, of a working tool, a finish or
+    a question. Talk, an empty reply, `think` alone, calls that are malformed, and no further reply are not.
+
+    False positive: a finish that `review` refused, while a later one with the same claim was accepted and no
+    working tool had run between the two. What a person sent back is a refusal and never a false positive.
+
+    False negative: a limit that ended the task although its work was done. Nothing extra is run to find that
+    out: it counts when the task was extended afterwards and ended with an accepted "done" that no check
+    contradicts, and no call that may change something had run since. Nothing had changed, so the checks would
+    have passed at the limit, too. A limit that nobody extends is never counted: this is a lower bound.
+
+    The rules that fired are those that leave a trace: a turn (`think`), a claim, a question, a reminder, and
+    the rule that ended the task.
+    """
+    resumed = sum(kind == RESUMED for kind, _ in nudges)
+    ends = _ends(earlier, resumed)
+    return Figures(
+        at=at,
+        began=_began(task),
+        model=_model(task),
+        talk=sum(reply.talk for reply in task.replies),
+        nudges=_nudges(task, nudges),
+        refused=_refused(task, outcome, texts),
+        end=End(status=outcome.status, reason=_short(outcome.reason), turns=outcome.turns),
+        ends=ends,
+        resumed=resumed,
+        cut_short=sum(_was_done(task, outcome, end, changes) for end in ends),
+        rules=_rules(task, outcome, nudges),
+    )
+
+
+def refusal_kind(why: str, texts: Texts) -> str:
+    """The name of the refusal whose words these are: a key of `Texts.refusals`, `sent_back` or `other`."""
+    if why.startswith("sent back"):
+        return SENT_BACK
+    fitting = [name for name, text in texts.refusals.items() if _pattern(text).fullmatch(why)]
+    return max(fitting, key=lambda name: len(texts.refusals[name]), default=OTHER)
+
+
+@lru_cache(maxsize=64)
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = [
+        re.escape(text) + ("" if field is None else ".*") for text, field, *_ in Formatter().parse(template)
+    ]
+    return re.compile("".join(parts), re.S)
+
+
+def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, Nudged]:
+    given, back = Counter[str](), Counter[str]()
+    for kind, after in nudges:
+        if kind not in _NO_NUDGES:
+            kind = kind[:_KIND_CHARACTERS]
+            given[kind] += 1
+            back[kind] += any(_works(reply) for reply in task.replies[after : after + 1])
+    return {kind: Nudged(given=times, back=back[kind]) for kind, times in given.most_common(_MOST_KINDS)}
+
+
+def _works(reply: Reply) -> bool:
+    return any(call.problem is None and call.effect is not Effect.CONTINUE for call in reply.calls)
+
+
+def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, Refused]:
+    times, needless = Counter[str](), Counter[str]()
+    finishes = list(_finishes(task))
+    claims = [found for found in finishes if found[1].control is found[2]]
+    accepted = claims[-1] if claims and outcome.status == "success" else None
+    for place, reply, call in finishes:
+        if (why := _why_refused(task, reply, call)) is None:
+            continue
+        kind = refusal_kind(why, texts)[:_KIND_CHARACTERS]
+        times[kind] += 1
+        if accepted and kind != SENT_BACK and place < accepted[0] and _claim(call) == _claim(accepted[2]):
+            after = [*task.replies[place + 1 : accepted[0]], accepted[1]]
+            needless[kind] += not any(_ran(found) for found in after)
+    return {kind: Refused(times=n, needless=needless[kind]) for kind, n in times.most_common(_MOST_KINDS)}
+
+
+def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
+    """Every finish call with its reply and the place of that."""
+    for place, reply in enumerate(task.replies):
+        for call in reply.calls:
+            if call.effect is Effect.FINISH:
+                yield place, reply, call
+
+
+def _why_refused(task: Task, reply: Reply, call: Call) -> str | None:
+    """As `Outcome.refusals` counts them: by their verdict, or by an imported result that is an error."""
+    if (why := task.refused.get(reply.key(call))) is not None:
+        return why
+    return "" if reply.failed(call) and "not_run" not in marks(reply.results[call.index]) else None
+
+
+def _claim(call: Call) -> str:
+    return str(call.args.get("outcome", "done"))
+
+
+def _ran(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
+    """Whether a work call of the reply was run, of a tool that counts."""
+    done = ((call, reply.results.get(call.index)) for call in reply.calls if call.effect is None)
+    return any(counts(call.name) and _was_run(result) for call, result in done)
+
+
+def _was_run(result: ToolMessage | None) -> bool:
+    return result is not None and "not_run" not in marks(result)
+
+
+def _ends(earlier: Figures | None, resumed: int) -> list[End]:
+    """The earlier ends. The same end may be recorded twice; one before a new `resumed` mark is another."""
+    if earlier is None:
+        return []
+    if earlier["resumed"] >= resumed:
+        return earlier["ends"]
+    return [*earlier["ends"], earlier["end"]][-_MOST_ENDS:]
+
+
+def _was_done(task: Task, outcome: Outcome, end: End, changes: Callable[[str], bool]) -> bool:
+    believed = outcome.succeeded and outcome.verified != "unverified"
+    return end["status"] == "limit" and believed and not _changed(task, end["turns"], changes)
+
+
+def _changed(task: Task, since: int, changes: Callable[[str], bool]) -> bool:
+    return any(_ran(reply, changes) for reply in task.replies[since:])
+
+
+def _rules(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]]) -> dict[str, int]:
+    names = {rule.name for rule in RULES}
+    controls = [reply.control for reply in task.replies if reply.control]
+    fired = Counter(kind for kind, _ in nudges if kind in names)
+    fired["think"] = task.turns
+    fired["claimed"] = sum(call.effect is Effect.FINISH for call in controls)
+    fired["asked"] = sum(call.effect is Effect.ASK for call in controls)
+    if outcome.status != "success" and outcome.reason in names:
+        fired[outcome.reason] += 1
+    return {name: times for name, times in fired.items() if times}
+
+
+def _began(task: Task) -> float | None:
+    noted: Mapping[str, float] = marks(task.replies[0].message) if task.replies else {}
+    return noted["at"] - noted.get("seconds", 0.0) if "at" in noted else None
+
+
+def _model(task: Task) -> str:
+    found = task.last.message.response_metadata.get("model_name") if task.last else None
+    return _short(found) if isinstance(found, str) else ""
+
+
+def _short(text: str) -> str:
+    return text[:_NAME_CHARACTERS]

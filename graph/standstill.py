@@ -1,0 +1,35 @@
+"""Whether a finish is refused again and again for the same reason, with no work in between."""
+
+from collections.abc import Sequence
+
+from signoff.graph.marks import marks
+from signoff.graph.replies import Call, Reply
+from signoff.graph.task import Task
+from signoff.tools.control import Effect
+
+SENT_BACK = "sent back"
+
+
+def idle_refusals(task: Task, finish: Call) -> set[str]:
+    """The refusals that were told before `finish`, and since the last work, the last word of a person, and
+    the last time that the task was resumed after an end."""
+    found: set[str] = set()
+    holding = task.reply_of(finish)
+    place = next(at for at, reply in enumerate(task.replies) if reply is holding)
+    for reply in reversed(task.replies[task.resumed : place + 1]):
+        before = [call for call in reply.calls if call is not finish]
+        told = [why for call in before if (why := task.refused.get(reply.key(call)))]
+        found |= {why for why in told if not why.startswith(SENT_BACK)}
+        if any(why.startswith(SENT_BACK) for why in told) or moved([reply]):
+            break
+    return found
+
+
+def moved(replies: Sequence[Reply]) -> bool:
+    """Whether work of these replies was run, or a question in them was answered."""
+    return any(
+        call.effect in (None, Effect.ASK) and "not_run" not in marks(reply.results[call.index])
+        for reply in replies
+        for call in reply.calls
+        if not reply.open(call)
+    )

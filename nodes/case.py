@@ -1,0 +1,115 @@
+"""The finish that stands, as `review` and `confirm` see it, and what they write of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from langchain_core.messages import BaseMessage
+
+from signoff.graph.machine import Event
+from signoff.graph.marks import nudge, result
+from signoff.graph.replies import Call, Reply
+from signoff.graph.section import PENDING, verdicts_of
+from signoff.graph.standstill import idle_refusals
+from signoff.graph.state import AgentState, Asked, Ending, Verdicts
+from signoff.graph.task import Task
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Report
+from signoff.tools.approvals import fingerprint
+
+_MOST_TOLD = 4_000
+_MOST_ERROR = 1_000
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a finish is refused, in words for the model. verdict: the same in few words; by it the refusal is
+    known again."""
+
+    text: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """The finish that stands."""
+
+    state: AgentState
+    run: Run
+    task: Task
+    call: Call
+    reply: Reply
+
+    @classmethod
+    def of(cls, state: AgentState, run: Run) -> Self | None:
+        """The finish that stands now; None when the history was changed by another way."""
+        task = run.task(state)
+        return None if task.finish is None else cls(state, run, task, task.finish, task.reply_of(task.finish))
+
+    @property
+    def key(self) -> str:
+        return self.reply.key(self.call)
+
+    @property
+    def verdict(self) -> str | None:
+        """What was said of it before."""
+        return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
+
+    @property
+    def asked(self) -> Asked | None:
+        """What a person is asked about it; None for another finish, also one of other arguments."""
+        verdicts = self.state.get("verdicts")
+        found = verdicts.get("asked") if verdicts else None
+        return found if found and found["hash"] == self._hash else None
+
+    @property
+    def _hash(self) -> str:
+        return fingerprint(self.call.name, self.call.args)
+
+    def verdicts(self, verdict: str) -> Verdicts:
+        """The verdicts of the task, with this one."""
+        before = verdicts_of(self.state.get("verdicts"), self.task.id)
+        return Verdicts(task=self.task.id, calls={**before, self.key: verdict})
+
+    def refused(self, kind: str, **values: Any) -> Refusal:
+        """The refusal of this kind, a key of `Texts.refusals`."""
+        text = self.run.kit.texts.refusals[kind].format(**values)
+        return Refusal(text, text)
+
+    def told(self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any) -> list[BaseMessage]:
+        """What the model is told: the result of the call, or a reminder where an imported history has a
+        result already. `kind` is a key of both in `Texts`."""
+        texts, notes = self.run.kit.texts, {"seconds": seconds} if seconds else {}
+        if self.reply.open(self.call):
+            text = texts.results[kind].format(**values)
+            return [result(self.call.id, self.call.name, text, ok=ok, **notes)]
+        return [nudge(kind, texts.nudges[kind].format(**values), **notes)]
+
+    def ask(
+        self, verified: str, *, problem: str = "", seconds: float = 0.0, messages: Sequence[BaseMessage] = ()
+    ) -> Report:
+        """Asks a person about it. problem: what is wrong with it, if something is."""
+        asked = Asked(hash=self._hash, problem=problem, verified=verified, seconds=seconds)
+        verdicts = Verdicts(**self.verdicts(PENDING), asked=asked)
+        return Report(Event.NEEDS_PERSON, {"verdicts": verdicts, "messages": list(messages)})
+
+    def refuse(
+        self, refusal: Refusal, *, seconds: float = 0.0, messages: Sequence[BaseMessage] = ()
+    ) -> Report:
+        """Refuses it; `messages` tell the model, in place of the usual sentence.
+
+        The same refusal again with no work in between would go on for ever: a person decides, or it ends.
+        """
+        again = refusal.verdict in idle_refusals(self.task, self.call)
+        if again and self.run.can_ask:
+            return self.ask("unverified", problem=refusal.text[:_MOST_TOLD], seconds=seconds)
+        told = list(messages) or self.told("refused", ok=False, seconds=seconds, reason=refusal.text)
+        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": told}
+        if not again:
+            return Report(Event.REFUSED, update)
+        error = (
+            f"{self.call.name} was refused again for the same reason, with no work in between: "
+            f"{refusal.text[:_MOST_ERROR]}"
+        )
+        ending = Ending(task=self.task.id, status="limit", reason="review_deadlock", error=error)
+        return Report(Event.DEADLOCK, {**update, "ending": ending})

@@ -1,0 +1,154 @@
+"""Runs the completion checks of a claim, in sync and in async graphs, whatever they do."""
+
+import asyncio
+import contextvars
+import copy
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+from langgraph.errors import GraphBubbleUp
+
+from signoff.graph.state import AgentState
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Part
+from signoff.tools.checks import CommandCheck, Failure, FunctionCheck, OneCheck
+from signoff.tools.output import capped, kept_in
+
+_LEAST_CHARACTERS = 1_000
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of the checks: how many ran, how long they took, which did not pass (`names`), and what these
+    said, in words for the model."""
+
+    ran: int = 0
+    seconds: float = 0.0
+    names: tuple[str, ...] = ()
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Checking:
+    """Runs checks one after the other, also when one has failed; gives what came of them."""
+
+    checks: Sequence[OneCheck]
+    given: Mapping[str, Any]
+
+    def do(self, run: Run) -> Checked:
+        begun = time.monotonic()
+        found = [self._one(check) for check in self.checks]
+        return self._read(found, begun, run)
+
+    async def ado(self, run: Run) -> Checked:
+        begun = time.monotonic()
+        found = [await self._aone(check) for check in self.checks]
+        # A long output is kept in a file, and a server allows no such waiting in its event loop.
+        return await asyncio.to_thread(self._read, found, begun, run)
+
+    def _one(self, check: OneCheck) -> Failure | None:
+        if isinstance(check, CommandCheck):
+            return check.run(lambda: False)
+        future = _in_thread(partial(_called, check, self.given))
+        wait([future], timeout=check.seconds)
+        return future.result() if future.done() else check.late()
+
+    async def _aone(self, check: OneCheck) -> Failure | None:
+        stop = threading.Event()
+        waiting: asyncio.Future[Failure | None]
+        if isinstance(check, CommandCheck):
+            waiting = asyncio.wrap_future(_in_thread(partial(check.run, stop.is_set)))
+        elif check.is_async:
+            waiting = asyncio.ensure_future(_awaited(check, self.given))
+        else:
+            waiting = asyncio.wrap_future(_in_thread(partial(_called, check, self.given)))
+        seconds = None if isinstance(check, CommandCheck) else check.seconds
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+        finally:
+            stop.set()
+            done = waiting.done()
+            waiting.cancel()
+        if not done and isinstance(check, FunctionCheck):
+            return check.late()
+        if waiting.cancelled() and isinstance(check, FunctionCheck):
+            return check.raised(asyncio.CancelledError())
+        return waiting.result()
+
+    def _read(self, found: Sequence[Failure | None], begun: float, run: Run) -> Checked:
+        failures = [failure for failure in found if failure]
+        texts, keep = run.kit.texts.results, kept_in(run.kit.outputs, "check")
+        most = max(_LEAST_CHARACTERS, run.kit.result_chars // max(1, len(failures)))
+        told = []
+        for failure in failures:
+            line = texts[failure.why].format(name=failure.name, detail=failure.detail)
+            output = capped(failure.output.strip(), limit=most, keep=keep)
+            told.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
+        names = tuple(failure.name for failure in failures)
+        return Checked(len(found), time.monotonic() - begun, names, "".join(told))
+
+
+def run_checks(
+    claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: Run
+) -> Part[Checked]:
+    """A part of a node: the checks of the graph, on this claim."""
+    if not run.kit.checks:
+        return Checked()
+    given = {
+        "claim": copy.deepcopy(dict(claim)),
+        "arguments": copy.deepcopy(dict(arguments)),
+        "messages": list(state["messages"]),
+        "state": dict(state),
+    }
+    checked: Checked = yield Checking(run.kit.checks, given)
+    return checked
+
+
+def _in_thread(work: Callable[[], _T]) -> "Future[_T]":
+    """Runs `work` in a daemon thread: what hangs is given up on, and cannot keep the process alive."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(body,), name="signoff-check", daemon=True).start()
+    return future
+
+
+def _called(check: FunctionCheck, given: Mapping[str, Any]) -> Failure | None:
+    try:
+        value = check.call(given)
+        if isawaitable(value):
+            value = asyncio.run(_value_of(value))
+    except GraphBubbleUp:
+        raise
+    except BaseException as error:  # noqa: BLE001  a check may raise anything, also SystemExit
+        return check.raised(error)
+    return check.judge(value)
+
+
+async def _value_of(value: Any) -> Any:
+    return await value
+
+
+async def _awaited(check: FunctionCheck, given: Mapping[str, Any]) -> Failure | None:
+    try:
+        value = await check.call(given)
+    except GraphBubbleUp:
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  as above
+        return check.raised(error)
+    return check.judge(value)

@@ -1,0 +1,96 @@
+"""The database that a command works on: a SQLite file, or PostgreSQL by its address."""
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from langgraph.store.base import BaseStore
+from platformdirs import user_data_path
+
+from signoff.graph.errors import SetupError
+from signoff.storage import sqlite_storage
+
+_SCHEMES = ("postgresql://", "postgres://")
+_ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", re.S)
+_SECRET = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
+
+
+class Saver(Protocol):
+    """What the command line needs of a checkpointer beside LangGraph's own methods."""
+
+    def is_running(self, thread_id: str) -> bool: ...
+
+
+class OpenStorage(Protocol):
+    """An open database."""
+
+    @property
+    def checkpointer(self) -> Any: ...
+
+    @property
+    def store(self) -> BaseStore: ...
+
+    def threads(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Database:
+    """`where` is a path or an address; printed without a password.
+
+    named: whether it has to be named again in the commands that go on.
+    """
+
+    where: str
+    named: bool
+
+    def __str__(self) -> str:
+        found = _ADDRESS.match(self.where) if self.is_postgres else None
+        if found is None:
+            return self.where
+        user, at, host = found["place"].rpartition("@")
+        rest = _SECRET.sub("", found["rest"]).rstrip("?&")
+        return f"{found['scheme']}{user.partition(':')[0]}{at}{host}{rest}"
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.where.startswith(_SCHEMES)
+
+    def exists(self) -> bool:
+        """False only for a file that is not there."""
+        return self.is_postgres or Path(self.where).exists()
+
+    def open(self) -> AbstractContextManager[OpenStorage]:
+        """Raises StorageError, or SetupError when a package is missing."""
+        if self.is_postgres:
+            # Its driver is an extra.
+            from signoff.postgres import postgres_storage
+
+            return postgres_storage(self.where)
+        return sqlite_storage(self.where)
+
+    @property
+    def options(self) -> list[str]:
+        """The words that name it on a command line. A password stays in the environment."""
+        return ["--database", str(self)] if self.named else []
+
+
+def database(given: str | None, env: Mapping[str, str]) -> Database:
+    """The one that was named, else that of SIGNOFF_DATABASE, else the file in the user's data folder."""
+    if given == "":
+        raise SetupError("--database is empty; give a file, or postgresql://user@host/database.")
+    where = given or env.get("SIGNOFF_DATABASE")
+    if not where:
+        return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)
+    if where.startswith(_SCHEMES):
+        # An address from the environment is there for the next command, too, with its password.
+        return Database(where, named=bool(given))
+    if _ADDRESS.match(where):
+        raise SetupError(
+            "The database is named by an address of a kind that is not known; give a file, or "
+            "postgresql://user@host/database."
+        )
+    path = str(Path(where).expanduser().absolute())
+    return Database(path, named=path != str(user_data_path("signoff") / "threads.sqlite"))

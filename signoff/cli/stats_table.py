@@ -1,0 +1,136 @@
+"""The numbers of `signoff stats` as a table for a person."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from signoff.cli.safe import one_line, styled
+
+_MOST_KINDS = 8
+_MOST_SECTIONS = 3
+
+Line = tuple[str, str]
+
+
+def table(document: Mapping[str, Any]) -> Table:
+    """What `signoff.stats.stats` gave, one line a figure."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column()
+    for name, said in lines(document):
+        shown.add_row(styled(name), styled(one_line(said)))
+    return shown
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[Line]:
+    """Every line: what it is about, and what the figures say."""
+    tasks, measured = document["tasks"], document["measured"]
+    part = "" if measured == tasks else f" (figures of {measured})"
+    yield "tasks", f"{tasks:,} on {document['threads']:,} threads{part}"
+    yield from _exits(document)
+    yield from _work(document)
+    yield from _finish(document)
+    yield from _people(document)
+    yield "tokens", _tokens(document["tokens"])
+    if document["models"]:
+        yield "models", _counts(document["models"])
+    yield from _advice(document)
+
+
+def _exits(document: Mapping[str, Any]) -> Iterator[Line]:
+    exits, tasks = document["exits"], document["tasks"]
+    yield (
+        "exits",
+        " · ".join(f"{name} {count:,} ({count / tasks:.0%})" for name, count in exits["status"].items()),
+    )
+    yield "  reasons", _counts(exits["reason"])
+    for name, key in (("  claims", "claim"), ("  verified", "verified")):
+        if exits[key]:
+            yield name, _counts(exits[key])
+    turns = document["turns"]
+    if turns["successes"]:
+        yield (
+            "turns to finish",
+            f"mean {turns['mean']:g} · median {turns['median']:g} · p90 {turns['p90']}"
+            f" · most {turns['most']}",
+        )
+
+
+def _work(document: Mapping[str, Any]) -> Iterator[Line]:
+    talk, nudges = document["talk_only"], document["nudges"]
+    yield (
+        "talk-only replies",
+        f"{talk['replies']:,} of {talk['turns']:,} turns{_percent(talk['rate'])}, in {talk['tasks']:,} tasks",
+    )
+    yield (
+        "nudges",
+        f"{nudges['given']:,}, {nudges['back_to_work']:,} led back to work{_percent(nudges['rate'])}",
+    )
+    for kind, found in list(nudges["kinds"].items())[:_MOST_KINDS]:
+        yield f"  {kind}", f"{found['given']:,}, {found['back_to_work']:,} back{_percent(found['rate'])}"
+
+
+def _finish(document: Mapping[str, Any]) -> Iterator[Line]:
+    refused, limits = document["refused"], document["limits"]
+    again, accuracy = document["reopened"], document["accuracy"]
+    yield (
+        "refused finishes",
+        f"{refused['finishes']:,}, {refused['false_positives']:,} false positives{_percent(refused['rate'])}:"
+        " accepted later, without work between",
+    )
+    for kind, found in list(refused["kinds"].items())[:_MOST_KINDS]:
+        yield f"  {kind}", f"{found['times']:,}, {found['false_positives']:,} false positives"
+    yield (
+        "limits",
+        f"{limits['reached']:,}, {limits['extended']:,} extended, {limits['false_negatives']:,} false "
+        "negatives: then finished without a change",
+    )
+    yield (
+        "reopened",
+        f"{again['tasks']:,} (rated low {again['rated_low']:,}, next task soon after {again['next_task']:,})",
+    )
+    yield (
+        "finish accuracy",
+        f"{accuracy['not_reopened']:,} of {accuracy['accepted']:,} accepted as done and not reopened"
+        f"{_percent(accuracy['rate'])}",
+    )
+
+
+def _people(document: Mapping[str, Any]) -> Iterator[Line]:
+    ratings, waiting = document["ratings"], document["waiting"]
+    if ratings["count"]:
+        stars = " · ".join(f"{star}★ {count}" for star, count in ratings["stars"].items() if count)
+        yield "ratings", f"{ratings['count']:,}, mean {ratings['mean']:g} ({stars})"
+    if waiting["tasks"]:
+        yield (
+            "waiting for people",
+            f"{waiting['seconds']:,.1f} s in {waiting['tasks']:,} tasks,"
+            f" mean {waiting['mean_seconds']:,.1f} s",
+        )
+
+
+def _advice(document: Mapping[str, Any]) -> Iterator[Line]:
+    for place, row in enumerate(document["sections"][:_MOST_SECTIONS]):
+        signs = ", ".join(f"{name} {count:,}" for name, count in row["signs"].items())
+        tasks = f"{row['tasks']:,} task{'s' * (row['tasks'] != 1)}"
+        yield "strengthen first" if place == 0 else "  then", f"“{row['section']}”: {tasks} ({signs})"
+    if document["turns"]["successes"]:
+        for place, row in enumerate(document["what_if"]):
+            yield (
+                "what if" if place == 0 else "",
+                f"a cap of {row['cap']} would have cut {row['cut']:,} of {row['successes']:,} successes",
+            )
+
+
+def _tokens(tokens: Mapping[str, Any]) -> str:
+    mean = "" if tokens["mean"] is None else f", {tokens['mean']:,.0f} a task"
+    return f"{tokens['total']:,} ({tokens['input']:,} in, {tokens['output']:,} out{mean})"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " · ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _percent(rate: float | None) -> str:
+    return "" if rate is None else f" ({rate:.0%})"

@@ -1,0 +1,185 @@
+"""A chat model that works by text: for models without tool calling, and for agents that act by writing code.
+
+    graph = build_graph(TaggedText(model), [python_tool()], limits=TAGGED_LIMITS)
+
+The tools, the principles, the evidence and the current status become prompt text, and the reply, which has
+`<PLAN>`, Python code and `<STATE_UPDATE>` in it, is read back into tool calls. The loop does not know it from
+a model that calls tools by itself.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
+
+from signoff.graph.limits import Limits
+from signoff.models.tagged_calls import Names
+from signoff.models.tagged_prompt import Prompt
+from signoff.models.tagged_reply import TaggedReply
+from signoff.models.tagged_status import EXECUTORS, Progress, current_status, position
+from signoff.models.tagged_texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
+from signoff.tools.kinds import Kind
+
+__all__ = ["DEFAULT", "TAGGED_LIMITS", "Progress", "TaggedText", "TaggedTexts", "current_status"]
+
+TAGGED_LIMITS = Limits(turns=10)
+"""The limits of a task for an agent that acts by code: ten turns."""
+
+# The inner model is part of this one's call: with callbacks of its own its tokens would be told twice.
+_SILENT: RunnableConfig = {"callbacks": []}
+
+
+class TaggedText(BaseChatModel):
+    """`model`, made to work with tools by text alone. It is never sent a tool or a tool's result.
+
+    constitution: the principles of the work, as text. code_tool: the tool that runs the code blocks; without
+    a tool of that name a code block is only text. think_tool, ask_tool, finish_tool: the control tools that
+    plan and state update, `<ASK>` and finishing stand for. older_evidence: characters that are shown of a
+    result that is not one of the last turn. texts: all other texts of the prompt.
+
+    `bind_tools` keeps the tools; its further options concern tool calling and have no meaning here.
+    """
+
+    model: BaseChatModel
+    constitution: str = DEFAULT
+    code_tool: str = "run_python"
+    think_tool: str = "think"
+    ask_tool: str = "ask_user"
+    finish_tool: str = "finish_task"
+    older_evidence: int = Field(default=1000, ge=0)
+    texts: TaggedTexts = DEFAULT_TAGGED_TEXTS
+    tools: tuple[dict[str, Any], ...] = ()
+    """What `bind_tools` was given, as OpenAI-style functions."""
+    tool_choice: str | None = None
+    """The name of a tool that must be called; "any" for any; None when nothing must."""
+    executors: tuple[str, ...] = EXECUTORS
+    """The tools whose failure makes the status `Debugging`."""
+
+    def __init__(self, model: BaseChatModel, **kwargs: Any) -> None:
+        # The view is budgeted by the profile; a reply is cached by the inner model, if by any.
+        given = {"cache": False, "profile": getattr(model, "profile", None), **kwargs}
+        super().__init__(**{"model": model, **given})
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """This model with tools, as `BaseChatModel.bind_tools`."""
+        choice = _choice(tool_choice)
+        functions = () if choice == "none" else [convert_to_openai_tool(tool)["function"] for tool in tools]
+        kinds = {tool.name: (tool.metadata or {}).get("kind") for tool in tools if isinstance(tool, BaseTool)}
+        shells = [name for name, kind in kinds.items() if kind == Kind.TERMINAL]
+        return self.model_copy(
+            update={
+                "tools": tuple(functions),
+                "tool_choice": None if choice in ("none", "auto") else choice,
+                "executors": tuple(dict.fromkeys([self.code_tool, *self.executors, *shells])),
+            }
+        )
+
+    @property
+    def _llm_type(self) -> str:
+        return f"tagged-{self.model._llm_type}"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"constitution": self.constitution, "model": dict(self.model._identifying_params)}
+
+    @property
+    def _names(self) -> Names:
+        return Names(self.code_tool, self.think_tool, self.ask_tool, self.finish_tool)
+
+    def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """What the inner model is shown for `messages`."""
+        return Prompt(
+            constitution=self.constitution,
+            names=self._names,
+            tools=self.tools,
+            choice=self.tool_choice,
+            executors=self.executors,
+            older=self.older_evidence,
+            texts=self.texts,
+        ).messages(messages)
+
+    def _reply(self, messages: Sequence[BaseMessage]) -> TaggedReply:
+        failing = position(messages, self.executors, self.think_tool).failing
+        bound = {tool["name"] for tool in self.tools}
+        return TaggedReply(self.prompt(messages), self._names, bound, failing=failing)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        reply = self._reply(messages)
+        with closing(self.model.stream(reply.prompt, _SILENT, stop=stop, **kwargs)) as chunks:  # type: ignore[type-var]  # it is a generator
+            for chunk in chunks:
+                given = reply.take(chunk)
+                if run_manager:
+                    run_manager.on_llm_new_token(given.text, chunk=given)
+                yield given
+                if reply.imagined:
+                    break
+        yield reply.end()
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        reply = self._reply(messages)
+        async with aclosing(self.model.astream(reply.prompt, _SILENT, stop=stop, **kwargs)) as chunks:  # type: ignore[type-var]  # as above
+            async for chunk in chunks:
+                given = reply.take(chunk)
+                if run_manager:
+                    await run_manager.on_llm_new_token(given.text, chunk=given)
+                yield given
+                if reply.imagined:
+                    break
+        yield reply.end()
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        reply = self._reply(messages)
+        whole = self.model.invoke(reply.prompt, _SILENT, stop=stop, **kwargs)
+        return generate_from_stream(iter([reply.take(whole), reply.end()]))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        reply = self._reply(messages)
+        whole = await self.model.ainvoke(reply.prompt, _SILENT, stop=stop, **kwargs)
+        return generate_from_stream(iter([reply.take(whole), reply.end()]))
+
+
+def _choice(given: str | dict[str, Any] | bool | None) -> str | None:
+    if isinstance(given, dict):
+        return str(given.get("function", given).get("name", "any"))
+    if isinstance(given, bool):
+        return "any" if given else None
+    return "any" if given == "required" else given

@@ -1,0 +1,135 @@
+"""From a reply that was read to the tool calls that it makes."""
+
+import json
+import re
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from signoff.models.tagged_prose import prose
+from signoff.models.tagged_reader import Part, Reading, Section
+
+DEBUGGING = "Debugging"
+"""The status of work whose last execution failed."""
+
+_FINALIZE = re.compile(r"""(?<!["'\w])\[FINALIZE\](?!["'\w])""")
+_FIELD = re.compile(r"[\s*_#>-]*+(approach|status)[ \t*_]*+:(.*)", re.IGNORECASE)
+_FINISHED = frozenset({"finished", "finalized", "finalised"})
+_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class Names:
+    """The tools that the parts of a reply stand for."""
+
+    code: str = "run_python"
+    think: str = "think"
+    ask: str = "ask_user"
+    finish: str = "finish_task"
+
+
+@dataclass(frozen=True)
+class Made:
+    """One tool call: `arguments` is JSON text, or text that no parser takes for JSON when the call was left
+    open; the loop then answers it with an error and runs nothing."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a state update says, in its own words; None for what it does not say."""
+
+    approach: str | None = None
+    status: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return (self.status or "").rstrip(" \t.!").casefold() in _FINISHED
+
+
+def update_of(text: str) -> Update:
+    """Reads `Approach:`, which may have several lines, and `Status:`, which has one."""
+    found: dict[str, list[str]] = {}
+    field = ""
+    for line in prose(text).split("\n"):
+        if start := _FIELD.fullmatch(line):
+            field = start[1].lower()
+            found[field] = [start[2]]
+        elif field == "approach" or (field and not "".join(found[field]).strip(" \t*_")):
+            found[field].append(line)
+    values = {name: "\n".join(lines).strip(" \t\n*_") or None for name, lines in found.items()}
+    return Update(values.get("approach"), values.get("status"))
+
+
+def calls_of(
+    reading: Reading, names: Names, bound: AbstractSet[str], *, truncated: bool, failing: bool
+) -> list[Made]:
+    """The calls of a reply: the thought first, then code, calls and questions in their order, then the
+    finish, so that it comes after everything that could prove it wrong.
+
+    bound: the tools there are; a part that stands for none of them makes no call. truncated: the reply was
+    cut off, so code may follow its plan: only its state update can finish. failing: the last execution
+    failed: the status is `Debugging`, unless the reply finishes.
+    """
+    made = [_made(part, names) for part in reading.parts if part.name or _tool(part, names) in bound]
+    ends = [call for call in made if call.name == names.finish]
+    if not ends and names.finish in bound:
+        ends = _finish(reading, names, truncated)
+    thought = _thought(reading, names, failing and not ends) if names.think in bound else []
+    return [*thought, *(call for call in made if call.name != names.finish), *ends]
+
+
+def last_update(reading: Reading) -> Update:
+    """The last state update of a reply; an empty one when there is none."""
+    return update_of(reading.updates[-1].text) if reading.updates else Update()
+
+
+def _tool(part: Part, names: Names) -> str:
+    return part.name or (names.code if part.kind == "code" else names.ask)
+
+
+def _made(part: Part, names: Names) -> Made:
+    name = _tool(part, names)
+    if part.kind == "call":
+        return _left_open(name, part.text) if part.args is None else Made(name, _json(part.args))
+    argument = "code" if part.kind == "code" else "question"
+    return Made(name, _json({argument: part.text})) if part.whole else _left_open(name, part.text)
+
+
+def _left_open(name: str, text: str) -> Made:
+    # LangChain's lenient parser makes a call of what only begins like JSON.
+    return Made(name, f"(left open) {text[:_SHOWN]}")
+
+
+def _thought(reading: Reading, names: Names, debugging: bool) -> list[Made]:
+    if not reading.plans and not reading.updates:
+        return []
+    update = last_update(reading)
+    status = DEBUGGING if debugging else update.status
+    values = {"thought": _planned(reading.plans), "approach": update.approach, "status": status}
+    return [Made(names.think, _json({key: value for key, value in values.items() if value is not None}))]
+
+
+def _finish(reading: Reading, names: Names, truncated: bool) -> list[Made]:
+    """The finish that the last plan or the last state update makes. Said in a part that was left open, or
+    by the plan of a truncated reply, it becomes a call that is refused, so that the model learns of it."""
+    update = last_update(reading)
+    by_plan = bool(reading.plans) and bool(_FINALIZE.search(prose(reading.plans[-1].text)))
+    if not by_plan and not update.finished:
+        return []
+    holds = by_plan and reading.plans[-1].whole and not truncated
+    if not holds and not (update.finished and reading.updates[-1].whole):
+        return [_left_open(names.finish, "")]
+    plan = _planned(reading.plans) or reading.plain or update.status or ""
+    approach = f"Approach: {update.approach}" if update.approach else ""
+    summary = "\n\n".join(part for part in (plan, approach) if part)
+    return [Made(names.finish, _json({"summary": summary or "Finished."}))]
+
+
+def _planned(plans: tuple[Section, ...]) -> str:
+    return "\n\n".join(_FINALIZE.sub("", plan.text).strip() for plan in plans).strip()
+
+
+def _json(arguments: object) -> str:
+    return json.dumps(arguments)

@@ -1,0 +1,160 @@
+"""Shows a conversation with tools to a model that knows only text: the prompt of the tagged protocol."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from signoff.graph.marks import marks, nudge_kind
+from signoff.models.tagged_calls import Names
+from signoff.models.tagged_status import position
+from signoff.models.tagged_texts import DEFAULT_TAGGED_TEXTS, TaggedTexts
+from signoff.models.tagged_writing import written
+
+Content = str | list[Any]
+_TAG = re.compile(r"<(?=/?(?:PLAN|STATE_UPDATE|CALL|ASK|EVIDENCE|CURRENT)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What turns messages into the messages of the inner model.
+
+    tools: those bound, as OpenAI-style functions. choice: the name of a tool that must be called, "any", or
+    None. executors: the tools that execute something. older: characters that are shown of a result that is
+    not one of the last turn.
+    """
+
+    constitution: str
+    names: Names = field(default_factory=Names)
+    tools: Sequence[Mapping[str, Any]] = ()
+    choice: str | None = None
+    executors: Sequence[str] = ()
+    older: int = 1000
+    texts: TaggedTexts = field(default=DEFAULT_TAGGED_TEXTS)
+
+    def messages(self, shown: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The prompt for `shown`: one system message, then user and assistant by turns, the user last.
+
+        Without tools there is nothing to say of them: only `shown`, as text.
+        """
+        rules, now = (self._rules(), self._current(shown)) if self.tools else ((), "")
+        system = [message.text for message in shown if isinstance(message, SystemMessage)]
+        head = "\n\n".join(part for part in (*system, *rules) if part)
+        turns = [*self._turns(shown), ("user", now)]
+        return [*([SystemMessage(head)] if head else []), *_merged(turns, self.texts.noted)]
+
+    def _rules(self) -> Iterator[str]:
+        texts, names = self.texts, self.names
+        by_name = {tool["name"]: tool for tool in self.tools}
+        own = (names.code, names.think, names.ask)
+        called = [tool for name, tool in by_name.items() if name not in (*own, names.finish)]
+        yield texts.principles.format(constitution=self.constitution) if self.constitution else ""
+        yield texts.form.replace("{action}", texts.code if names.code in by_name else texts.call)
+        code = by_name.get(names.code, {})
+        ways = {
+            names.code: texts.running.format(code=names.code, description=code.get("description", "")),
+            names.think: texts.thinking.format(think=names.think),
+            names.ask: texts.asking.format(ask=names.ask),
+            names.finish: texts.finishing.replace("{finish}", names.finish),
+        }
+        lines = [way for name, way in ways.items() if name in by_name]
+        yield "\n".join([texts.translation, *lines, *([texts.calling] if called else [])])
+        ending = [tool for name, tool in by_name.items() if name == names.finish and _needs_more(tool)]
+        listed = [*called, *ending]
+        yield texts.tools.replace("{tools}", "\n".join(map(_described, listed))) if listed else ""
+        yield texts.example if names.code in by_name else ""
+
+    def _current(self, shown: Sequence[BaseMessage]) -> str:
+        """Where the work stands, and what the next reply must do."""
+        texts, now = self.texts, position(shown, self.executors, self.names.think)
+        approach, status = now.approach or texts.no_approach, now.status or texts.no_status
+        parts = [texts.current.format(approach=escaped(str(approach)), status=escaped(str(status)))]
+        parts += [texts.failing] if now.failing else []
+        if self.choice:
+            named = texts.required_tool.format(tool=self.choice)
+            parts.append(texts.required if self.choice == "any" else named)
+        return "\n".join(parts)
+
+    def _turns(self, shown: Sequence[BaseMessage]) -> Iterator[tuple[str, Content]]:
+        last = max((at for at, message in enumerate(shown) if isinstance(message, AIMessage)), default=0)
+        names: dict[str, str] = {}
+        for at, message in enumerate(shown):
+            if isinstance(message, AIMessage):
+                names |= {call["id"] or "": call["name"] for call in message.tool_calls}
+                yield "user", ""
+                yield "assistant", written(message, self.names)
+            elif isinstance(message, ToolMessage):
+                name = message.name or names.get(message.tool_call_id, "tool")
+                yield "user", self._evidence(message, name, whole=at > last)
+            elif not isinstance(message, SystemMessage):
+                yield "user", _words(message)
+
+    def _evidence(self, message: ToolMessage, name: str, *, whole: bool) -> str:
+        """A result as evidence that cannot be taken for anything else; the answer to a thought is none."""
+        ok = message.status != "error"
+        if name == self.names.think and ok:
+            return ""
+        text: str = message.text
+        if marks(message).get("not_run") == "malformed":
+            text = self.texts.open_code if name == self.names.code else self.texts.open_call
+        elif not whole:
+            text = self._shortened(text)
+        status = "ok" if ok else "error"
+        source = re.sub(r"[^\w.:/-]", "_", name)
+        return f'<EVIDENCE of="{source}" status="{status}">\n{escaped(text.strip())}\n</EVIDENCE>'
+
+    def _shortened(self, text: str) -> str:
+        left_out = len(text) - self.older
+        if left_out <= len(self.texts.older):
+            return text
+        head = self.older // 2
+        return text[:head] + self.texts.older.format(count=left_out) + text[head + left_out :]
+
+
+def escaped(text: str) -> str:
+    """`text` in which no tag of the protocol begins."""
+    return _TAG.sub("&lt;", text)
+
+
+def _words(message: BaseMessage) -> Content:
+    if nudge_kind(message) is None:
+        return message.content
+    return escaped(message.text)
+
+
+def _needs_more(finish: Mapping[str, Any]) -> bool:
+    """Whether a finish cannot do with the summary that the protocol makes, so that it must be a CALL."""
+    return bool(set(finish.get("parameters", {}).get("required", ())) - {"summary"})
+
+
+def _described(tool: Mapping[str, Any]) -> str:
+    schema = json.dumps(tool.get("parameters", {}), ensure_ascii=False)
+    return f"- {tool['name']}: {' '.join(str(tool.get('description', '')).split())}\n  {schema}"
+
+
+def _merged(turns: Iterable[tuple[str, Content]], noted: str) -> Iterator[BaseMessage]:
+    """The turns with neighbours of one role joined: some models insist that the roles alternate, and that
+    none has nothing to say."""
+    joined: list[tuple[str, Content]] = []
+    for role, content in turns:
+        if joined and joined[-1][0] == role:
+            joined[-1] = (role, _joined(joined[-1][1], content))
+        elif content or role == "user":
+            joined.append((role, content))
+    for role, content in joined:
+        yield AIMessage(content=content) if role == "assistant" else HumanMessage(content=content or noted)
+
+
+def _joined(first: Content, second: Content) -> Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return "\n\n".join(part for part in (first, second) if part)
+    return [*_blocks(first), *_blocks(second)]
+
+
+def _blocks(content: Content) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content

@@ -1,0 +1,135 @@
+"""The tasks that have ended, read from the store: outcome, figures and rating of each, joined."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langgraph.store.base import BaseStore, SearchItem
+
+from signoff.graph.errors import SetupError, StorageError, ThreadError
+from signoff.graph.figures import Figures
+from signoff.nodes.record import FIGURES, OUTCOMES, RATINGS, label, place
+
+_PAGE = 5000
+STARS = range(1, 6)
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One task that has ended.
+
+    at: when, in seconds since 1970. figures: None for a task that was recorded without them. rating: 1 to 5.
+    The rest is as in `Outcome`.
+    """
+
+    thread_id: str | None
+    task: str
+    at: float
+    status: str
+    reason: str
+    claim: str | None
+    verified: str | None
+    turns: int
+    refusals: int
+    seconds_waiting: float
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    figures: Figures | None
+    rating: int | None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a finish was accepted that claims that all is done."""
+        return self.status == "success" and self.claim == "done"
+
+    @property
+    def began(self) -> float:
+        """When its first model call began; when it ended, where that is not known."""
+        began = self.figures["began"] if self.figures else None
+        return self.at if began is None else began
+
+
+def read_ended(store: BaseStore, thread_id: str | None = None) -> list[Ended]:
+    """Every task that has ended, of one thread or of all, in the order in which they began.
+
+    Raises StorageError when an entry is none of ours.
+    """
+    figures = {_key(item): item.value for item in _items(store, FIGURES, thread_id)}
+    ratings = {_key(item): item.value for item in _items(store, RATINGS, thread_id)}
+    found = {}
+    try:
+        for item in _items(store, OUTCOMES, thread_id):
+            key = _key(item)
+            found[key] = _ended(item, figures.get(key), ratings.get(key))
+    except (LookupError, TypeError) as error:
+        raise StorageError(
+            f"An outcome in the database cannot be read ({type(error).__name__}: {error}); put back a copy "
+            "of the database, or name another one."
+        ) from error
+    return sorted(found.values(), key=lambda ended: (ended.began, ended.at))
+
+
+def rate(store: BaseStore, thread_id: str, stars: int, task: int | None = None) -> Ended:
+    """Stores a person's rating of a task that has ended, in place of an earlier one; gives that task.
+
+    stars: 1 (useless) to 5 (just right). task: its number among the ended tasks of the thread, from 1; None
+    for the last. Raises SetupError for a number out of range, ThreadError when nothing has ended.
+    """
+    if stars not in STARS:
+        raise SetupError(f"A rating is a number from {STARS[0]} to {STARS[-1]}, not {stars}.")
+    ended = read_ended(store, thread_id)
+    if not ended:
+        raise ThreadError(f"No task of thread {_shown(thread_id)} has ended; rate it when one has.")
+    number = len(ended) if task is None else task
+    if not 1 <= number <= len(ended):
+        raise SetupError(
+            f"{len(ended)} task(s) of thread {_shown(thread_id)} have ended; there is no number {number}."
+        )
+    rated = ended[number - 1]
+    store.put(*place(RATINGS, thread_id, rated.task), {"rating": stars, "at": time.time()})
+    return rated
+
+
+def _shown(thread_id: str) -> str:
+    return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")
+
+
+def _items(store: BaseStore, sort: str, thread_id: str | None) -> Iterator[SearchItem]:
+    """Page by page, each entry at least once: what is written meanwhile moves others to the next page."""
+    where = ("signoff", sort) if thread_id is None else ("signoff", sort, label(thread_id))
+    offset = 0
+    while page := store.search(where, limit=_PAGE, offset=offset):
+        yield from page
+        if len(page) < _PAGE:
+            return
+        offset += _PAGE
+
+
+def _key(item: SearchItem) -> Key:
+    return item.namespace[-1], item.key
+
+
+def _ended(item: SearchItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None) -> Ended:
+    value = item.value
+    usage = value["usage"]
+    return Ended(
+        thread_id=value["thread_id"],
+        task=value["task"],
+        at=figures["at"] if figures else item.updated_at.timestamp(),
+        status=value["status"],
+        reason=value["reason"],
+        claim=value["claim"],
+        verified=value["verified"],
+        turns=value["turns"],
+        refusals=value["refusals"],
+        seconds_waiting=value["seconds_waiting"],
+        input_tokens=usage["input_tokens"],
+        output_tokens=usage["output_tokens"],
+        total_tokens=usage["total_tokens"],
+        figures=cast(Figures | None, figures),
+        rating=rating["rating"] if rating else None,
+    )

@@ -1,0 +1,56 @@
+"""`signoff run --tokens … --seconds …`: remembered with the thread, and shown when they are reached."""
+
+from pathlib import Path
+
+import pytest
+
+from signoff.cli.settings import Given, Settings, settle
+from tests.cli_bench import Bench, offered, steps
+
+LOOK = 'reply(call("read_file", path="config.py"), usage=(90, 10))'
+CHEAP = 'reply(call("finish_task", summary="All done."), usage=(9, 1))'
+THINK = 'reply(call("think", thought="hm"), usage=(90, 10))'
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_the_limit_of_tokens_ends_the_task_and_extend_goes_on(bench: Bench) -> None:
+    bench.model(steps(LOOK, THINK, CHEAP))
+    shown = bench.run("Look", "--tokens", "200")
+    assert shown.exit_code == 3
+    assert "Token limit reached" in shown.stdout
+    assert bench(*offered(shown.stdout)["Go on with more turns"]).exit_code == 0
+
+
+def test_the_limits_hold_for_the_threads_next_task(bench: Bench) -> None:
+    bench.model(steps(CHEAP, LOOK, THINK))
+    assert bench.run("Look", "--tokens", "200", "--seconds", "60").exit_code == 0
+    found = bench.json("run", "Look again", "-t", "t1")
+    assert (found["exit_code"], found["outcome"]["reason"], found["outcome"]["turns"]) == (3, "tokens", 2)
+    assert "Extend it" in found["outcome"]["next"]
+
+
+def test_the_same_again_and_again_is_shown(bench: Bench) -> None:
+    bench.model(steps(*[LOOK] * 5))
+    shown = bench.run("Look")
+    assert shown.exit_code == 3
+    assert "it did the same again and again" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("--tokens", "0"), ("--tokens", "x"), ("--seconds", "0"), ("--seconds", "nan")]
+)
+def test_a_limit_that_is_none_is_refused(bench: Bench, words: tuple[str, str]) -> None:
+    assert bench.run("Look", *words).exit_code == 2
+
+
+def test_what_is_given_is_remembered() -> None:
+    first = settle(Given(tokens=100, seconds=1.5), None, {})
+    assert (first.limits.tokens, first.limits.seconds) == (100, 1.5)
+    second = settle(Given(tokens=7), first, {})
+    assert (second.limits.tokens, second.limits.seconds) == (7, 1.5)
+    old = Settings.model_validate({"workspace": ".", "model": "m", "turns": 3, "talk_turns": 2})
+    assert settle(Given(), old, {}).limits.tokens is None

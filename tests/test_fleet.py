@@ -1,0 +1,82 @@
+"""Many runs: the numbers about them are right, and what runs at once is not mixed up."""
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from signoff import sqlite_storage
+from signoff.cli.app import app
+from signoff.stats import CAPS
+from tests.fleet import Fleet, expected, plans
+
+# pytest does not put it there, and the benchmarks are in no installed package.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.fleet import at_once
+
+
+@pytest.mark.parametrize(
+    ("runs", "seed"), [(100, 5), pytest.param(500, 6, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_the_numbers_of_a_fleet_are_those_that_its_scripts_dictate(
+    runs: int, seed: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "threads.sqlite"
+    with sqlite_storage(file) as storage:
+        fleet = Fleet(storage, plans(runs, seed))
+        fleet.run()
+        assert fleet.left() == 0
+    result = CliRunner().invoke(app, ["stats", "--json", "--database", str(file)])
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert found["waiting"].pop("seconds") > 0
+    assert found["waiting"].pop("mean_seconds") > 0
+    wanted = expected(plans(runs, seed), CAPS)
+    for document in (found, wanted):
+        document["sections"].sort(key=lambda row: row["section"])
+    assert found == wanted
+
+
+def test_a_fleet_holds_every_way_to_end() -> None:
+    """Else the equality above would say little."""
+    told = [plan.told for plan in plans(500, 6)]
+    assert {(one.status, one.reason) for one in told} == {
+        ("success", "finish_task"),
+        ("limit", "turns"),
+        ("limit", "talk_turns"),
+        ("error", "model_error"),
+        ("error", "content_filter"),
+    }
+    assert {one.claim for one in told} == {"done", "partial", "blocked", "impossible", None}
+    assert {one.reopened for one in told} == {"rated_low", "next_task", None}
+    for number in ("cut_short", "extended", "talk", "asks"):
+        assert len({getattr(one, number) for one in told}) > 1, number
+    assert all(any(one.needless[kind] for one in told) for kind in ("siblings", "empty_summary"))
+
+
+def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    begun = time.monotonic()
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        found = asyncio.run(at_once(100, storage))
+    seconds = time.monotonic() - begun
+    assert [one.outcome["status"] for one in found.tasks] == ["success"] * 100
+    assert [one.outcome["summary"] for one in found.tasks] == [
+        f"{one.marker} is done." for one in found.tasks
+    ]
+    assert [one.markers for one in found.tasks] == [{one.marker} for one in found.tasks]
+    assert found.together > 50
+    turns = statistics.fmean(one.outcome["turns"] for one in found.tasks)
+    assert turns < 12
+    assert seconds < 300
+    figure(
+        f"100 tasks at once: {seconds:.1f} s, {turns:.1f} turns on average, up to {found.together} together"
+    )

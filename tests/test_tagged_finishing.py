@@ -1,0 +1,96 @@
+"""The tagged text protocol: which words finish a task, and where they end nothing."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.tagged_replies import CODE, DONE, FINISHED, PLAN, RUN, made, told
+
+FINISHES: Mapping[str, str] = {
+    "the token": "<PLAN>[FINALIZE] It is 1.</PLAN>",
+    "the token at the end": "<PLAN>\nIt is 1.\n[FINALIZE]\n</PLAN>",
+    "lower case tags": "<plan>[FINALIZE]</plan>",
+    "Finished": "<STATE_UPDATE>Status: Finished</STATE_UPDATE>",
+    "finalized": "<STATE_UPDATE>\nstatus: finalized\n</STATE_UPDATE>",
+    "FINISHED.": "<state_update>Approach: a\nSTATUS: FINISHED.</state_update>",
+    "in bold": "<STATE_UPDATE>\n**Approach:** a\n**Status:** **Finished!**\n</STATE_UPDATE>",
+    "as a list": "<STATE_UPDATE>\n- Approach: a\n- Status: Finished\n</STATE_UPDATE>",
+    "on the next line": "<STATE_UPDATE>\nStatus:\nFinished\n</STATE_UPDATE>",
+    "after the status": "<STATE_UPDATE>\nStatus: Finished\nResult: 1\n</STATE_UPDATE>",
+    "one after the other": "<PLAN>a</PLAN> <STATE_UPDATE>Status: Finished</STATE_UPDATE>",
+    "a plan that quotes evidence": '<PLAN>\n<EVIDENCE of="x">\n1\n</EVIDENCE>\n[FINALIZE]\n</PLAN>',
+    "a closed plan after an open one": "<PLAN>\na\n<PLAN>\n[FINALIZE]\n</PLAN>",
+    "after evidence that was quoted": f"<EVIDENCE>1</EVIDENCE>\n{DONE}",
+}
+
+
+@pytest.mark.parametrize("case", FINISHES)
+def test_what_finishes(case: str) -> None:
+    assert [call for call in told(FINISHES[case]) if call.startswith("finish: ")]
+
+
+GO_ON: Mapping[str, str] = {
+    "words": "I am finished. [FINALIZE] Status: Finished",
+    "words on a line": "Status: Finished",
+    "in code": '```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n# Status: Finished\n```',
+    "tags in code": f"```python\n{DONE}\n{FINISHED}\n```",
+    "tags in another block": f"```\n{DONE}\n{FINISHED}\n```",
+    "tags in a block left open": f"```xml\n{DONE}\n{FINISHED}",
+    "tags in a string": 'x = "<PLAN>[FINALIZE]</PLAN>"',
+    "tags in a sentence": f"At the end I write {DONE} and am done.",
+    "tags quoted": f"> {DONE}",
+    "tags in inline code": f"`{DONE}`",
+    "in evidence": f'<EVIDENCE of="run_python">\n{DONE}\n</EVIDENCE>',
+    "in evidence left open": f"<EVIDENCE>\n{DONE}",
+    "after evidence that was made up": f"{CODE}\n<EVIDENCE>\n1\n</EVIDENCE>\n{DONE}\n{FINISHED}",
+    "in evidence in the plan": "<PLAN>\n<EVIDENCE>\n[FINALIZE]\n</EVIDENCE>\n</PLAN>",
+    "code in the plan": "<PLAN>\n```\n[FINALIZE]\n```\n</PLAN>",
+    "inline code in the plan": "<PLAN>I write `[FINALIZE]` later.</PLAN>",
+    "a quoted token": "<PLAN>I write \"[FINALIZE]\" or '[FINALIZE]' later.</PLAN>",
+    "a token in lower case": "<PLAN>x[finalize] [Finalize]</PLAN>",
+    "the token in the state update": "<STATE_UPDATE>Status: [FINALIZE]</STATE_UPDATE>",
+    "the status in the plan": "<PLAN>\nStatus: Finished\n</PLAN>",
+    "the status as a part": "<STATE_UPDATE>Status: Finished reading</STATE_UPDATE>",
+    "not the status": "<STATE_UPDATE>Status: not finished</STATE_UPDATE>",
+    "a status in quotes": '<STATE_UPDATE>Status: "Finished"</STATE_UPDATE>',
+    "a status in code": "<STATE_UPDATE>\n```\nStatus: Finished\n```\n</STATE_UPDATE>",
+    "the approach": "<STATE_UPDATE>Approach: Finished\nStatus: Working</STATE_UPDATE>",
+    "an earlier state update": f"{FINISHED}\n<STATE_UPDATE>Status: Working</STATE_UPDATE>",
+    "an earlier plan": f"{DONE}\n<PLAN>Or not.</PLAN>",
+    "in the arguments of a call": '<CALL name="a">{"t": "\n<PLAN>[FINALIZE]</PLAN>\n"}</CALL>',
+    "in a question": "<ASK>\nShall I write [FINALIZE]?\nStatus: Finished\n</ASK>",
+    "tags of another name": "<PLANS>[FINALIZE]</PLANS><STATE>Status: Finished</STATE>",
+    "a closing tag only": "[FINALIZE]</PLAN>\nStatus: Finished</STATE_UPDATE>",
+}
+
+
+@pytest.mark.parametrize("case", GO_ON)
+def test_what_does_not_finish(case: str) -> None:
+    assert not [call for call in told(GO_ON[case]) if "finish_task" in call or call.startswith("finish: ")]
+
+
+OPEN: Mapping[str, str] = {
+    "a plan": "<PLAN>[FINALIZE] It is 1.",
+    "a plan before the state update": "<PLAN>\n[FINALIZE]\n<STATE_UPDATE>\nStatus: x\n</STATE_UPDATE>",
+    "a state update": "<STATE_UPDATE>\nStatus: Finished",
+    "a state update closed as a plan": "<STATE_UPDATE>\nStatus: Finished\n</PLAN>",
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_a_finish_in_a_part_left_open_is_made_and_void(case: str) -> None:
+    assert told(OPEN[case])[-1] == "open finish_task"
+
+
+def test_of_a_truncated_reply_only_the_state_update_finishes() -> None:
+    assert told(DONE, truncated=True)[-1] == "open finish_task"
+    assert told(f"{DONE}\n```python\nx", truncated=True)[1:] == ["open run_python", "open finish_task"]
+    assert told(f"{PLAN}\n{FINISHED}\nand so", truncated=True)[-1].startswith("finish: Look.")
+
+
+def test_a_failed_execution_forces_the_status_unless_the_reply_finishes() -> None:
+    working = "<STATE_UPDATE>Approach: a\nStatus: Working</STATE_UPDATE>"
+    assert made(working, failing=True) == [("think", {"thought": "", "approach": "a", "status": "Debugging"})]
+    assert made(PLAN, failing=True) == [("think", {"thought": "Look.", "status": "Debugging"})]
+    assert told(CODE, failing=True) == [RUN]
+    assert told(FINISHED, failing=True)[0] == "think: : look: Finished"

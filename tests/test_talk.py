@@ -1,0 +1,138 @@
+"""Replies without a call: the ladder that they climb, and the three ways to take them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from signoff import Finished, Limits, Question, Session, SetupError, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+from signoff.models.script import Script
+
+DONE = call("finish_task", summary="Done.")
+THINK = call("think", thought="hm")
+WORK = call("look", where="here")
+CONTROLS = ["finish_task", "ask_user", "think"]
+
+
+def look(where: str) -> str:
+    """Look."""
+    return where
+
+
+LADDER: list[tuple[str, Literal["strict", "balanced"], list[Any], list[str | None], list[bool]]] = [
+    ("four talks, then a call", "balanced", ["a", "b", "c", "d", DONE],
+     [None, None, None, "required", "required"],
+     [False, False, False, False, True]),
+    ("a thought does not climb down", "balanced", ["a", "b", "c", THINK, DONE],
+     [None, None, None, "required", "required"], [False] * 5),
+    ("work does", "balanced", ["a", "b", "c", WORK, DONE], [None, None, None, "required", None], [False] * 5),
+    ("strict requires a call from the start", "strict", [WORK, "a", DONE], ["required"] * 3, [False] * 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LADDER, ids=lambda case: case[0])
+def test_the_ladder(case: tuple[Any, ...]) -> None:
+    _, talk, script, choices, controls_only = case
+    with ScriptedModel(script) as model:
+        result = build_graph(model, [look], talk=talk).invoke({"messages": ["go"]})
+    assert result["outcome"]["status"] == "success"
+    assert [seen.tool_choice for seen in model.seen] == choices
+    assert [sorted(seen.tool_names) == sorted(CONTROLS) for seen in model.seen] == controls_only
+
+
+def test_the_fifth_talk_is_the_limit() -> None:
+    with ScriptedModel(["a", "b", "c", "d", "e"]) as model:
+        outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
+    assert (outcome["status"], outcome["reason"], outcome["last_text"]) == ("limit", "talk_turns", "e")
+
+
+class NoChoice(ScriptedModel):
+    """A model whose package knows no `tool_choice`."""
+
+    def __init__(self, script: Script, **options: Any) -> None:
+        super().__init__(script, **options)
+
+    def bind_tools(self, tools: Any, *, tool_choice: Any = None, **kwargs: Any) -> Any:
+        if tool_choice is not None:
+            raise ValueError("tool_choice is not supported")
+        return super().bind_tools(tools, **kwargs)
+
+
+def test_a_model_without_tool_choice_is_offered_the_control_tools() -> None:
+    with NoChoice(["a", "b", "c", "d", DONE]) as model:
+        outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
+    assert outcome["status"] == "success"
+    assert [seen.tool_choice for seen in model.seen] == [None] * 5
+    assert [len(seen.tools) for seen in model.seen] == [4, 4, 4, 4, 3]
+
+
+class TestNatural:
+    """Talk is put to the user like a question."""
+
+    @pytest.fixture(autouse=True)
+    def _database(self, tmp_path: Path) -> Iterator[None]:
+        with sqlite_storage(tmp_path / "t.sqlite") as self.storage:
+            yield
+
+    def session(self, *script: Any, **options: Any) -> tuple[Session, ScriptedModel]:
+        model = ScriptedModel(list(script))
+        graph = build_graph(model, [look], storage=self.storage, talk="natural", **options)
+        return Session(graph, "t"), model
+
+    def test_a_dialogue(self) -> None:
+        session, model = self.session("Hello, what is it?", WORK, "It is here.", DONE)
+        first = session.run("hi")
+        assert isinstance(first, Question)
+        assert first.text == "Hello, what is it?"
+        second = session.resume("Where is my hat?")
+        assert isinstance(second, Question)
+        assert second.text == "It is here."
+        end = session.run("Thank you.")
+        assert isinstance(end, Finished)
+        assert (end.outcome.turns, end.outcome.nudges, end.outcome.status) == (4, 0, "success")
+        shown = [message.text for message in model.seen[-1].messages if isinstance(message, HumanMessage)]
+        assert shown == ["hi", "Where is my hat?", "Thank you."]
+        words = [turn.text for turn in session.history()]
+        assert words == ["Hello, what is it?", "", "It is here.", ""]
+        assert {turn.task for turn in session.history()} == {end.outcome.task}
+
+    def test_the_limit_of_turns_ends_it(self) -> None:
+        session, _ = self.session("a", "b", "c", limits=Limits(turns=2))
+        assert isinstance(session.run("hi"), Question)
+        end = session.resume("yes?")
+        assert isinstance(end, Finished)
+        assert (end.outcome.status, end.outcome.reason, end.outcome.last_text) == ("limit", "turns", "b")
+        again = session.run("More.")
+        assert isinstance(again, Question)
+        assert len({turn.task for turn in session.history()}) == 2
+
+    def test_talking_for_long_is_legal(self) -> None:
+        session, _ = self.session(*map(str, range(12)), DONE)
+        session.run("hi")
+        for number in range(1, 12):
+            asked = session.resume("go on")
+            assert isinstance(asked, Question)
+            assert asked.text == str(number)
+        assert isinstance(session.resume("bye"), Finished)
+
+    def test_without_a_checkpointer_it_is_balanced(self) -> None:
+        with ScriptedModel(["a", DONE]) as model:
+            outcome = build_graph(model, [look], talk="natural").invoke({"messages": ["go"]})["outcome"]
+        assert (outcome["status"], outcome["nudges"]) == ("success", 1)
+
+    def test_a_question_is_a_question_still(self) -> None:
+        session, _ = self.session(call("ask_user", question="Which?"), "So that.", DONE)
+        assert isinstance(session.run("hi"), Question)
+        said = session.resume("this")
+        assert isinstance(said, Question)
+        assert said.text == "So that."
+        assert isinstance(session.resume("fine"), Finished)
+
+
+@pytest.mark.parametrize("talk", ["loud", "", None, 3])
+def test_another_mode_is_refused(talk: Any) -> None:
+    with pytest.raises(SetupError, match="strict, balanced, natural"):
+        build_graph(ScriptedModel([]), talk=talk)
