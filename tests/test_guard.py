@@ -114,7 +114,8 @@ def test_the_cost_per_chunk_does_not_grow_with_the_reply(size: int) -> None:
         return time.process_time() - begun
 
     seconds(100)
-    assert seconds(8_000) < 8 * seconds(2_000)
+    # Four times the work; sixteen times would be the square of it.
+    assert seconds(8_000) < 12 * seconds(2_000)
 
 
 # What a model is, with the guard in it.

@@ -165,7 +165,7 @@ def _fits(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
         from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
     except ImportError as error:
         raise SetupError(
-            "A JSON schema as response_format needs the package jsonschema: install it."
+            "A JSON schema as response_format needs a package: pip install 'signoff[schema]'."
         ) from error
     kind = validator_for(schema)
     try:
