@@ -211,7 +211,7 @@ def test_what_cannot_work_is_told_at_once(name: str) -> None:
 
 def test_without_the_package_a_json_schema_is_told_to_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(SetupError, match="pip install .signoff.schema."):
+    with pytest.raises(SetupError, match=r"pip install .signoff\[schema\]"):
         build_graph(ScriptedModel([]), response_format=SCHEMA)
 
 
