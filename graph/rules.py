@@ -4,9 +4,10 @@ Control calls stand before limits, so a finish on the very last turn is a succes
 model's `finish_reason`; `stop` and `tool_calls` decide nothing at all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from signoff.graph.budgets import budget, nearest
 from signoff.graph.limits import Limits
@@ -175,11 +176,18 @@ RULES: tuple[Rule, ...] = (
 
 class Offer(StrEnum):
     """What the next call of the model offers: all tools, all with one of them required, or the control tools
-    alone, one of them required."""
+    alone, one of them required (or none, for a provider that cannot require one)."""
 
     ALL = "all"
     REQUIRED = "required"
     CONTROLS = "controls"
+    OPTIONAL_CONTROLS = "optional controls"
+
+
+OPTIONAL: Mapping[Offer, Offer] = MappingProxyType(
+    {Offer.REQUIRED: Offer.ALL, Offer.CONTROLS: Offer.OPTIONAL_CONTROLS}
+)
+"""What is offered in place of an offer where a provider does not let a call be required."""
 
 
 def offer(task: Task, required: bool) -> Offer:

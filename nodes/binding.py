@@ -27,6 +27,7 @@ def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, An
             Offer.ALL: watched.bind_tools(box.every),
             Offer.REQUIRED: _required(watched, box.every),
             Offer.CONTROLS: _required(watched, controls),
+            Offer.OPTIONAL_CONTROLS: watched.bind_tools(controls),
         }
     except NotImplementedError:
         raise SetupError(

@@ -21,12 +21,12 @@ from pydantic import ValidationError
 
 from signoff.graph.machine import Event
 from signoff.graph.marks import KEY, marks
-from signoff.graph.rules import Offer, offer
+from signoff.graph.rules import OPTIONAL, Offer, offer
 from signoff.graph.shapes import broken_off, normal, reason_of, with_calls
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.advice import advise, is_too_long, secrets_of
 from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps
+from signoff.nodes.node import Part, Report, Steps
 from signoff.nodes.shown import Shown, show
 from signoff.tools.output import valid_values
 
@@ -51,7 +51,7 @@ def call_llm(state: AgentState, run: Run) -> Steps:
     shown = yield from show(state, run)
     offered, begun = offer(run.task(state), run.kit.required), time.time()
     try:
-        chunks = yield Stream(shown.view, offered)
+        chunks = yield from _streamed(shown.view, offered)
         return _replied(state, shown, chunks, begun)
     except GraphBubbleUp:
         raise
@@ -59,6 +59,18 @@ def call_llm(state: AgentState, run: Run) -> Steps:
         if reply := _refused(error):
             return _replied(state, shown, [reply], begun)
         return _failed(state, run, shown, error)
+
+
+def _streamed(view: list[BaseMessage], offered: Offer) -> Part[list[BaseMessage]]:
+    """The reply; without a required call where the provider refuses to require one."""
+    try:
+        chunks: list[BaseMessage] = yield Stream(view, offered)
+    except Exception as error:
+        optional = OPTIONAL.get(offered)
+        if optional is None or "tool_choice" not in str(error).replace(" ", "_").lower():
+            raise
+        chunks = yield Stream(view, optional)
+    return chunks
 
 
 def _refused(error: Exception) -> AIMessage | None:

@@ -69,6 +69,25 @@ def test_a_model_without_tool_choice_is_offered_the_control_tools() -> None:
     assert [len(seen.tools) for seen in model.seen] == [4, 4, 4, 4, 3]
 
 
+class Refuses(ScriptedModel):
+    """A provider that refuses requests with a `tool_choice`."""
+
+    def __init__(self, script: Script, **options: Any) -> None:
+        super().__init__(script, **options)
+
+    def _stream(self, *args: Any, **options: Any) -> Any:
+        if options.get("tool_choice"):
+            raise ValueError("400: 'tool_choice' is not supported by this server")
+        return super()._stream(*args, **options)
+
+
+def test_a_provider_that_refuses_tool_choice_is_asked_without() -> None:
+    with Refuses(["a", "b", "c", "d", DONE]) as model:
+        outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
+    assert (outcome["status"], outcome["turns"]) == ("success", 5)
+    assert [len(seen.tools) for seen in model.seen] == [4, 4, 4, 4, 3]
+
+
 class TestNatural:
     """Talk is put to the user like a question."""
 
