@@ -174,7 +174,9 @@ def test_killed_at_every_write_the_path_is_as_if_it_had_not_been(tmp_path: Path)
 @pytest.mark.slow
 def test_a_thousand_turns_are_read_quickly(storage: SqliteStorage, figure: Callable[[str], None]) -> None:
     script = repeat(reply(call("work"), "x" * 500, usage=(10, 10)))
-    graph = build_graph(ScriptedModel(script), [work], limits=Limits(turns=1000), storage=storage)
+    graph = build_graph(
+        ScriptedModel(script), [work], limits=Limits(turns=1000, repeats=None), storage=storage
+    )
     graph.invoke(GO, THREAD)
     begun = time.perf_counter()
     path = steps(storage.checkpointer, "t")

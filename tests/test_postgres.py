@@ -215,7 +215,7 @@ def test_a_long_thread_takes_little_room_and_is_read_whole(
     work = reply(call("note", text="x" * 500), usage=(10, 10))
     with postgres_storage(postgres_url) as storage:
         begun = time.monotonic()
-        graph = graph_of(storage, repeat(work), limits=Limits(turns=500))
+        graph = graph_of(storage, repeat(work), limits=Limits(turns=500, repeats=None))
         outcome = graph.invoke(GO, THREAD)["outcome"]
         seconds = time.monotonic() - begun
         assert (outcome["reason"], outcome["turns"]) == ("turns", 500)

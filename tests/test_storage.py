@@ -102,7 +102,8 @@ def test_a_thousand_turns_end_at_the_limit_in_a_small_file(
 
     work = reply(call("note", text="x" * 500), usage=(10, 10))
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(ScriptedModel(repeat(work)), [note], limits=Limits(turns=1000), storage=storage)
+        limits = Limits(turns=1000, repeats=None)
+        graph = build_graph(ScriptedModel(repeat(work)), [note], limits=limits, storage=storage)
         outcome = graph.invoke({"messages": ["go"]}, THREAD)["outcome"]
     assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 1000)
     size = (tmp_path / "t.sqlite").stat().st_size
