@@ -236,6 +236,12 @@ class Output(Input):
     outcome: dict[str, Any] | None
 
 
+def _latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
+    """The reducer of the digest: the last write counts. Only what is written is stored, not a copy of the
+    digest with every checkpoint."""
+    return (writes[-1] if writes else before) or {}
+
+
 class AgentState(Output):
     """All channels of a thread."""
 
@@ -249,7 +255,7 @@ class AgentState(Output):
     extra: NotRequired[Extra]
     approvals: NotRequired[Decisions]
     stop: NotRequired[str]
-    digest: NotRequired[Digest | None]
+    digest: NotRequired[Annotated[Digest, DeltaChannel(_latest, snapshot_frequency=SNAPSHOT_EVERY)]]
     spent: NotRequired[Spent]
     too_long: NotRequired[TooLong]
     machine: NotRequired[int]
