@@ -106,6 +106,18 @@ class Bash:
         with self._terminal() as fd:
             return os.tcgetpgrp(fd)
 
+    def at_prompt(self, within: float) -> bool:
+        """Whether bash has the terminal, or gets it back within so many seconds.
+
+        A program that has just ended leaves the terminal to its own group until bash notices.
+        """
+        end = time.monotonic() + within
+        while self.foreground() != self.pid:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.005)
+        return True
+
     def kill_foreground(self) -> bool:
         """Kills what runs in the foreground, unless that is bash itself; whether there was something."""
         group = self.foreground()

@@ -222,7 +222,7 @@ class Shell:
         if self.closed:
             raise ToolException("The shell was closed; open a new one.")
         if self._bash.alive():
-            if self.interactive and self._bash.foreground() != self._bash.pid:
+            if self.interactive and not self._bash.at_prompt(within=0.5):
                 raise ToolException(
                     "A program that was typed into the terminal is still running; end it first."
                 )
