@@ -1,43 +1,27 @@
 """Builds the LangGraph graph from the table of the machine."""
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 
+from signoff.graph.declared import declare
 from signoff.graph.durable import DurableGraph, JournalledGraph
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.limits import Limits
-from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
-from signoff.graph.state import AgentState, Context, Input, Output
-from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
-from signoff.graph.versions import ALIASES
-from signoff.nodes.approve import approve
-from signoff.nodes.ask_user import ask_user
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.graph.wording import FINISH_NAME
 from signoff.nodes.binding import bound
-from signoff.nodes.call_llm import call_llm
-from signoff.nodes.compress import compress
-from signoff.nodes.confirm import confirm
-from signoff.nodes.decide import decide
 from signoff.nodes.digester import Digests, digester, view_budget
-from signoff.nodes.execute import execute
-from signoff.nodes.finish import finish
-from signoff.nodes.hand_over import hand_over as hand_over_node
 from signoff.nodes.inject import Injector
 from signoff.nodes.kit import Kit
-from signoff.nodes.node import Node, Work
-from signoff.nodes.nudge import nudge
-from signoff.nodes.review import review
-from signoff.nodes.route_tools import route_tools
 from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, more_turns_control, standard_controls
@@ -46,21 +30,6 @@ from signoff.tools.output import LIMIT
 from signoff.tools.toolbox import Toolbox, make_toolbox
 
 Graph = DurableGraph
-
-NODES: dict[State, Work] = {
-    State.COMPRESS: compress,
-    State.DECIDE: decide,
-    State.CALL_LLM: call_llm,
-    State.ROUTE_TOOLS: route_tools,
-    State.APPROVE: approve,
-    State.EXECUTE: execute,
-    State.HAND_OVER: hand_over_node,
-    State.NUDGE: nudge,
-    State.ASK_USER: ask_user,
-    State.REVIEW: review,
-    State.CONFIRM: confirm,
-    State.FINISH: finish,
-}
 
 # LangGraph counts super-steps per invocation and raises when they are used up. The machine has limits of its
 # own, in turns, and ends every run by them; this one must never be reached first.
@@ -104,6 +73,7 @@ def build_graph(
     check_seconds: float = 60.0,
     evidence: bool = False,
     finish_alone: bool = False,
+    rounds: bool = False,
 ) -> Graph:
     """The agent loop as a compiled LangGraph graph.
 
@@ -146,6 +116,9 @@ def build_graph(
         most `check_seconds`; what they say goes back to the model. They may run again: see tools/checks.py.
     evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
+    rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
+        is asked to look at the results, and offered only the control tools, before the next. Each batch
+        costs a turn more.
 
     Raises SetupError for tools with one name, a tool that shadows a control tool, a model without tool
     calling, storage given twice, and a policy that names what does not exist. Warns (JournalWarning) when
@@ -156,7 +129,7 @@ def build_graph(
     box = make_toolbox(tools, finishes, approvals, hand_over)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
-    box = replace(box, dialogue=_mode(talk) == "natural", ask_for_turns=more_turns == "ask")
+    box = replace(box, dialogue=_mode(talk) == "natural", ask_for_turns=more_turns == "ask", rounds=rounds)
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     _warn_without_journal(box, checkpointer, store)
@@ -190,47 +163,6 @@ def build_graph(
     graph.__class__ = JournalledGraph if effects else DurableGraph
     assert isinstance(graph, DurableGraph), "the class was set in the line above"
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
-
-
-def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[AgentState, Any, Any, Output]:
-    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
-
-    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
-    """
-    graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        AgentState, context_schema=Context, input_schema=Input, output_schema=Output
-    )
-    names = {**{str(state): state for state in NODES}, **aliases}
-    for name, state in names.items():
-        node = Node(state, kit, NODES[state])
-        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
-    graph.add_edge(START, str(FIRST))
-    drawn = edges()
-    for name, state in names.items():
-        targets = drawn[state]
-        if len(targets) == 1:
-            graph.add_edge(name, str(next(iter(targets))))
-        elif targets:
-            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
-            graph.add_conditional_edges(name, Branch(state), labels)
-        else:
-            graph.add_edge(name, END)
-    return graph
-
-
-class Branch(Runnable[AgentState, str]):
-    """Looks the reported event up in the table and names the edge to take."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.name = f"after {state}"
-        self.labels = {event: edges()[state][next_state(state, event)] for event in TRANSITIONS[state]}
-
-    def invoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
-        return self.labels[Event(input["event"])]
-
-    async def ainvoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
-        return self.invoke(input)
 
 
 def _warn_without_journal(

@@ -13,15 +13,14 @@ from signoff.graph.marks import marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.replies import Call, Reply
 from signoff.graph.rules import RULES
-from signoff.graph.tally import RESUMED
+from signoff.graph.tally import NO_NUDGES, RESUMED
 from signoff.graph.task import Task
 from signoff.graph.texts import Texts
 from signoff.tools.control import Effect
 
 SENT_BACK = "sent_back"
 OTHER = "other"
-# Marks among the messages that are no reminders.
-_NO_NUDGES = (RESUMED, "tool")
+_WORK = (None, Effect.FINISH, Effect.ASK)
 # What an imported history holds must not make the entry large.
 _MOST_ENDS = 4
 _MOST_KINDS = 10
@@ -93,7 +92,8 @@ def figures(
     at: the time now, in seconds since 1970.
 
     Back to work: the reply right after the reminder makes a call that can run, of a working tool, a finish or
-    a question. Talk, an empty reply, `think` alone, calls that are malformed, and no further reply are not.
+    a question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
+    reply are not. A reminder between two rounds puts nothing right and is not counted.
 
     False positive: a finish that `review` refused, while a later one with the same claim was accepted and no
     working tool had run between the two. What a person sent back is a refusal and never a false positive.
@@ -142,7 +142,7 @@ def _pattern(template: str) -> re.Pattern[str]:
 def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, Nudged]:
     given, back = Counter[str](), Counter[str]()
     for kind, after in nudges:
-        if kind not in _NO_NUDGES:
+        if kind not in NO_NUDGES:
             kind = kind[:_KIND_CHARACTERS]
             given[kind] += 1
             back[kind] += any(_works(reply) for reply in task.replies[after : after + 1])
@@ -150,7 +150,7 @@ def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, Nudged]:
 
 
 def _works(reply: Reply) -> bool:
-    return any(call.problem is None and call.effect is not Effect.CONTINUE for call in reply.calls)
+    return any(call.problem is None and call.effect in _WORK for call in reply.calls)
 
 
 def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, Refused]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from signoff.graph.marks import marks
 from signoff.graph.state import Ending
-from signoff.graph.tally import Used
+from signoff.graph.tally import NO_NUDGES, Used
 from signoff.graph.task import Task
 from signoff.tools.control import Effect
 
@@ -118,7 +118,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
             "last_text": task.last_text,
             "open_work": [] if success else _open_work(task),
             "turns": task.turns,
-            "nudges": sum(kind not in ("resumed", "tool") for kind in task.nudges),
+            "nudges": sum(kind not in NO_NUDGES for kind in task.nudges),
             "refusals": _refusals(task),
             "tool_calls": task.total.tool_calls,
             "usage": _usage(task.total),

@@ -14,6 +14,7 @@ from signoff.graph.limits import Limits
 from signoff.graph.machine import Event
 from signoff.graph.shapes import Stop
 from signoff.graph.state import Decision
+from signoff.graph.tally import ROUND
 from signoff.graph.task import Task
 
 Why = str | None
@@ -136,6 +137,12 @@ def _near_limit(task: Task, limits: Limits) -> Why:
     return found.why if found else None
 
 
+def _round(task: Task, _: Limits) -> Why:
+    if task.batch and ROUND not in task.nudged:
+        return f"a batch of {task.batch} call(s) has run; in rounds it is thought about before the next"
+    return None
+
+
 def _talked(task: Task, _: Limits) -> Why:
     if task.fresh and task.fresh.talk and "talked" not in task.nudged and not task.answered:
         return "the history ends in a reply without a call"
@@ -169,6 +176,7 @@ RULES: tuple[Rule, ...] = (
     Rule("filtered", Event.REMIND, _filtered),
     Rule("repeating", Event.REMIND, _repeating),
     Rule("near_limit", Event.REMIND, _near_limit),
+    Rule(ROUND, Event.REMIND, _round),
     Rule("talked", Event.TALKED, _talked),
     Rule("think", Event.THINK, _think),
 )
@@ -192,11 +200,11 @@ OPTIONAL: Mapping[Offer, Offer] = MappingProxyType(
 
 def offer(task: Task, required: bool) -> Offer:
     """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
-    one of a control tool. `required`: always at least one call.
+    one of a control tool. `required`: always at least one call. Between two rounds: one of a control tool.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
     """
-    if task.talk_turns > _REQUIRED:
+    if task.talk_turns > _REQUIRED or ROUND in task.nudged:
         return Offer.CONTROLS
     return Offer.REQUIRED if required or task.talk_turns == _REQUIRED else Offer.ALL
 

@@ -43,6 +43,9 @@ class Tools(Controls, Protocol):
     @property
     def dialogue(self) -> bool: ...
 
+    @property
+    def rounds(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Words:

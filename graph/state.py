@@ -4,81 +4,15 @@ What belongs to one task carries `task`, the id of the message that began it; a 
 as empty. Everything here survives a restart, and nothing outside it decides where the machine goes.
 """
 
-import uuid
-from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NotRequired
 
-from langchain_core.messages import (
-    AnyMessage,
-    BaseMessage,
-    BaseMessageChunk,
-    RemoveMessage,
-    convert_to_messages,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AnyMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from signoff.graph.checked import Checked
-
-# A full copy of the messages is stored once in this many updates of the channel; between two of them only
-# what was appended. Lower makes `get_state_history` faster and the database larger.
-SNAPSHOT_EVERY = 1000
-
-Messages = list[BaseMessage]
-
-
-def _as_messages(write: Any) -> Iterable[BaseMessage]:
-    for item in convert_to_messages(write if isinstance(write, list) else [write]):
-        if isinstance(item, BaseMessageChunk):
-            item = message_chunk_to_message(item)
-        yield item
-
-
-def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:
-    """`message` with an id made from its place and content: a replay of the writes makes the same one."""
-    salt = 0
-    while True:
-        name = f"{position}:{salt}:{message.type}:{message.content}"
-        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name.encode(errors="backslashreplace").decode()))
-        if stamp not in taken:
-            return message.model_copy(update={"id": stamp})
-        salt += 1
-
-
-def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> Messages:
-    """`history` with one message appended, replaced or removed; `history` may be changed in place."""
-    if isinstance(message, RemoveMessage):
-        if message.id == REMOVE_ALL_MESSAGES:
-            taken.clear()
-            return []
-        # What cannot be removed is ignored: the write is saved already, and an error would come back with
-        # every reading of the thread.
-        taken.discard(message.id)
-        return [kept for kept in history if kept.id != message.id]
-    if message.id is not None and message.id in taken:
-        return [message if old.id == message.id else old for old in history]
-    if message.id is None:
-        message = _stamped(message, len(history), taken)
-    taken.add(message.id)
-    history.append(message)
-    return history
-
-
-def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[Any]:
-    """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
-
-    A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
-    Deterministic and batching-invariant, as `DeltaChannel` needs it.
-    """
-    merged: Messages = list(history or ())
-    taken = {message.id for message in merged}
-    for write in writes:
-        for message in _as_messages(write):
-            merged = _merge(merged, message, taken)
-    return merged
+from signoff.graph.reducers import SNAPSHOT_EVERY, append_messages, latest
 
 
 class Decision(TypedDict):
@@ -236,12 +170,6 @@ class Output(Input):
     outcome: dict[str, Any] | None
 
 
-def _latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
-    """The reducer of the digest: the last write counts. Only what is written is stored, not a copy of the
-    digest with every checkpoint."""
-    return (writes[-1] if writes else before) or {}
-
-
 class AgentState(Output):
     """All channels of a thread."""
 
@@ -255,7 +183,7 @@ class AgentState(Output):
     extra: NotRequired[Extra]
     approvals: NotRequired[Decisions]
     stop: NotRequired[str]
-    digest: NotRequired[Annotated[Digest, DeltaChannel(_latest, snapshot_frequency=SNAPSHOT_EVERY)]]
+    digest: NotRequired[Annotated[Digest, DeltaChannel(latest, snapshot_frequency=SNAPSHOT_EVERY)]]
     spent: NotRequired[Spent]
     too_long: NotRequired[TooLong]
     machine: NotRequired[int]

@@ -18,6 +18,9 @@ from signoff.tools.control import Effect
 RESUMED = "resumed"
 REPEATING = "repeating"
 FROM_TOOL = "tool"
+ROUND = "round"
+# Marks of the machine that do not put the model right.
+NO_NUDGES = (RESUMED, FROM_TOOL, ROUND)
 SENT_BACK = "sent_back"
 
 

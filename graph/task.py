@@ -25,12 +25,12 @@ class Task:
     `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
     `undecided` are those of `due` that a person must approve first; `decisions` are the decisions that hold.
     `answers` are words of the user for calls that waited, by call id, not yet written as results.
-    `spoke` is the reply that is put to the user in a dialogue. In-a-row counts (`talk_turns`, `filtered`)
-    start anew at a "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request
-    (`requested`: it has asked). `total` is what the task has used, `used` what of it counts against its
-    limits, `spent` what its digests have cost. `row` is how often its last work has come
-    round. `resumed` is the number of replies before the last "resumed" mark. `before` is the task that came
-    before this one.
+    `spoke` is the reply that is put to the user in a dialogue; `batch` is the number of calls of the last
+    reply, where the model works in rounds. In-a-row counts (`talk_turns`, `filtered`) start anew at a
+    "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
+    asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
+    digests have cost. `row` is how often its last work has come round. `resumed` is the number of replies
+    before the last "resumed" mark. `before` is the task that came before this one.
     """
 
     id: str = ""
@@ -48,6 +48,7 @@ class Task:
     reminded: bool = False
     fresh: Reply | None = None
     spoke: Reply | None = None
+    batch: int = 0
     talk_turns: int = 0
     filtered: int = 0
     answered: bool = False
@@ -123,6 +124,7 @@ def _task(state: AgentState, reader: Reader, section: Section, before: Task | No
         reminded=any(kind == "near_limit" and at >= marked for kind, at in section.nudges),
         fresh=since[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
+        batch=_batch(since) if reader.tools.rounds else 0,
         talk_turns=_talk_in_a_row(section.replies[max([marked, *section.heard]) :]),
         filtered=_filtered_in_a_row(since),
         answered=_answered(section),
@@ -154,6 +156,12 @@ def _talk_in_a_row(replies: Sequence[Reply]) -> int:
         # A reply that the provider only interrupted is no talk.
         count += not reply.calls and reply.stop is not Stop.PAUSED
     return count
+
+
+def _batch(replies: Sequence[Reply]) -> int:
+    """The work calls of the last reply that could run."""
+    calls = replies[-1].calls if replies else ()
+    return sum(call.effect is None and call.problem is None and call.known for call in calls)
 
 
 def _filtered_in_a_row(replies: Sequence[Reply]) -> int:

@@ -9,8 +9,9 @@ from signoff.graph.history import Reader, read_messages
 from signoff.graph.machine import Event
 from signoff.graph.marks import KEY
 from signoff.graph.outcome import Outcome, conclude
+from signoff.graph.reducers import append_messages
 from signoff.graph.rules import decide
-from signoff.graph.state import AgentState, Ending, append_messages
+from signoff.graph.state import AgentState, Ending
 from signoff.graph.task import Task, current_task
 from signoff.graph.versions import MACHINE
 from signoff.graph.view import beyond, view_size

@@ -8,9 +8,10 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
+from signoff.graph.reducers import append_messages
 from signoff.graph.replies import Call, Reply, with_call_ids
 from signoff.graph.section import decided
-from signoff.graph.state import AgentState, Decision, Decisions, append_messages
+from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.graph.task import Task
 from signoff.nodes.allowance import more_turns, over_limit
 from signoff.nodes.journal import Unsettled, unsettled
@@ -20,6 +21,7 @@ from signoff.tools.control import Effect
 from signoff.tools.names import nearest_name
 
 _NAME = 100
+_CALLS_IN_A_ROUND = 8
 
 
 def route_tools(state: AgentState, run: Run) -> Steps:
@@ -88,7 +90,7 @@ def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
 def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
     """The result of a call that runs nothing: a thought, a call that cannot run, or one that a person
     rejected or answered. None for real work."""
-    texts, limit, box = run.kit.texts.results, run.limits.calls_per_reply, run.kit.toolbox
+    texts, box = run.kit.texts.results, run.kit.toolbox
     if call.problem:
         text = texts[call.problem].format(name=call.name, error=call.error)
         return not_run(call.id, call.name, text, call.problem)
@@ -98,9 +100,18 @@ def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
         return more_turns(call, task, run)
     if call.name not in box.tools:
         return _unknown(call, run)
-    if call.index >= limit:
-        return not_run(call.id, call.name, texts["too_many"].format(name=call.name, limit=limit), "too_many")
+    if too_many := _above(call, task, run):
+        return not_run(call.id, call.name, too_many, "too_many")
     return _from_person(call, task, run)
+
+
+def _above(call: Call, task: Task, run: Run) -> str:
+    """What is said of a call for which its reply has no place any more."""
+    limit, texts = run.limits.calls_per_reply, run.kit.texts.results
+    if run.kit.toolbox.rounds:
+        limit = min(limit, _CALLS_IN_A_ROUND)
+    place = sum(other.effect is None for other in task.reply_of(call).calls[: call.index])
+    return texts["too_many"].format(name=call.name, limit=limit) if place >= limit else ""
 
 
 def _unknown(call: Call, run: Run) -> ToolMessage:

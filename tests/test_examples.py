@@ -31,6 +31,13 @@ success - The primes below 100 sum up to 1060.
 
 Approach: brute force
 """,
+    "rounds.py": """think(Look all prices up, then add them.)
+price(apples) price(cherries) price(pears)
+think(There are no cherries; I take plums in their place.)
+price(plums)
+finish_task(A kilo of each costs 3 + 5 + 4 = 12.)
+True True False True False success
+""",
     "pause.py": "Paused\n1 of 3 turns\nsuccess after 3\n",
     "fork.py": """Both doors are blue.
 One door is blue, one is red.

@@ -13,7 +13,8 @@ from signoff.graph.marks import not_run, nudge, result
 from signoff.graph.outcome import conclude
 from signoff.graph.state import Ending, Verdicts
 from signoff.graph.task import current_task
-from signoff.graph.texts import DEFAULT_TEXTS, REFUSALS, Texts
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.graph.wording import REFUSALS
 from signoff.tools.control import Effect, standard_controls
 from signoff.tools.kinds import Kind
 from signoff.tools.toolbox import Toolbox, make_toolbox

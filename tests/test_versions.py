@@ -14,7 +14,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import ThreadError, build_graph, sqlite_storage
-from signoff.graph.build import Graph, Storage, declare
+from signoff.graph.build import Graph, Storage
+from signoff.graph.declared import declare
 from signoff.graph.machine import FIRST, State
 from signoff.graph.versions import ALIASES, MACHINE
 from signoff.models import ScriptedModel, call

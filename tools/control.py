@@ -13,7 +13,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, ValidationError
 
 from signoff.graph.errors import SetupError
-from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.graph.wording import FINISH_NAME
 from signoff.tools.control_arguments import AskUser, FinishTask, RequestMoreTurns, Think
 from signoff.tools.kinds import Kind
 

@@ -21,6 +21,7 @@ class Toolbox:
     approvals: which calls a person must approve. driven: tools whose calls are handed over to the driver.
     dialogue: whether text without a call is put to the user, like a question.
     ask_for_turns: whether a person must approve the model's request for more turns.
+    rounds: whether the model thinks after each batch of calls, before the next.
     """
 
     controls: ControlRegistry
@@ -30,6 +31,7 @@ class Toolbox:
     driven: frozenset[str]
     dialogue: bool = False
     ask_for_turns: bool = False
+    rounds: bool = False
 
     @property
     def every(self) -> list[BaseTool]:

@@ -26,6 +26,7 @@ from signoff.cli.options import (
     Model,
     Protocol,
     Quiet,
+    Rounds,
     Seconds,
     SystemPrompt,
     TalkTurns,
@@ -134,6 +135,7 @@ def run(
     tools: Tools = None,
     approve: Approve = None,
     protocol: Protocol = None,
+    rounds: Rounds = None,
     system_prompt: SystemPrompt = None,
     where: DatabaseOption = None,
     as_json: Json = False,
@@ -147,7 +149,7 @@ def run(
     words = _task(task)
     thread_id = _new(file) if thread is None else checked_thread_id(thread)
     kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    given = Given(*kept, protocol)
+    given = Given(*kept, protocol, rounds)
     finish(thread_id, file, given, with_task(words), as_json, quiet)
 
 

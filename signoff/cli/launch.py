@@ -104,6 +104,7 @@ class _Launch:
                 storage=self.storage,
                 approvals=policy,
                 hand_over=handed_over,
+                rounds=settings.rounds,
             )
             streamed = Streamed()
             session = Session(graph, self.thread_id, config={"callbacks": [streamed]})

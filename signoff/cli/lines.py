@@ -20,6 +20,7 @@ WHY = {
     "filtered": "its reply was refused or filtered",
     "near_limit": "a limit is near",
     "repeating": "it does the same again and again",
+    "round": "look at what came before the next round",
     "refused": "its finish was refused",
     "sent_back": "its finish was sent back",
 }

@@ -76,6 +76,14 @@ Protocol = Annotated[
         "plans and Python code, python and files, 10 turns (default: the thread's own, else tools).",
     ),
 ]
+Rounds = Annotated[
+    bool | None,
+    typer.Option(
+        "--rounds/--no-rounds",
+        help="Plan, execute, think: after each batch of calls it thinks before the next (default: the "
+        "thread's own, else not).",
+    ),
+]
 Approve = Annotated[
     str | None,
     typer.Option(

@@ -44,6 +44,7 @@ class Settings(BaseModel):
     seconds: float | None = None
     protocol: str = "tools"
     """`tools`: the model calls them; `tagged`: it works by text, for models without tool calling."""
+    rounds: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -65,6 +66,7 @@ class Given:
     tokens: int | None = None
     seconds: float | None = None
     protocol: str | None = None
+    rounds: bool | None = None
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
@@ -89,6 +91,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
         tokens=given.tokens or (before.tokens if before else limits.tokens),
         seconds=given.seconds or (before.seconds if before else limits.seconds),
         protocol=protocol,
+        rounds=given.rounds if given.rounds is not None else bool(before and before.rounds),
     )
 
 

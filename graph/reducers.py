@@ -1,0 +1,79 @@
+"""How writes are merged into the history and the digest. Deterministic: a replay of the writes, in whatever
+batches, makes the same value.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+# A full copy of the messages is stored once in this many updates of the channel; between two of them only
+# what was appended. Lower makes `get_state_history` faster and the database larger.
+SNAPSHOT_EVERY = 1000
+
+Messages = list[BaseMessage]
+
+
+def _as_messages(write: Any) -> Iterable[BaseMessage]:
+    for item in convert_to_messages(write if isinstance(write, list) else [write]):
+        if isinstance(item, BaseMessageChunk):
+            item = message_chunk_to_message(item)
+        yield item
+
+
+def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:
+    """`message` with an id made from its place and content: a replay of the writes makes the same one."""
+    salt = 0
+    while True:
+        name = f"{position}:{salt}:{message.type}:{message.content}"
+        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name.encode(errors="backslashreplace").decode()))
+        if stamp not in taken:
+            return message.model_copy(update={"id": stamp})
+        salt += 1
+
+
+def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> Messages:
+    """`history` with one message appended, replaced or removed; `history` may be changed in place."""
+    if isinstance(message, RemoveMessage):
+        if message.id == REMOVE_ALL_MESSAGES:
+            taken.clear()
+            return []
+        # What cannot be removed is ignored: the write is saved already, and an error would come back with
+        # every reading of the thread.
+        taken.discard(message.id)
+        return [kept for kept in history if kept.id != message.id]
+    if message.id is not None and message.id in taken:
+        return [message if old.id == message.id else old for old in history]
+    if message.id is None:
+        message = _stamped(message, len(history), taken)
+    taken.add(message.id)
+    history.append(message)
+    return history
+
+
+def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[Any]:
+    """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
+
+    A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
+    Deterministic and batching-invariant, as `DeltaChannel` needs it.
+    """
+    merged: Messages = list(history or ())
+    taken = {message.id for message in merged}
+    for write in writes:
+        for message in _as_messages(write):
+            merged = _merge(merged, message, taken)
+    return merged
+
+
+def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
+    """The reducer of the digest: the last write counts. Only what is written is stored, not a copy of the
+    digest with every checkpoint."""
+    return (writes[-1] if writes else before) or {}
