@@ -18,7 +18,7 @@ from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.limits import Limits
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import FINISH_NAME
-from signoff.nodes.binding import bound
+from signoff.nodes.binding import bound, by_name
 from signoff.nodes.digester import Digests, digester, view_budget
 from signoff.nodes.inject import Injector
 from signoff.nodes.kit import Kit
@@ -136,6 +136,7 @@ def build_graph(
     view = view_budget(model) if view_tokens is None else view_tokens
     kit = Kit(
         models=bound(model, box),
+        by_name=by_name(model, box, digest, view),
         required=talk == "strict",
         toolbox=box,
         limits=limits or Limits(),

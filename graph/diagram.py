@@ -156,14 +156,14 @@ def _edge(line: Line) -> str:
     name = escape(f"{line.source} to {line.target}: {line.label}")
     return (
         f"<g><title>{name}</title>"
-        f'<path class="edge {line.look.split()[0]}" d="{_path(route.points)}" stroke="{colour}" '
+        f'<path class="edge {line.look.split()[0]}" d="{drawn_path(route.points)}" stroke="{colour}" '
         f'marker-end="url(#{_marker(line.look)})"/>'
         f'<text x="{route.label.x}" y="{route.label.y}" text-anchor="{route.anchor}" fill="{colour}">'
         f"{escape(line.label)}</text></g>"
     )
 
 
-def _path(points: Sequence[Point]) -> str:
+def drawn_path(points: Sequence[Point]) -> str:
     """The line through `points` with round corners, ending where the arrow's head begins."""
     steps = [f"M{points[0].x} {points[0].y}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -214,9 +214,8 @@ def _ends() -> Iterator[str]:
         (Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)),
     ]
     for way in ways:
-        yield (
-            f'<path class="edge" d="{_path(way)}" stroke="{colour}" marker-end="url(#{_marker("plain")})"/>'
-        )
+        tip = _marker("plain")
+        yield f'<path class="edge" d="{drawn_path(way)}" stroke="{colour}" marker-end="url(#{tip})"/>'
     yield f'<circle cx="{START_AT.x}" cy="{START_AT.y}" r="{_RING}" fill="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING}" fill="none" stroke="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING - 4}" fill="{colour}"/>'

@@ -200,6 +200,13 @@ class Context(Checked):
         description="The system prompt of this run, in place of the one the graph was built with.",
         json_schema_extra={"langgraph_nodes": ["call_llm"], "langgraph_type": "prompt"},
     )
+    model: str | None = Field(
+        default=None,
+        max_length=200,
+        description="The name of this run's model, in place of the one the graph was built with: of the same "
+        "provider, at the same address.",
+        json_schema_extra={"langgraph_nodes": ["call_llm"]},
+    )
     turns: int | None = Field(default=None, ge=1, description="At most this many turns of the model.")
     tool_calls: int | None = Field(default=None, ge=1, description="At most this many tool calls.")
     calls_per_reply: int | None = Field(

@@ -80,8 +80,8 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "outcome 'blocked' and the reason."
         ),
         "round": (
-            "These calls are done; look at what they gave. Call think and say what it shows and what comes next, "
-            "or call finish_task if everything is done."
+            "These calls have run, and nothing else. Call think: what do their results show, and what comes "
+            "next? Call finish_task only if no step is left to do."
         ),
         "refused": "Your finish_task was refused: {reason}",
         "phase": "Your finish_task says that {percentage} % is done. The task goes on: {next}. Finish when all is done.",

@@ -1,6 +1,11 @@
-"""The model with the tools of each offer: all, all with one required, the control tools with one required."""
+"""The model with the tools of each offer: all, all with one required, the control tools with one required.
 
-from collections.abc import Mapping, Sequence
+A run may name another model of the same provider; it is made once a name, by a copy of the one given.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -9,11 +14,59 @@ from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
 from signoff.graph.rules import Offer
+from signoff.nodes.digester import Digests, digester
 from signoff.nodes.guard import guarded
 from signoff.tools.toolbox import Toolbox
 
 # LangChain's word for "some tool" that every provider's package knows (OpenAI's own word is "required").
 _SOME_TOOL = "any"
+# Providers' packages call the field by one of these.
+_NAME_FIELDS = ("model_name", "model")
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Models:
+    """A model as a graph uses it. offers: with the tools of each offer. digester: see `Kit`."""
+
+    offers: Mapping[Offer, Runnable[Any, Any]]
+    digester: BaseChatModel | None
+
+
+ByName = Callable[[str], Models]
+
+
+def by_name(model: BaseChatModel, box: Toolbox, digest: Digests, view_tokens: int) -> ByName:
+    """Gives `model` under another name, as its own provider knows it; the last few are kept.
+
+    What it gives raises SetupError for a model that has no name to change.
+    """
+
+    @lru_cache(maxsize=_MOST_NAMES)
+    def under(name: str) -> Models:
+        other = renamed(model, name)
+        return Models(bound(other, box), digester(other, digest, view_tokens, box))
+
+    return under
+
+
+def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
+    """A copy of `model`, or of the model that it wraps, that asks the same provider for the model `name`.
+
+    Raises SetupError for a model whose name is fixed: it says so by `one_name`, has no field for it, or is a
+    deployment, which is what its provider goes by.
+    """
+    inner = getattr(model, "model", None)
+    if isinstance(inner, BaseChatModel):
+        return model.model_copy(update={"model": renamed(inner, name)})
+    fields = [field for field in _NAME_FIELDS if isinstance(getattr(model, field, None), str)]
+    fixed = getattr(model, "one_name", False) or getattr(model, "deployment_name", None)
+    if fixed or not fields:
+        raise SetupError(
+            f"This run names the model {name[:80]!r}, but {type(model).__name__} has no name that can be "
+            "changed; leave `model` out of the context, or build the graph with another model."
+        )
+    return model.model_copy(update={fields[0]: name})
 
 
 def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, Any]]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
@@ -37,21 +38,23 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 class Stream:
     """A model call; gives all chunks of the reply."""
 
+    model: Runnable[Any, Any]
     view: list[BaseMessage]
-    offer: Offer
 
     def do(self, run: Run) -> list[BaseMessage]:
-        return list(run.kit.models[self.offer].stream(self.view, run.config))
+        return list(self.model.stream(self.view, run.config))
 
     async def ado(self, run: Run) -> list[BaseMessage]:
-        return [chunk async for chunk in run.kit.models[self.offer].astream(self.view, run.config)]
+        return [chunk async for chunk in self.model.astream(self.view, run.config)]
 
 
 def call_llm(state: AgentState, run: Run) -> Steps:
+    # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
+    models = run.models
     shown = yield from show(state, run)
     offered, begun = offer(run.task(state), run.kit.required), time.time()
     try:
-        chunks = yield from _streamed(shown.view, offered)
+        chunks = yield from _streamed(models, shown.view, offered)
         return _replied(state, shown, chunks, begun)
     except GraphBubbleUp:
         raise
@@ -61,15 +64,17 @@ def call_llm(state: AgentState, run: Run) -> Steps:
         return _failed(state, run, shown, error)
 
 
-def _streamed(view: list[BaseMessage], offered: Offer) -> Part[list[BaseMessage]]:
+def _streamed(
+    models: Mapping[Offer, Runnable[Any, Any]], view: list[BaseMessage], offered: Offer
+) -> Part[list[BaseMessage]]:
     """The reply; without a required call where the provider refuses to require one."""
     try:
-        chunks: list[BaseMessage] = yield Stream(view, offered)
+        chunks: list[BaseMessage] = yield Stream(models[offered], view)
     except Exception as error:
         optional = OPTIONAL.get(offered)
         if optional is None or "tool_choice" not in str(error).replace(" ", "_").lower():
             raise
-        chunks = yield Stream(view, optional)
+        chunks = yield Stream(models[optional], view)
     return chunks
 
 
@@ -89,7 +94,7 @@ def _refused(error: Exception) -> AIMessage | None:
 def _failed(state: AgentState, run: Run, shown: Shown, error: Exception) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
-    said = advise(error, secrets_of(*run.kit.models.values()))
+    said = advise(error, secrets_of(*run.models.values()))
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
 

@@ -17,6 +17,7 @@ from signoff.graph.rules import Offer
 from signoff.graph.state import AgentState, Context
 from signoff.graph.task import Task, current_task
 from signoff.graph.texts import Texts
+from signoff.nodes.binding import ByName, Models
 from signoff.nodes.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
@@ -28,7 +29,8 @@ _READINGS = 256
 class Kit:
     """The parts of one graph.
 
-    models: the model with the tools of each offer. required: every reply must be a call.
+    models: the model with the tools of each offer; by_name: the same under another name. required: every
+    reply must be a call.
     view_tokens: the budget of the view. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
@@ -41,6 +43,7 @@ class Kit:
     """
 
     models: Mapping[Offer, Runnable[Any, Any]]
+    by_name: ByName
     required: bool
     toolbox: Toolbox
     limits: Limits
@@ -107,6 +110,22 @@ class Run:
         if isinstance(given, Context):
             return given
         return Context.model_validate(given or {})
+
+    @cached_property
+    def _named(self) -> Models:
+        name = (self.context.model or "").strip()
+        return self.kit.by_name(name) if name else Models(self.kit.models, self.kit.digester)
+
+    @property
+    def models(self) -> Mapping[Offer, Runnable[Any, Any]]:
+        """The model with the tools of each offer: the graph's own, or the one that the run's context names.
+        Raises SetupError when the model has no name to change."""
+        return self._named.offers
+
+    @property
+    def digester(self) -> BaseChatModel | None:
+        """The model that writes this run's digests. Raises as `models`."""
+        return self._named.digester
 
     @cached_property
     def limits(self) -> Limits:

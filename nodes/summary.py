@@ -110,7 +110,7 @@ class Summarise:
 def write_digest(folding: Folding, spent: Spent | None, run: Run) -> Part[tuple[Digest, Spent | None]]:
     """A part of a node: the new digest, by the model if there is one for it, else by lines; and what the
     digests of this task have cost until now."""
-    model = run.kit.digester
+    model = run.digester
     # Nobody who wants the run to stop waits for a text.
     if model is None or not folding.turns or folding.most < _LEAST or run.draining:
         return folding.by_lines(), spent

@@ -192,7 +192,9 @@ def test_messages_as_events() -> None:
         Said(2, "", ("finish_task",)),
         CallFinished(2, "finish_task", {}, False, "Refused: no summary", "4"),
     ]
-    assert list(follower.update(State.EXECUTE, {"event": "more"})) == [Entered(State.ROUTE_TOOLS, 2, 9, 5)]
+    assert list(follower.update(State.EXECUTE, {"event": "more"})) == [
+        Entered(State.ROUTE_TOOLS, 2, 9, 5, State.EXECUTE)
+    ]
 
 
 def test_a_reply_whose_calls_got_new_ids_is_still_one_turn() -> None:

@@ -14,6 +14,7 @@ REPOSITORY = Path(__file__).parent.parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("signoff.tools", "signoff.graph"),
     ("signoff.nodes",),
+    ("signoff.graph.declared",),
     ("signoff.graph.build",),
     ("signoff", "signoff.graph.studio"),
 )

@@ -14,8 +14,9 @@ from signoff.models import ScriptedModel, call, reply
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import iterations
-from benchmarks.file_tasks import TASKS, FileTask, run_task
-from benchmarks.iterations import CLASSES, Prices, compulsive, fewer, rows, simulated
+from benchmarks.comparison import Prices, fewer, rows
+from benchmarks.file_tasks import TASKS, TURNS, FileTask, run_task
+from benchmarks.iterations import CLASSES, compulsive, simulated
 from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +152,7 @@ def test_a_file_task_can_be_done_right(task: FileTask, tmp_path: Path) -> None:
 def test_it_runs_as_a_file_and_says_that_the_model_is_simulated() -> None:
     command = [sys.executable, "benchmarks/iterations.py", "--latency", "0"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for words in ("SIMULATED", "71% fewer turns", "8.7", "Do not quote the table above alone"):
+    for words in ("SIMULATED", "71% fewer turns", "8.7", "real (qwen", "recorded"):
         assert words in shown
 
 
@@ -159,4 +160,19 @@ def test_the_json_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
     iterations.main(latency=0, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert "SIMULATED" in found["simulated"]["note"]
-    assert found["real"] is None
+    assert found["real"]["recorded"]
+    assert [row["tasks"] for row in found["real"]["rows"]] == [5, 5]
+
+
+def test_the_real_runs_are_recorded_whole() -> None:
+    _, runs = iterations.recorded()
+    assert [(run.loop, run.task) for run in runs] == [(loop, task.words) for task in TASKS for loop in LOOPS]
+    assert all(0 < run.turns <= TURNS for run in runs)
+
+
+def test_the_readme_quotes_both_tables() -> None:
+    readme = (ROOT / "README.md").read_text()
+    _, runs = iterations.recorded()
+    quoted = [*rows(simulated(0), PRICES)[-2:], *rows(runs, PRICES)]
+    for row in quoted:
+        assert f"| {row.loop.partition(': ')[2]} | {row.turns:.1f} | {row.tokens:,.0f} |" in readme

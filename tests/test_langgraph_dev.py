@@ -1,14 +1,7 @@
 """The graph on a LangGraph server, as Studio and other clients use it: a real `langgraph dev`."""
 
 import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +12,10 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff.graph.machine import State, edges
 from signoff.nodes.record import label
+from tests.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-REPOSITORY = Path(__file__).parent.parent
-START_SECONDS = 90.0
 TURNS = 20
 TOOLS = {"list_files", "read_file", "write_file", "edit_file", "search_files"}
 QUESTION = "Which port?"
@@ -54,69 +46,6 @@ def script(messages):
     ]
     return steps[(turn - 1) % len(steps)]
 """
-
-
-@dataclass(frozen=True)
-class Server:
-    url: str
-    log: Path
-    folder: Path
-    process_group: int
-
-
-@contextmanager
-def langgraph_dev(folder: Path, env: dict[str, str]) -> Iterator[Server]:
-    """A server of its own process group, ended with everything it started."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = folder / "server.log"
-    command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--no-browser", "--no-reload"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--config", str(REPOSITORY / "langgraph.json")]
-    # The log goes to a file: a pipe that nobody reads would fill and stop the server.
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_until_up(url, process, log)
-        yield Server(url, log, folder, process.pid)
-    finally:
-        end(process)
-
-
-def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{url}/ok", trust_env=False).is_success:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"The server did not come up:\n{log.read_text(errors='replace')[-5000:]}")
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(subprocess.TimeoutExpired):
-        process.terminate()
-        process.wait(timeout=15)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def quiet_environment(**more: str) -> dict[str, str]:
-    """The environment without keys, proxies and tracing: the server needs none of them."""
-    unwanted = ("LANGSMITH", "LANGCHAIN", "LANGGRAPH", "OPENAI", "SIGNOFF")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
-    kept = {key: value for key, value in kept.items() if not key.lower().endswith("_proxy")}
-    return {**kept, "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", **more}
 
 
 @pytest.fixture(scope="module")
@@ -164,16 +93,6 @@ def test_the_drawn_graph_has_the_states_and_labels_of_the_table(client: SyncLang
     for source, row in edges().items():
         for target, text in row.items():
             assert labels[source, target] == (text if len(row) > 1 else None)
-
-
-def test_the_schemas_make_a_form(client: SyncLangGraphClient) -> None:
-    schemas = client.assistants.get_schemas(assistant(client))
-    assert list((schemas["input_schema"] or {})["properties"]) == ["messages"]
-    assert {"messages", "outcome"} <= set((schemas["output_schema"] or {})["properties"])
-    fields = (schemas["context_schema"] or {})["properties"]
-    assert {"system_prompt", "turns", "talk_turns"} <= set(fields)
-    assert all(field["description"] for field in fields.values())
-    assert fields["system_prompt"]["langgraph_type"] == "prompt"
 
 
 def test_a_question_waits_and_its_answer_by_thread_id_leads_to_the_outcome(

@@ -10,7 +10,7 @@ from signoff import Limits, build_graph
 from signoff.graph.rules import Offer, decide, offer
 from signoff.graph.task import read
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.local import local_model
+from signoff.models.local import WORKED_EXAMPLES, local_model
 from signoff.models.local.install import is_installed
 from signoff.tools.control import standard_controls
 from signoff.tools.files import workspace_tools
@@ -90,7 +90,7 @@ def test_two_rounds() -> None:
     assert [len(seen.tools) for seen in model.seen] == [4, 4, 3, 4, 3]
     assert [seen.tool_choice for seen in model.seen] == [None, None, "required", None, "required"]
     asked = [seen.messages[-1].text for seen in model.seen if seen.tool_choice]
-    assert all(text.startswith("These calls are done") for text in asked)
+    assert all(text.startswith("These calls have run") for text in asked)
     assert (result["outcome"]["status"], result["outcome"]["turns"]) == ("success", 5)
     assert (result["outcome"]["tool_calls"], result["outcome"]["nudges"]) == (3, 0)
 
@@ -125,7 +125,7 @@ def test_near_the_limit_both_are_said() -> None:
 def test_the_embedded_model_works_in_rounds(tmp_path: Path) -> None:
     (tmp_path / "config.py").write_text("HOST = 'localhost'\nPORT = 5000\n")
     with local_model() as model:
-        graph = build_graph(model, workspace_tools(tmp_path), rounds=True, limits=Limits(turns=12))
+        graph = build_graph(model, workspace_tools(tmp_path), system_prompt=WORKED_EXAMPLES, rounds=True)
         result = graph.invoke({"messages": ["Change the port in config.py to 8080"]})
     ways = [
         [call["name"] for call in message.tool_calls]

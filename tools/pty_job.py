@@ -13,8 +13,9 @@ _MOST_PENDING = 100_000
 class Job:
     """What is known of a command so far. Changed by the reading thread alone, under the shell's lock.
 
-    begun, exit_code: from its marks. prompted: bash shows its prompt although no end was marked. asked: it
-    was told to mark the end, so what is written from then on is only the echo of that.
+    begun, exit_code: from its marks. prompted: bash shows its prompt although no end was marked; prompting:
+    it is writing that prompt. asked: it was told to mark the end, so what is written from then on is only the
+    echo of that.
     pending: output for a live listener, when there is one.
     """
 
@@ -22,6 +23,7 @@ class Job:
     nonces: Nonces = field(default_factory=Nonces)
     capture: Capture = field(default_factory=Capture)
     begun: bool = False
+    prompting: bool = False
     prompted: bool = False
     asked: bool = False
     exit_code: int | None = None
@@ -31,8 +33,8 @@ class Job:
 
     @property
     def echoing(self) -> bool:
-        """Whether what is written now is only the echo of a line that was typed for this command."""
-        return self.exit_code is None and (self.asked or not self.begun)
+        """Whether what is written now is only bash's prompt, or the echo of a line typed for this command."""
+        return self.exit_code is None and (self.prompting or self.asked or not self.begun)
 
     def marked(self, mark: Mark) -> None:
         if self.exit_code is not None:
@@ -42,7 +44,8 @@ class Job:
         elif mark.kind == "end":
             self.exit_code = mark.code
         else:
-            self.prompted = True
+            self.prompting = mark.kind == "prompt"
+            self.prompted = not self.prompting
         self.last_output = time.monotonic()
 
     def wrote(self, data: bytes) -> None:

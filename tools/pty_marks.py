@@ -14,19 +14,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["prompt", "begin", "end"]
+Kind = Literal["prompt", "ready", "begin", "end"]
 
-_MARK = re.compile(rb"\x1b\]133;([ACD]);(?:(\d{1,3});)?([0-9a-f]{32})\x07")
+_MARK = re.compile(rb"\x1b\]133;([ABCD]);(?:(\d{1,3});)?([0-9a-f]{32})\x07")
 _HEAD = b"\x1b]133;"
 _LONGEST = 64
-_KINDS: dict[bytes, Kind] = {b"A": "prompt", b"C": "begin", b"D": "end"}
+_KINDS: dict[bytes, Kind] = {b"A": "prompt", b"B": "ready", b"C": "begin", b"D": "end"}
 # Erases what somebody typed and did not enter, so that it does not become part of the line.
 _CLEAR_LINE = b"\x15"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One mark: `begin` of a command, its `end` with the exit code, or bash's `prompt` after it."""
+    """One mark: `begin` of a command, its `end` with the exit code, or where bash's prompt after it begins
+    (`prompt`) and ends (`ready`)."""
 
     kind: Kind
     code: int | None
@@ -48,7 +49,8 @@ class Nonces:
 
     def own(self, mark: Mark) -> bool:
         """Whether `mark` is one of this command's."""
-        return mark.nonce == {"prompt": self.prompt, "begin": self.begin, "end": self.end}[mark.kind]
+        nonces = {"prompt": self.prompt, "ready": self.prompt, "begin": self.begin, "end": self.end}
+        return mark.nonce == nonces[mark.kind]
 
 
 class Marks:
@@ -75,15 +77,24 @@ class Marks:
             yield data[at:]
 
 
-def run_line(nonces: Nonces, path: str) -> bytes:
+def prompt_text(prompt: str, nonce: str = "") -> str:
+    """The `PS1` that shows `prompt` between two marks, with a nonce or without one."""
+    end = f";{nonce}" if nonce else ""
+    return rf"\[\e]133;A{end}\a\]{prompt}\[\e]133;B{end}\a\]"
+
+
+def run_line(nonces: Nonces, path: str, prompt: str = "") -> bytes:
     """What to type to run the commands in the file `path` between two marks.
 
-    The prompt holds a mark too: it shows that bash gave the whole line up (^C, a failed expansion), so
+    The prompt holds marks too: they show that bash gave the whole line up (^C, a failed expansion), so
     that the end has to be asked for with `end_line`. Without the mark of its beginning nothing runs.
     """
-    prompt = rf"PS1='\[\e]133;A;{nonces.prompt}\a\]' PS2="
+    shown = f"PS1={shlex.quote(prompt_text(prompt, nonces.prompt))} PS2="
+    if prompt:
+        # Not exported: a bash within this one would mark its own prompts as if they were this one's.
+        shown += r"'> '; \builtin export -n PS1"
     begin = rf"\builtin printf '\033]133;C;{nonces.begin}\a' >/dev/tty"
-    return _CLEAR_LINE + f"{prompt}; {begin} && \\builtin . {shlex.quote(path)}; {_end(nonces)}\n".encode()
+    return _CLEAR_LINE + f"{shown}; {begin} && \\builtin . {shlex.quote(path)}; {_end(nonces)}\n".encode()
 
 
 def end_line(nonces: Nonces) -> bytes:

@@ -131,13 +131,26 @@ def end_family(leader: int, mark: str) -> None:
     while found and time.monotonic() < deadline:
         time.sleep(0.005)
         found = {pid for pid in found if (at := process(pid)) and at.state not in "ZX"}
+    _end_members(leader, mark)
+    _signal(leader, signal.SIGKILL)
+
+
+def end_marked(mark: str) -> None:
+    """Ends all processes that were started with `mark` in their environment, and what descends from them.
+
+    For a shell whose terminal is gone, so that they have been told already.
+    """
+    time.sleep(_HANGUP_SECONDS)
+    _end_members(-1, mark)
+
+
+def _end_members(leader: int, mark: str) -> None:
     for _ in range(_ROUNDS):
         if not (found := _frozen(leader, mark)):
-            break
+            return
         for pid in found:
             _signal(pid, signal.SIGKILL)
         time.sleep(0.005)
-    _signal(leader, signal.SIGKILL)
 
 
 def _frozen(leader: int, mark: str) -> set[int]:

@@ -22,6 +22,7 @@ class Run:
 
     changed: the lock under which the reading thread changes `job`, notified at every mark. on_output: gets
     the output while this thread waits. on_waiting: told whenever what the command waits for changes.
+    prompt: what bash shows after it.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class Run:
         changed: threading.Condition,
         on_output: Callable[[bytes], None] | None,
         on_waiting: Callable[[WaitingFor | None], None],
+        prompt: str = "",
     ) -> None:
         self._bash = bash
         self._job = job
         self._changed = changed
         self._on_output = on_output
         self._on_waiting = on_waiting
+        self._prompt = prompt
 
     def follow(self, path: str, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
         """Runs the file and waits for the end, of the command or of bash.
@@ -46,7 +49,7 @@ class Run:
         """
         try:
             self._bash.plain_modes()
-            self._bash.type(run_line(self._job.nonces, path))
+            self._bash.type(run_line(self._job.nonces, path, self._prompt))
             return self._followed(timeout, interactive=interactive)
         except ShellEnded:
             return False, None

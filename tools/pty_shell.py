@@ -13,7 +13,7 @@ from signoff.graph.errors import SetupError
 from signoff.tools.pty_command import check, written
 from signoff.tools.pty_environment import bash_path, clean_environment
 from signoff.tools.pty_job import Job
-from signoff.tools.pty_marks import Mark, Marks, Nonces
+from signoff.tools.pty_marks import Mark, Marks, Nonces, prompt_text
 
 if TYPE_CHECKING:
     from signoff.tools.pty_bash import Bash
@@ -48,7 +48,8 @@ class Shell:
     env: variables beside the few that are inherited (PATH, HOME, locale, time zone); nothing else of this
     process's environment reaches a command. on_output: called with everything the terminal shows, also
     between commands, in the shell's reading thread: it must not block or raise. interactive: a person
-    types by `write`, so a command that waits for input is left waiting.
+    types by `write`, so a command that waits for input is left waiting. prompt: what bash shows a person
+    while it waits for a command, as in `PS1`; `on_output` gets the marks (OSC 133) as well.
 
     One command runs at a time. This is a terminal, not a boundary: commands may do what the user may.
     `close` ends bash and whatever it started, on Linux also what left its session by `setsid` or `nohup`.
@@ -67,6 +68,7 @@ class Shell:
         cols: int = 120,
         on_output: OnOutput | None = None,
         interactive: bool = False,
+        prompt: str = "",
     ) -> None:
         self.cwd = os.path.abspath(os.fspath(cwd))
         self.interactive = interactive
@@ -75,7 +77,10 @@ class Shell:
         self._executable = bash_path()
         self._size = (rows, cols)
         self._on_output = on_output
-        self._environment = clean_environment(env or {})
+        self._prompt = prompt
+        self._environment = clean_environment(
+            {"PS1": prompt_text(prompt), **(env or {})} if prompt else env or {}
+        )
         self._turn = threading.Lock()
         self._changed = threading.Condition()
         self._job: Job | None = None
@@ -118,6 +123,10 @@ class Shell:
         """Types `data` into the terminal, also while a command runs."""
         self._bash.type(data)
 
+    def reads_keys(self) -> bool:
+        """Whether the program that runs reads single keys rather than whole lines."""
+        return not self._bash.reads()[0]
+
     def resize(self, rows: int, cols: int) -> None:
         """Makes the terminal `rows` high and `cols` wide."""
         self._size = (rows, cols)
@@ -159,6 +168,8 @@ class Shell:
                     if job:
                         job.marked(piece)
                     self._changed.notify_all()
+                    if self._prompt and (piece.kind == "begin" or not (job and job.exit_code is None)):
+                        shown += piece.raw
                     continue
                 raw = piece.raw if isinstance(piece, Mark) else piece
                 if job and job.echoing:
@@ -190,7 +201,7 @@ class Shell:
         job = Job(live=on_output is not None)
         with self._changed:
             self._job, self._nonces = job, job.nonces
-        run = Run(self._bash, job, self._changed, on_output, self._waits)
+        run = Run(self._bash, job, self._changed, on_output, self._waits, self._prompt)
         try:
             timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
             stopped = not (timed_out or waiting) or run.stop()

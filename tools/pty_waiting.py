@@ -28,19 +28,21 @@ class Watch:
         self._next = 0.0
         self._pause = QUIET_SECONDS
         self._seen: tuple[WaitingFor, frozenset[tuple[int, int]]] | None = None
+        self._answer: WaitingFor | None = None
 
     def look(self, last_output: float) -> WaitingFor | None:
         """What the command waits for; `last_output` is the `time.monotonic` of its last output."""
         now = time.monotonic()
         if now - last_output < QUIET_SECONDS:
-            self._seen, self._pause = None, QUIET_SECONDS
+            self._seen, self._answer, self._pause = None, None, QUIET_SECONDS
             return None
         if now < self._next:
-            return None
+            return self._answer
         before, self._seen = self._seen, self._state()
         self._pause = QUIET_SECONDS if self._seen else min(self._pause * 1.5, _LONGEST_PAUSE)
         self._next = now + self._pause
-        return self._seen[0] if self._seen and self._seen == before else None
+        self._answer = self._seen[0] if self._seen and self._seen == before else None
+        return self._answer
 
     def _state(self) -> tuple[WaitingFor, frozenset[tuple[int, int]]] | None:
         group = self._bash.foreground()

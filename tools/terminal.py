@@ -141,11 +141,9 @@ def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = No
         thread = str(config.get("configurable", {}).get("thread_id", ""))
         try:
             with in_use.lent(thread, place.root) as shell:
-                result = shell.run(command, timeout, _streaming(config))
+                return observed(shell.run(command, timeout, _streaming(config)), timeout, place)
         except SetupError as error:
             raise ToolException(str(error)) from error
-        output = capped(result.output, limit=LIMIT - _ROOM_FOR_NOTES, keep=place.keep("run_shell"))
-        return f"{output.rstrip() or '(no output)'}\n[{'; '.join(_notes(result, timeout, shell.cwd))}]"
 
     return _Terminal(
         name="run_shell",
@@ -154,6 +152,12 @@ def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = No
         func=run_shell,
         metadata={"kind": str(Kind.TERMINAL), "seconds": None},
     )
+
+
+def observed(result: ShellResult, timeout: float, place: Workspace) -> str:
+    """What the model is told of a command that ran in a shell of the workspace."""
+    output = capped(result.output, limit=LIMIT - _ROOM_FOR_NOTES, keep=place.keep("run_shell"))
+    return f"{output.rstrip() or '(no output)'}\n[{'; '.join(_notes(result, timeout, place))}]"
 
 
 def _streaming(config: RunnableConfig) -> Callable[[bytes], None] | None:
@@ -176,7 +180,7 @@ def _streaming(config: RunnableConfig) -> Callable[[bytes], None] | None:
     return send
 
 
-def _notes(result: ShellResult, timeout: float, cwd: str) -> list[str]:
+def _notes(result: ShellResult, timeout: float, place: Workspace) -> list[str]:
     code = "unknown" if result.exit_code is None else result.exit_code
     notes = [f"exit code {code}", f"{result.seconds:.2f} s"]
     if result.timed_out:
@@ -187,6 +191,7 @@ def _notes(result: ShellResult, timeout: float, cwd: str) -> list[str]:
         notes.append(f"stopped: {_WAITED[result.waiting_for]}")
     if result.restarted:
         notes.append(
-            f"the shell ended and a new one starts in {cwd}: folder, variables and background jobs are gone"
+            f"the shell ended and a new one starts in {place.root}: folder, variables and background jobs "
+            "are gone"
         )
     return notes

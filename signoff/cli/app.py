@@ -42,6 +42,7 @@ from signoff.cli.settings import Given
 from signoff.cli.show import show_thread
 from signoff.cli.stats import rate, stats
 from signoff.cli.threads import print_expired, print_threads
+from signoff.cli.ui import serve, ui
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 from signoff.tools.output import valid_text
 
@@ -159,6 +160,9 @@ for going_on in (resume, extend, retry, pause, fork):
 for figures in (stats, rate):
     app.command()(figures)
 
+app.command()(ui)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve)
+
 
 @app.command()
 def threads(
@@ -181,9 +185,19 @@ def threads(
 
 
 @app.command()
-def show(thread: Thread, where: DatabaseOption = None, as_json: Json = False) -> None:
+def show(
+    thread: Thread,
+    where: DatabaseOption = None,
+    as_json: Json = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write it as one HTML page, for sharing; - prints the page."
+        ),
+    ] = None,
+) -> None:
     """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
-    show_thread(stdout_console(), database(where, os.environ), checked_thread_id(thread), as_json)
+    show_thread(stdout_console(), database(where, os.environ), checked_thread_id(thread), as_json, html)
 
 
 app.command()(diagram)

@@ -19,15 +19,15 @@ _LINE = 160
 _MOST_LINES = 400
 _MOST_CHARACTERS = 40_000
 # Another command ran than the model wrote: that must not get lost among the lines before.
-_EDITED = DEFAULT_TEXTS.results["edited"].partition("{args}")[0]
-_SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
+EDITED = DEFAULT_TEXTS.results["edited"].partition("{args}")[0]
+SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
 
 
 def in_short(call: CallFinished) -> list[Text]:
     """A call that has ended: one line that names it, and the lines of its result that matter most."""
-    edited = call.result.startswith(_EDITED)
+    edited = call.result.startswith(EDITED)
     command = call.args.get("command")
-    if call.name == "run_shell" and isinstance(command, str) and (ended := _SHELL_END.search(call.result)):
+    if call.name == "run_shell" and isinstance(command, str) and (ended := SHELL_END.search(call.result)):
         return _shell(command, call.result, ended, edited)
     head = Text.assemble(_mark(call.ok), (one_line(call.name), "bold"), "  ")
     # A person may have answered in its place: then nothing was changed.

@@ -13,12 +13,10 @@ from signoff.cli.report import Exit, Report
 from signoff.cli.settings import Given, Settings, recall, remember, settle
 from signoff.cli.signals import Stopped, Stopper, stopping
 from signoff.cli.streamed import Streamed
-from signoff.cli.working import for_waiting, policy_of, working_tools
-from signoff.graph.build import build_graph
+from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.graph.runner import busy
 from signoff.models.choose import check_model, choose_model
-from signoff.models.tagged import TaggedText
 from signoff.session.decisions import Approval, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Wrote
 from signoff.session.moves import Answer, Move
@@ -93,19 +91,8 @@ class _Launch:
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)
-        if settings.protocol == "tagged":
-            chosen = replace(chosen, model=TaggedText(chosen.model), prompt="")
         with chosen.resource:
-            graph = build_graph(
-                chosen.model,
-                tools,
-                system_prompt="\n\n".join(part for part in (settings.system_prompt, chosen.prompt) if part),
-                limits=settings.limits,
-                storage=self.storage,
-                approvals=policy,
-                hand_over=handed_over,
-                rounds=settings.rounds,
-            )
+            graph = graph_of(settings, chosen, tools, self.storage, policy, handed_over)
             streamed = Streamed()
             session = Session(graph, self.thread_id, config={"callbacks": [streamed]})
             remember(self.storage.store, self.thread_id, settings)

@@ -16,11 +16,12 @@ from signoff.cli.report import Exit, Report, documents, of_outcome, of_stop, of_
 from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import recall
 from signoff.cli.threads import in_words, status_of
+from signoff.graph.errors import SetupError
 from signoff.graph.machine import State
 from signoff.nodes.record import recorded
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
 from signoff.session.history import Chapter, Turn, chapters
-from signoff.session.path import steps
+from signoff.session.path import Step, steps
 from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
 from signoff.tools.output import counted
 
@@ -36,15 +37,25 @@ _SHOWN_SECONDS = 0.05
 _EVERY_TURN = ("think", "calls_open")
 
 
-def show_thread(console: Console, database: Database, thread_id: str, as_json: bool) -> None:
-    """Prints the thread. Raises ThreadError when there is no such thread."""
+def show_thread(
+    console: Console, database: Database, thread_id: str, as_json: bool, html: str | None = None
+) -> None:
+    """Prints the thread, or writes it as a page into the file `html`.
+
+    Raises ThreadError when there is no such thread, SetupError for a page that cannot be written.
+    """
+    if as_json and html is not None:
+        raise SetupError("--html writes a page and --json prints a document; give one of them.")
     if not database.exists():
         raise unknown(thread_id, database)
     with database.open() as storage:
-        standing, told, outcomes, running = _read(storage, thread_id)
+        standing, told, outcomes, running, path = _read(storage, thread_id)
         if standing.condition is Condition.UNKNOWN:
             raise unknown(thread_id, database)
         settings = recall(storage.store, thread_id)
+    if html is not None:
+        _write_page(console, html, standing, told, outcomes, path, running, settings)
+        return
     status = "running" if running else status_of(standing)
     now = Report(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, database)
     if as_json:
@@ -67,18 +78,29 @@ def show_thread(console: Console, database: Database, thread_id: str, as_json: b
     _print(console, told, outcomes, None if running else now, database)
 
 
+def _write_page(console: Console, file: str, standing: Standing, *rest: Any) -> None:
+    # It builds on this package, so that it cannot be imported with it; and most commands need none of it.
+    from signoff.page import STDOUT, Run, page, save
+
+    save(page(Run(standing, *rest)), file)
+    if file != STDOUT:
+        told = f"Written to {one_line(file)}. It shows all that the thread holds: look before you share it."
+        console.print(Text(told), soft_wrap=True)
+
+
 def _read(
     storage: OpenStorage, thread_id: str
-) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool]:
+) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
     graph = reading_graph(storage)
     standing = look(graph, thread_id)
     with readable(thread_id):
-        told = chapters(standing.values, kit_of(graph).toolbox, steps(storage.checkpointer, thread_id))
+        path = steps(storage.checkpointer, thread_id)
+        told = chapters(standing.values, kit_of(graph).toolbox, path)
         ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
     outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
     if standing.outcome is not None:
         outcomes[standing.outcome["task"]] = dict(standing.outcome)
-    return standing, told, outcomes, storage.checkpointer.is_running(thread_id)
+    return standing, told, outcomes, storage.checkpointer.is_running(thread_id), path
 
 
 def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,12 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff.cli.settings import Given, Settings
+from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError
+from signoff.models.choose import Chosen
+from signoff.models.tagged import TaggedText
 from signoff.session.decisions import Action, Approval, Waiting
+from signoff.tools.approvals import Policy
 from signoff.tools.files import workspace_tools
 from signoff.tools.kinds import Kind
 from signoff.tools.pty_shell import OnOutput, Shell, ShellResult
@@ -78,6 +82,29 @@ def shell_path(env: Mapping[str, str], python: Path, program: Path) -> str:
     active = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX")
     called = program.name == "__main__.py" or program.absolute().parent == python.parent
     return path if active or not called else f"{python.parent}{os.pathsep}{path}"
+
+
+def graph_of(
+    settings: Settings,
+    chosen: Chosen,
+    tools: Sequence[BaseTool],
+    storage: Storage,
+    policy: Policy,
+    handed_over: Collection[str],
+) -> Graph:
+    """The graph that a thread with these settings runs on."""
+    tagged = settings.protocol == "tagged"
+    prompts = (settings.system_prompt, "" if tagged else chosen.prompt)
+    return build_graph(
+        TaggedText(chosen.model) if tagged else chosen.model,
+        tools,
+        system_prompt="\n\n".join(part for part in prompts if part),
+        limits=settings.limits,
+        storage=storage,
+        approvals=policy,
+        hand_over=handed_over,
+        rounds=settings.rounds,
+    )
 
 
 def policy_of(

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -72,6 +72,7 @@ class ScriptedModel(BaseChatModel):
     that real models take (`temperature`, `max_tokens`, ...) are accepted and change nothing.
     """
 
+    one_name: ClassVar[bool] = True
     model_name: str = "scripted"
     delay: float = Field(default=0.0, ge=0)
     """Seconds before each chunk."""

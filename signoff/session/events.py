@@ -20,12 +20,14 @@ from signoff.tools.toolbox import Toolbox
 
 @dataclass(frozen=True)
 class Entered:
-    """The machine entered `state`. turn: replies so far, of at most `turns`. tokens: of the task so far."""
+    """The machine entered `state`, coming from `source`. turn: replies so far, of at most `turns`. tokens: of
+    the task so far."""
 
     state: State
     turn: int
     turns: int
     tokens: int
+    source: State
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class Follower:
             yield Ended(written["outcome"])
         if state is not State.FINISH:
             to = next_state(state, MachineEvent(written["event"]))
-            yield Entered(to, self.turn, self.turns + self.extra, self.tokens)
+            yield Entered(to, self.turn, self.turns + self.extra, self.tokens, state)
             if to is State.EXECUTE:
                 yield from self._batch()
 

@@ -143,8 +143,8 @@ class Session:
         """Asks the run of this session, in another thread or from a signal's handler, to stop at the next
         step boundary.
 
-        Its method then returns `Paused(by)`. False when this session runs nothing now. To pause a run of
-        another process: `request_pause`, or `signoff pause`.
+        Its method then returns `Paused(by)`; with `by="stop"` it ends the task, as `stop` does. False when
+        this session runs nothing now. To pause a run of another process: `request_pause`, or `signoff pause`.
         """
         return self._thread.asked.ask(by)
 

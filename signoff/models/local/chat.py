@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import httpx
 from langchain_core.language_models import LanguageModelInput, ModelProfile
@@ -28,6 +28,7 @@ class LocalChatModel(ChatOpenAI):
     back; the last model of the process to do so stops it. Nothing is taken from OPENAI_* or proxy variables.
     """
 
+    one_name: ClassVar[bool] = True
     _share: Lease = PrivateAttr()
 
     @property

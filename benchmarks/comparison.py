@@ -1,0 +1,108 @@
+"""Two loops side by side: means per task, and the table of them."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, run: Run) -> float:
+        return (run.input_tokens * self.input + run.output_tokens * self.output) / 1_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one loop on one class of tasks; turns, tokens, cost and seconds are means per task."""
+
+    kind: str
+    loop: str
+    tasks: int
+    turns: float
+    tokens: float
+    cost: float
+    seconds: float
+    tasks_per_second: float
+    ended: dict[str, int]
+    right: int | None
+
+
+def rows(runs: Sequence[Run], prices: Prices) -> list[Row]:
+    """A row for each class and loop, then one a loop for all classes where there are several."""
+    kinds = list(dict.fromkeys(run.kind for run in runs))
+    found = [
+        _row(kind, loop, [run for run in runs if (run.kind, run.loop) == (kind, loop)], prices)
+        for kind in kinds
+        for loop in LOOPS
+    ]
+    every = [_row("all", loop, [run for run in runs if run.loop == loop], prices) for loop in LOOPS]
+    return found + (every if len(kinds) > 1 else [])
+
+
+def _row(kind: str, loop: str, runs: Sequence[Run], prices: Prices) -> Row:
+    ends = [run.ended for run in runs]
+    right = [run.right for run in runs]
+    seconds = sum(run.seconds for run in runs)
+    return Row(
+        kind=kind,
+        loop=loop,
+        tasks=len(runs),
+        turns=statistics.fmean(run.turns for run in runs),
+        tokens=statistics.fmean(run.tokens for run in runs),
+        cost=statistics.fmean(map(prices.of, runs)),
+        seconds=seconds / len(runs),
+        tasks_per_second=len(runs) / seconds,
+        ended={end: ends.count(end) for end in dict.fromkeys(ends)},
+        right=None if None in right else sum(map(bool, right)),
+    )
+
+
+def fewer(found: Iterable[Row]) -> dict[str, float]:
+    """By how much of A's turns, tokens, cost and seconds B is below it, over all tasks."""
+    last = {row.loop: row for row in found}
+    plain, ours = last[PLAIN], last[SIGNOFF]
+    names = ("turns", "tokens", "cost", "seconds")
+    return {name: 1 - getattr(ours, name) / getattr(plain, name) for name in names}
+
+
+def table(title: str, found: Sequence[Row]) -> Table:
+    looked = any(row.right is not None for row in found)
+    names = ["class", "loop", "tasks", "turns", "tokens", "cost", "seconds", "tasks/s", "ended by"]
+    shown = Table(title=title, title_justify="left")
+    for name in [*names, *(["right"] if looked else [])]:
+        words = name in ("class", "loop", "ended by")
+        shown.add_column(name, justify="left" if words else "right", no_wrap=name != "ended by")
+    for place, row in enumerate(found):
+        cells = [
+            row.kind,
+            row.loop,
+            str(row.tasks),
+            f"{row.turns:.1f}",
+            f"{row.tokens:,.0f}",
+            f"${row.cost:.4f}",
+            f"{row.seconds:.3f}",
+            f"{row.tasks_per_second:.3g}",
+            ", ".join(f"{end}: {count}" for end, count in row.ended.items()),
+        ]
+        cells += [f"{row.right} of {row.tasks}"] if looked else []
+        shown.add_row(*cells, end_section=place % 2 == 1)
+    return shown
+
+
+def told(found: Sequence[Row]) -> str:
+    """The difference in one sentence."""
+    less = {"turns": "fewer turns", "tokens": "fewer tokens", "cost": "less cost", "seconds": "less time"}
+    more = {"turns": "more turns", "tokens": "more tokens", "cost": "more cost", "seconds": "more time"}
+    parts = [
+        f"{abs(share):.0%} {(less if share >= 0 else more)[name]}" for name, share in fewer(found).items()
+    ]
+    return f"B against A, over all tasks: {', '.join(parts)}."

@@ -1,0 +1,88 @@
+"""Markup that cannot be wrong: a text that is put into it is escaped, and only `tag` makes elements."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import TypeAlias
+
+from signoff.cli.safe import cut, plain
+
+# What takes no room on the page, or turns the direction of what follows.
+_UNSEEN = {0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2060, 0x2066), *range(0x206A, 0x2070),
+           *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080)}  # fmt: skip
+# They also join the letters of some scripts, and the parts of an emoji.
+_JOINERS = (0x200C, 0x200D)
+_NO_END = ("meta", "link", "br")
+
+
+@dataclass(frozen=True)
+class Html:
+    """Markup made by `tag`, or written in this package; never a text from elsewhere."""
+
+    markup: str
+
+
+Child: TypeAlias = "Html | str | Iterable[Child] | None"
+Attribute: TypeAlias = str | int | float | bool | None
+
+
+def tag(name: str, *children: Child, **attributes: Attribute) -> Html:
+    """The element with these children; texts among them are escaped and made visible, None is nothing.
+
+    An attribute is left out for None and False. Its name is written with `_` for `-`, and `class_`.
+    """
+    named = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in _NO_END:
+        return Html(f"<{name}{named}>")
+    return Html(f"<{name}{named}>{joined(children).markup}</{name}>")
+
+
+def joined(children: Iterable[Child]) -> Html:
+    """The children one after another."""
+    return Html("".join(_markup(child) for child in children))
+
+
+def visible(text: str) -> str:
+    """`text` with every character made visible that hides, or that reorders what stands around it."""
+    shown = plain(text)
+    if shown.isascii():
+        return shown
+    return "".join(
+        f"⟨U+{ord(character):04X}⟩" if _hides(shown, at) else character for at, character in enumerate(shown)
+    )
+
+
+def line(text: str, most: int) -> str:
+    """The beginning of `text` on one line, at most `most` characters."""
+    begun = text.lstrip()[: 4 * most]
+    return cut(" ".join(visible(begun).split()), most)
+
+
+def hidden(text: str) -> Html:
+    """A text for those who hear the page."""
+    return tag("span", text, class_="hear")
+
+
+def _hides(text: str, at: int) -> bool:
+    code = ord(text[at])
+    if code in _JOINERS:
+        beside = text[max(0, at - 1) : at + 2]
+        return len(beside) < 3 or beside[0].isascii() or beside[2].isascii()
+    return code in _UNSEEN
+
+
+def _markup(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Html):
+        return child.markup
+    if isinstance(child, str):
+        return escape(visible(child), quote=False)
+    return joined(child).markup
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'

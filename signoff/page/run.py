@@ -1,0 +1,168 @@
+"""What a page tells of a thread, as it was read from the database, and the sums over it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+
+from signoff.cli.database import Database
+from signoff.cli.report import Exit, Report, of_outcome, of_stop, of_waiting
+from signoff.cli.settings import Settings
+from signoff.graph.machine import Event, State
+from signoff.graph.marks import marks
+from signoff.graph.phases import phases_of
+from signoff.graph.texts import DEFAULT_TEXTS
+from signoff.session.events import Answered
+from signoff.session.history import Chapter, Turn
+from signoff.session.path import Step
+from signoff.session.standing import Condition, Standing
+from signoff.tools.output import valid_text
+
+# Whoever gets a page has another database: its commands name none.
+_DATABASE = Database("", named=False)
+_INPUT = "input"
+_CONFIRMED = DEFAULT_TEXTS.results["confirmed"].partition("{words}")[0]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all tasks of a thread took together; the seconds of work, and those of waiting for people."""
+
+    turns: int = 0
+    tokens: int = 0
+    estimated: bool = False
+    active: float = 0.0
+    waiting: float = 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A thread, read.
+
+    outcomes: of the tasks that have ended, by task. steps: as by `path.steps`. running: in some process now.
+    """
+
+    standing: Standing
+    chapters: Sequence[Chapter]
+    outcomes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    steps: Sequence[Step] = ()
+    running: bool = False
+    settings: Settings | None = None
+
+    @property
+    def thread_id(self) -> str:
+        return self.standing.thread_id
+
+    @cached_property
+    def now(self) -> Report:
+        """How the thread stands, with the commands that go on."""
+        if self.running:
+            return Report(self.thread_id, "stopped", Exit.PAUSED)
+        if self.standing.outcome is not None:
+            return self.ending(self.standing.outcome)
+        if self.standing.waiting:
+            return of_waiting(self.standing.waiting, valid_text(self.thread_id), _DATABASE)
+        return of_stop(valid_text(self.thread_id), _DATABASE)
+
+    def ending(self, outcome: Mapping[str, Any]) -> Report:
+        """How a task ended."""
+        return of_outcome(outcome, valid_text(self.thread_id), _DATABASE)
+
+    @cached_property
+    def totals(self) -> Totals:
+        found = [self._totals(chapter) for chapter in self.chapters]
+        return Totals(
+            sum(part.turns for part in found),
+            sum(part.tokens for part in found),
+            any(part.estimated for part in found),
+            sum(part.active for part in found),
+            sum(part.waiting for part in found),
+        )
+
+    def _totals(self, chapter: Chapter) -> Totals:
+        turns, task = chapter.turns, self.standing.task
+        waited = sum(e.waited for turn in turns for e in turn.events if isinstance(e, Answered))
+        if outcome := self.outcomes.get(chapter.task):
+            usage, active = outcome["usage"], outcome["seconds_active"]
+            waited = outcome["seconds_waiting"]
+            return Totals(len(turns), usage["total_tokens"], usage["estimated"], active, waited)
+        if chapter.task == task.id:
+            used = task.total
+            return Totals(len(turns), used.total_tokens, used.estimated > 0, used.seconds, waited)
+        tokens, active = sum(turn.tokens for turn in turns), sum(turn.seconds for turn in turns)
+        return Totals(len(turns), tokens, False, active, waited)
+
+    @cached_property
+    def entries(self) -> Mapping[str, Sequence[Step]]:
+        """The steps of each task before its first reply."""
+        # By identity: two steps can have the same checkpoint.
+        own = {id(step) for chapter in self.chapters for turn in chapter.turns for step in self.way(turn)}
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if id(step) not in own:
+                found.setdefault(step.task, []).append(step)
+        return found
+
+    def way(self, turn: Turn) -> Sequence[Step]:
+        """The steps of a turn that belong to its own task."""
+        for at, step in enumerate(turn.steps):
+            if step.task != turn.task:
+                return turn.steps[:at]
+        return turn.steps
+
+    @cached_property
+    def fork(self) -> Step | None:
+        """The step at which the thread was made as a copy of another one; None when it began by itself."""
+        first = self.steps[0] if self.steps else None
+        return first if first and first.state is None and first.event != _INPUT else None
+
+    def phases(self, task: str) -> Sequence[Mapping[str, Any]]:
+        """What was reported as done while the task went on."""
+        if outcome := self.outcomes.get(task):
+            phases: Sequence[Mapping[str, Any]] = outcome["phases"]
+            return phases
+        return phases_of(self.standing.values.get("phases"), task)
+
+    @cached_property
+    def notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """What Signoff noted on the result of each call, by call id."""
+        messages = self.standing.values.get("messages", ())
+        return {found.tool_call_id: marks(found) for found in messages if isinstance(found, ToolMessage)}
+
+    @cached_property
+    def decisions(self) -> Mapping[str, Mapping[str, Any]]:
+        """What a person decided on calls, by call id; kept of the last task that had such calls."""
+        calls: Mapping[str, Mapping[str, Any]] = (self.standing.values.get("approvals") or {}).get(
+            "calls", {}
+        )
+        return calls
+
+    @cached_property
+    def stands_in(self) -> State | None:
+        """The state that the thread has come to: the last one, or the one that it waits or stopped in."""
+        if self.standing.condition is Condition.ENDED:
+            return State.FINISH
+        if not self.steps:
+            return None
+        last = self.steps[-1]
+        named = [State(name) for name in last.next if name in set(State)]
+        return named[0] if named else last.state
+
+    def confirmation(self, chapter: Chapter) -> str | None:
+        """What a person said when they confirmed the finish of a task; None when nobody did."""
+        way = self.way(chapter.turns[-1]) if chapter.turns else ()
+        if not any(step.state is State.CONFIRM and step.event == Event.CONFIRMED for step in way):
+            return None
+        return self._confirmed.get(chapter.task, "")
+
+    @cached_property
+    def _confirmed(self) -> Mapping[str, str]:
+        tasks, current = {chapter.task for chapter in self.chapters}, ""
+        found: dict[str, str] = {}
+        for message in self.standing.values.get("messages", ()):
+            current = message.id if message.id in tasks else current
+            if isinstance(message, ToolMessage) and message.text.startswith(_CONFIRMED):
+                found[current] = message.text.removeprefix(_CONFIRMED).strip()
+        return found

@@ -1,0 +1,135 @@
+"""What a LangGraph server needs to share the commands' database; `langgraph.json` names these three.
+
+    checkpointer    the threads' checkpoints, in place of the server's own memory
+    store           the journal, the outcomes and the figures, beside them
+    app             lists threads that were begun elsewhere (`Foreign`), refuses strange web pages (`Pages`)
+
+The database is that of the commands: SIGNOFF_DATABASE, else the file in the user's data folder. With the
+store in the same database as the checkpoints an effect runs at most once, whoever runs the thread.
+"""
+
+import asyncio
+import os
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from langgraph.store.base import BaseStore
+from langgraph_sdk import get_client
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from signoff.cli.database import OpenStorage, database
+from signoff.server_saver import ServerSaver
+
+_PAGES = re.compile(
+    r"https://([a-z0-9-]+\.)*smith\.langchain\.com|https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+)
+
+
+@asynccontextmanager
+async def checkpointer() -> AsyncIterator[ServerSaver]:
+    """The checkpoints of the shared database. Raises StorageError when it cannot be opened."""
+    async with _opened() as storage:
+        yield ServerSaver(storage)
+
+
+@asynccontextmanager
+async def store() -> AsyncIterator[BaseStore]:
+    """The store of the shared database. Raises StorageError when it cannot be opened."""
+    async with _opened() as storage:
+        yield storage.store
+
+
+@asynccontextmanager
+async def _opened() -> AsyncIterator[OpenStorage]:
+    # Opening a file blocks, and the server's event loop must not.
+    opening = await asyncio.to_thread(lambda: database(None, os.environ).open())
+    storage = await asyncio.to_thread(opening.__enter__)
+    try:
+        yield storage
+    finally:
+        await asyncio.to_thread(opening.__exit__, None, None, None)
+
+
+class Foreign:
+    """Makes threads known to the server that another program has begun in the database.
+
+    The server keeps a list of its own and says "not found" of any thread that is not in it. So whatever asks
+    for threads has the new ones of the database entered first. The server takes no id but a UUID: threads
+    with other ids stay away. So do all of them where the server has several graphs: the database does not say
+    which graph a thread belongs to.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.known: set[str] = set()
+        self.entering = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = _asked(scope["path"]) if scope["type"] == "http" else ""
+        if asked and asked not in self.known:
+            await self._enter(scope["app"].state.threads)
+        elif asked and scope["method"] == "DELETE":
+            self.known.discard(asked)
+        await self.app(scope, receive, send)
+
+    async def _enter(self, threads: Callable[[], list[str]]) -> None:
+        async with self.entering, get_client(api_key=None) as client:
+            graphs = {found["graph_id"] for found in await client.assistants.search(limit=1000)}
+            if len(graphs) != 1:
+                return
+            (graph,) = graphs
+            for thread in await asyncio.to_thread(threads):
+                if thread not in self.known and _is_uuid(thread):
+                    await client.threads.create(thread_id=thread, graph_id=graph, if_exists="do_nothing")
+                    self.known.add(thread)
+
+
+def _asked(path: str) -> str:
+    """What a request wants of the threads: the id of one, or a word such as `search`; empty for nothing."""
+    _, found, rest = path.partition("/threads/")
+    return rest.partition("/")[0] if found else ""
+
+
+def _is_uuid(thread_id: str) -> bool:
+    try:
+        return str(uuid.UUID(thread_id)) == thread_id
+    except ValueError:
+        return False
+
+
+class Pages:
+    """Refuses requests of web pages other than Studio's and those of this machine.
+
+    The server has no password and answers any page that the user's browser has open; the graph writes files.
+    SIGNOFF_ORIGINS: further pages that may use it, as `https://name`, with commas between them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.more = {origin.strip() for origin in os.environ.get("SIGNOFF_ORIGINS", "").split(",")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = Headers(scope=scope).get("origin") if scope["type"] in ("http", "websocket") else None
+        if origin is None or _PAGES.fullmatch(origin) or origin in self.more:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            text = "This page may not use the server; name its origin in SIGNOFF_ORIGINS to allow it.\n"
+            await PlainTextResponse(text, status_code=403)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+
+@asynccontextmanager
+async def _with_threads(app: Starlette) -> AsyncIterator[None]:
+    async with _opened() as storage:
+        app.state.threads = storage.threads
+        yield
+
+
+app = Starlette(middleware=[Middleware(Pages), Middleware(Foreign)], lifespan=_with_threads)

@@ -1,0 +1,208 @@
+"""The application: its keys, what opens above it, and how it ends."""
+
+import os
+from typing import ClassVar
+
+from rich.terminal_theme import TerminalTheme
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer, Input
+
+from signoff.cli.database import Database, OpenStorage
+from signoff.cli.report import command
+from signoff.cli.settings import Given
+from signoff.cli.threads import rows
+from signoff.graph.errors import ThreadError
+from signoff.session.answers import read_json
+from signoff.tools.output import valid_text
+from signoff.ui.asking import Asking, arguments_text
+from signoff.ui.desk import Desk
+from signoff.ui.orphans import end_with_server
+from signoff.ui.screens import Editor, Help, Threads
+
+_THREADS = 200
+# The sixteen colours that cards and lines are made of: black to white, then the bright ones.
+_COLOURS = TerminalTheme(
+    (17, 20, 24),
+    (230, 237, 243),
+    [(48, 54, 61), (248, 81, 73), (63, 185, 80), (210, 153, 34),
+     (88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)],
+    [(110, 118, 129), (255, 123, 114), (86, 211, 100), (227, 179, 65),
+     (121, 192, 255), (210, 168, 255), (86, 212, 221), (240, 246, 252)],
+)  # fmt: skip
+
+
+class SignoffApp(App[None]):
+    """The application on an open database. thread_id: None begins a new thread."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "signoff"
+    ENABLE_COMMAND_PALETTE = False
+    # Textual declares these as attributes of an instance.
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (24, "-high")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p,f5", "pause", "pause / go on", key_display="F5"),
+        Binding("s,f8", "stop", "stop", key_display="F8"),
+        Binding("x,f4", "more", "more turns", key_display="F4"),
+        Binding("t,f2", "threads", "threads", key_display="F2"),
+        Binding("slash,f3", "search", "search", key_display="F3"),
+        Binding("f6", "terminal", "terminal", key_display="F6"),
+        Binding("c,f9", "copy", "copy command", key_display="F9"),
+        Binding("question_mark,f1", "help", "keys", key_display="F1"),
+        Binding("ctrl+q,q", "leave", "leave", key_display="^q"),
+        Binding("m,f7", "machine", "machine", show=False),
+        Binding("i", "prompt", "prompt", show=False),
+        Binding("escape", "out", "out", show=False),
+        *[Binding(key, f"press('{key}')", show=False) for key in "aerwguy123456789"],
+    ]
+
+    def __init__(self, database: Database, storage: OpenStorage, given: Given, thread_id: str | None) -> None:
+        super().__init__()
+        self.ansi_theme_dark = self.ansi_theme_light = _COLOURS
+        self.database = database
+        self.desk = Desk(database, storage, given, thread_id)
+        self.searching = self.leaving = False
+
+    def compose(self) -> ComposeResult:
+        yield self.desk
+        yield Footer()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        text = valid_text(event.value).strip()
+        if not text:
+            return
+        if self.searching:
+            if not self.desk.conversation.find(text):
+                self.notify("Not found.", severity="warning")
+            return
+        if self.desk.driving or self.desk.watching:
+            self.notify("It is running; F5 pauses it.", severity="warning")
+            return
+        try:
+            self.desk.typed(text)
+        except ThreadError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            event.input.clear()
+
+    def on_asking_wanted(self, event: Asking.Wanted) -> None:
+        if event.key != "e":
+            self.desk.prompt.value = "reject: " if event.key == "r" else "respond: "
+            self.desk.prompt.focus()
+            return
+        call = event.call
+
+        def edited(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                args = read_json(text)
+                self.desk.asking.take({"type": "edit", "edited_action": {"name": call.name, "args": args}})
+            except (ThreadError, ValueError) as error:
+                self.notify(f"That does not fit: {error}", severity="error", markup=False)
+
+        self.push_screen(Editor("the arguments", arguments_text(call)), edited)
+
+    def on_app_focus(self) -> None:
+        """A page, or a window, may be opened without the focus; then no widget has it."""
+        if self.focused is None and len(self.screen_stack) == 1:
+            self.desk.prompt.focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the board mean nothing while something is open above it."""
+        return len(self.screen_stack) == 1 or action not in _ON_THE_BOARD
+
+    def action_pause(self) -> None:
+        self.desk.pause()
+
+    def action_stop(self) -> None:
+        self.desk.stop()
+
+    def action_more(self) -> None:
+        self.desk.more()
+
+    def action_press(self, key: str) -> None:
+        try:
+            self.desk.asking.press(key)
+        except ThreadError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def action_threads(self) -> None:
+        if self.desk.driving:
+            self.notify("Pause it first (F5); one thread runs at a time here.", severity="warning")
+            return
+        found = rows(self.database, _THREADS)
+
+        async def chosen(thread_id: str | None) -> None:
+            if thread_id is not None:
+                await self.desk.open(thread_id)
+
+        self.push_screen(Threads(found, self.desk.thread_id), chosen)
+
+    def action_search(self) -> None:
+        self.searching = True
+        self.desk.prompt.clear()
+        self.desk.prompt.placeholder = "search; Enter goes to the next place, Escape ends it"
+        self.desk.prompt.focus()
+
+    def action_out(self) -> None:
+        """Out of the search, then out of the prompt, so that single keys work."""
+        if self.searching:
+            self.searching = False
+            self.desk.prompt.clear()
+            self.desk.conversation.find("")
+            self.desk.hint()
+        else:
+            self.desk.conversation.focus()
+
+    def action_prompt(self) -> None:
+        self.desk.prompt.focus()
+
+    def action_terminal(self) -> None:
+        self.desk.to_terminal()
+
+    def action_machine(self) -> None:
+        self.desk.toggle_class("-no-machine")
+
+    def action_copy(self) -> None:
+        how = command("resume", self.desk.thread_id, self.database)
+        self.copy_to_clipboard(how)
+        self.notify(how, title="Copied", markup=False)
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+    def action_leave(self) -> None:
+        """Leaves; a run is paused first, and left where it stands when asked twice."""
+        if not self.desk.driving or self.leaving:
+            self.exit()
+            return
+        self.leaving = True
+        self.desk.pause()
+        self.notify("It stops after this step, then leaves. Once more leaves at once.", severity="warning")
+
+    def on_desk_rested(self) -> None:
+        if self.leaving:
+            self.exit()
+
+
+_ON_THE_BOARD = frozenset(
+    ("pause", "stop", "more", "threads", "search", "terminal", "machine", "prompt", "out", "press", "copy")
+)
+
+
+def run_app(database: Database, given: Given, thread_id: str | None) -> int:
+    """Runs the application until the person leaves; the exit code."""
+    with database.open() as storage:
+        app = SignoffApp(database, storage, given, thread_id)
+        end_with_server(app.desk.close_terminal)
+        try:
+            app.run()
+        finally:
+            app.desk.models.close()
+            app.desk.close_terminal()
+        if app.desk.driving:
+            # A model call cannot be broken off from here, and all that is finished is saved.
+            os._exit(0)
+    return app.return_code or 0

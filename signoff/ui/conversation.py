@@ -1,0 +1,177 @@
+"""The conversation: everything that happened in a thread, one item each, cards among them."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from signoff.cli.calls import in_full, in_short
+from signoff.cli.cards import AMBER, Card, card, ending
+from signoff.cli.database import Database
+from signoff.cli.lines import WHY, Lines
+from signoff.cli.report import of_outcome
+from signoff.cli.safe import cut, one_line, plain
+from signoff.session.events import CallFinished, Ended, Event, Nudged, Said, Wrote
+
+_SHOWN = 300
+_LONG = 1_200
+_MOST = 40_000
+_COMING = 2_000
+
+
+class Item(Static):
+    """One thing that happened. `words` is what a search looks at."""
+
+    def __init__(self, content: RenderableType, words: str) -> None:
+        super().__init__(_as_rich(content), classes="item")
+        self.words = words[:_MOST].lower()
+
+
+def _as_rich(content: RenderableType) -> RenderableType:
+    """Textual reads a bare Text anew, and knows fewer colours."""
+    return Group(content) if isinstance(content, Text) else content
+
+
+class Foldable(Item):
+    """An item that opens: Enter or a click shows all of it, or its short form again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "fold", "open / close")]
+    can_focus = True
+
+    def __init__(self, short: RenderableType, full: RenderableType, words: str) -> None:
+        super().__init__(short, words)
+        self.short, self.full, self.open = short, full, False
+
+    def action_fold(self) -> None:
+        self.open = not self.open
+        self.update(_as_rich(self.full if self.open else self.short))
+
+    def on_click(self) -> None:
+        self.action_fold()
+
+
+class Conversation(VerticalScroll):
+    """Shows events as they come; keeps to the end while it is scrolled there.
+
+    Of a long thread the newest items are shown; `earlier` says how many are left out.
+    """
+
+    BORDER_TITLE = "conversation"
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self.database, self.thread_id = database, ""
+        self.lines = Lines(boxed=True)
+        self.found = -1
+        self.coming = ""
+
+    def begin(self, thread_id: str, events: Sequence[Event]) -> None:
+        """Shows another thread."""
+        self.thread_id = thread_id
+        self.query(Item).remove()
+        self.lines, self.coming, self.found = Lines(boxed=True), "", -1
+        hidden = max(0, len(events) - _SHOWN)
+        items = [item for event in events[hidden:] if (item := self._item(event))]
+        if hidden:
+            note = f"{hidden:,} earlier entries; `signoff show` tells all of them."
+            items.insert(0, Item(Text(note, style="dim"), note))
+        self.mount_all(items)
+        self.anchor()
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, Said):
+            self.coming = ""
+            self.query("#coming").remove()
+        if item := self._item(event):
+            self._mount(item)
+
+    def say(self, content: Card | Text) -> None:
+        """A card or a remark of the application itself."""
+        shown = card(content, boxed=True) if isinstance(content, Card) else content
+        words = f"{content.title} {content.body}" if isinstance(content, Card) else content.plain
+        self._mount(Item(shown, words))
+
+    def token(self, text: str) -> None:
+        """A piece of the reply that is coming in."""
+        self.coming = (self.coming + text)[-_COMING:]
+        shown = Text(plain(self.coming), style="italic dim")
+        if known := self.query("#coming"):
+            known.only_one(Static).update(Group(shown))
+        else:
+            self.mount(Static(Group(shown), id="coming"))
+
+    def find(self, words: str) -> bool:
+        """Goes to the next item that holds `words`, from the newest backwards; False when there is none."""
+        items, wanted = list(self.query(Item)), words.lower()
+        order = [*range(self.found - 1, -1, -1), *range(len(items) - 1, self.found - 1, -1)]
+        at = next((at for at in order if wanted in items[at].words), None) if wanted else None
+        for item in items:
+            item.remove_class("found")
+        if at is None:
+            self.found = -1
+            return False
+        self.found = at
+        items[at].add_class("found")
+        items[at].scroll_visible(animate=False)
+        return True
+
+    def _mount(self, item: Item) -> None:
+        self.mount(item)
+        items = self.query(Item)
+        if len(items) > 2 * _SHOWN:
+            items.first().remove()
+
+    def _item(self, event: Event) -> Item | None:
+        before = self.lines.turn
+        item = self._shown(event)
+        if item and (isinstance(event, Wrote | Ended) or self.lines.turn != before):
+            # A little room before each turn.
+            item.add_class("-opens")
+        return item
+
+    def _shown(self, event: Event) -> Item | None:
+        match event:
+            case CallFinished():
+                words = f"{event.name} {event.args} {event.result[:_MOST]}"
+                short = self.lines.render(event)
+                return Foldable(short or "", _call(event), words)
+            case Nudged(why=why, text=text) if why != "resumed":
+                return Foldable(*_reminder(why, text), text)
+            case Ended(outcome=outcome):
+                end = ending(of_outcome(outcome, self.thread_id, self.database))
+                return Item(card(end, boxed=True), f"{end.title} {end.body}")
+            case Said(text=text) if len(text) > _LONG:
+                short = self.lines.render(event)
+                return Foldable(short or "", _whole(text), text)
+        shown = self.lines.render(event)
+        return None if shown is None else Item(shown, " ".join(map(str, vars(event).values())))
+
+
+def _call(call: CallFinished) -> RenderableType:
+    """A call with all its arguments and all of its result, as far as a person can read them."""
+    head = in_short(call)[0]
+    style = "" if call.ok else "red"
+    result = Text(_cut(call.result), style=style)
+    facts = f"{call.seconds:.2f} s · call {one_line(call.call_id)}"
+    return Group(head, in_full(call.name, call.args), Text("── result ──", style="dim"), result,
+                 Text(facts, style="dim"))  # fmt: skip
+
+
+def _whole(text: str) -> RenderableType:
+    return Text(_cut(text))
+
+
+def _cut(text: str) -> str:
+    """At most so much of it; the person must know that there is more."""
+    left = len(text) - _MOST
+    shown = plain(text[:_MOST])
+    return shown if left <= 0 else f"{shown}\n… {left:,} more characters that are not shown"
+
+
+def _reminder(why: str, text: str) -> tuple[RenderableType, RenderableType]:
+    title = f"reminder: {WHY.get(why, cut(one_line(why), 60))}"
+    return Text(f"    ↻ {title}", style=AMBER), card(Card(title, AMBER, _cut(text)), boxed=True)

@@ -1,0 +1,196 @@
+"""One thread at a time: opened, driven by a worker, watched while another process runs it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from textual import message
+from textual.worker import Worker, WorkerState
+
+from signoff.cli.cards import Card
+from signoff.cli.database import Database, OpenStorage
+from signoff.cli.names import new_thread_id
+from signoff.cli.report import MORE_TURNS
+from signoff.cli.safe import plain
+from signoff.cli.settings import Given, Settings
+from signoff.graph.errors import SignoffError, ThreadBusy
+from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
+from signoff.session.events import Wrote
+from signoff.session.moves import Answer, Extend, Move, Retry, Stop
+from signoff.session.pausing import request_pause
+from signoff.session.standing import Condition
+from signoff.tools.pty_shell import ShellResult
+from signoff.ui.asking import Asking
+from signoff.ui.board import Board, standing_word
+from signoff.ui.story import Story, read_story
+from signoff.ui.work import SHELL, Models, News, Work
+
+_WATCH_SECONDS = 1.0
+
+
+class Desk(Board):
+    """The board of a thread that can be run. One worker at a time drives it by its session."""
+
+    def __init__(self, database: Database, storage: OpenStorage, given: Given, thread_id: str | None) -> None:
+        super().__init__(database)
+        self.storage, self.given = storage, given
+        self.models = Models()
+        self.thread_id = thread_id or new_thread_id(storage.threads())
+        self.story: Story | None = None
+        self.driving = False
+        self.work = self._work()
+
+    async def on_mount(self) -> None:
+        self.set_interval(_WATCH_SECONDS, self._watch)
+        await self.open(self.thread_id)
+
+    def _work(self) -> Work:
+        return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
+
+    async def open(self, thread_id: str) -> None:
+        """Shows this thread as it stands; nothing runs yet. An empty id begins a new one."""
+        self.thread_id = thread_id or new_thread_id(self.storage.threads())
+        self.work = self._work()
+        try:
+            settings, self.story = self.work.settings(), read_story(self.storage, self.thread_id)
+        except SignoffError as error:
+            self._refused(error)
+            return
+        await self.show(self.story, settings, self.thread_id)
+        self._stand(self.story)
+
+    def _stand(self, story: Story) -> None:
+        """What a person can do with a thread as it is saved."""
+        self.prompt.focus()
+        waiting = story.standing.waiting
+        if story.running:
+            return
+        if waiting and not (isinstance(waiting, Action) and waiting.tool == SHELL):
+            self.ask(waiting)
+        elif story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+            self.remark("It was stopped in the middle. F5 goes on; a new task takes its place.")
+
+    @property
+    def watching(self) -> bool:
+        """Whether another process runs the thread."""
+        return bool(self.story and self.story.running and not self.driving)
+
+    def _watch(self) -> None:
+        if not self.watching or self.story is None:
+            return
+        before, self.story = self.story, read_story(self.storage, self.thread_id)
+        self.catch_up(self.story, len(before.events))
+        if not self.story.running:
+            self._stand(self.story)
+
+    def typed(self, text: str) -> None:
+        """What was sent from the prompt: an answer, or a task. Raises ThreadError for what does not fit."""
+        if self.asking.waiting:
+            self.asking.typed(text)
+        else:
+            self.conversation.add(Wrote(text))
+            self.drive(text)
+
+    def pause(self) -> None:
+        """Pauses at the next state, or goes on."""
+        if self.driving:
+            self.work.ask("pause")
+            self.status.tell("pausing after this step", "bold yellow")
+        elif self.watching:
+            request_pause(self.storage.store, self.thread_id)
+            self.remark("Asked the process that runs it to pause.")
+        elif self.asking.waiting:
+            self.notify("It waits for you.", severity="warning")
+        elif self.story and self.story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+            self.drive(None)
+        else:
+            self.notify("There is nothing to go on with; send a task.", severity="warning")
+
+    def stop(self) -> None:
+        """Ends the task as cancelled; a command that runs is interrupted."""
+        if self.driving:
+            self.work.ask("stop")
+            self.status.tell("stopping", "bold yellow")
+            if self.pane and self.pane.running:
+                self.pane.interrupt()
+        elif self.story and self.story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+            self.drive(Stop())
+        else:
+            self.notify("There is no task to stop.", severity="warning")
+
+    def more(self) -> None:
+        """More turns after a limit; another try after an error."""
+        outcome = (self.story and self.story.standing.outcome) or {}
+        moves: dict[str, Move] = {"limit": Extend(MORE_TURNS), "error": Retry()}
+        if self.driving or outcome.get("status") not in moves:
+            self.notify(
+                "More turns are for a task that ended at a limit or with an error.", severity="warning"
+            )
+        else:
+            self.drive(moves[outcome["status"]])
+
+    def drive(self, move: Move) -> None:
+        """Runs the thread until a person is needed or the task has ended."""
+        self._begin(partial(self.work.go, move))
+
+    def on_asking_answered(self, event: Asking.Answered) -> None:
+        self.drive(Answer(event.value, event.waiting.interrupt_id))
+
+    def on_asking_again(self, event: Asking.Again) -> None:
+        self._begin(partial(self.work.again, event.action))
+
+    def _begin(self, work: Callable[[], Decision]) -> None:
+        if self.driving or self.watching:
+            self.notify("It is running. F5 pauses it.", severity="warning")
+            return
+        self.driving = True
+        self.ask(None)
+        self.status.begin(self.status.facts.seconds)
+        self.run_worker(work, thread=True, name="drive", exit_on_error=False)
+
+    def _tell(self, news: News) -> None:
+        self.app.call_from_thread(self.happened, news)
+
+    def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
+        assert self.pane is not None, "a thread that runs was opened"
+        return self.pane.run(command, timeout)
+
+    class Rested(message.Message):
+        """The thread runs no more."""
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.worker.name != "drive" or event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
+            return
+        self.driving = False
+        self.story = read_story(self.storage, self.thread_id)
+        error = event.worker.error
+        if isinstance(error, ThreadBusy):
+            self.catch_up(self.story, len(self.story.events))
+        elif error is not None:
+            self._refused(error)
+        else:
+            decision: Any = event.worker.result
+            self._decided(decision, self.story)
+        self.post_message(self.Rested())
+
+    def _refused(self, error: BaseException) -> None:
+        told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+        self.conversation.say(Card("It cannot go on", "red", plain(told)))
+        self.status.end("error", "bold red")
+
+    def _decided(self, decision: Decision, story: Story) -> None:
+        self.catch_up(story, len(story.events))
+        match decision:
+            case Finished(outcome=outcome) | Failed(outcome=outcome):
+                self.status.end(*standing_word(story))
+                ways = {"limit": f"F4 gives it {MORE_TURNS} more turns.", "error": "F4 tries it again."}
+                if way := ways.get(outcome.status):
+                    self.remark(way)
+            case Paused():
+                self.status.end("paused", "bold yellow")
+                self.remark("Paused; everything is saved. F5 goes on.")
+            case Message():
+                raise AssertionError("what is only said is no end of a run")
+            case waiting:
+                self.app.bell()
+                self.ask(waiting)

@@ -1,0 +1,79 @@
+"""The machine as a live picture: states, edges with how often each was taken, the current state lit."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from textual.widgets import Static
+
+from signoff.graph.layout import MAIN_PATH, PAUSES
+from signoff.graph.machine import State, edges
+from signoff.ui.story import Edge
+
+_EDGES: Mapping[State, Mapping[State, str]] = edges()
+_MOST_ROWS = len(_EDGES) + sum(map(len, _EDGES.values()))
+
+
+class MachineView(Static):
+    """Shows where the machine stands in the current task and which way it came.
+
+    Where there is no room for all edges, those that were never taken are left out, except the ones that
+    lead away from the current state.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.border_title = "machine"
+        self.at: State | None = None
+        self.taken: Counter[Edge] = Counter()
+        self.last: Edge | None = None
+
+    def reset(self, at: State | None = None, taken: Counter[Edge] | None = None) -> None:
+        """Shows another task."""
+        self.at, self.taken, self.last = at, Counter(taken or ()), None
+        self.refresh(layout=True)
+
+    def enter(self, state: State, source: State) -> None:
+        """The machine went from `source` to `state`."""
+        self.at, self.last = state, (source, state)
+        self.taken[source, state] += 1
+        self.refresh(layout=True)
+
+    def render(self) -> RenderableType:
+        every = self.size.height >= _MOST_ROWS
+        return Group(*(self._state(state, every) for state in _EDGES))
+
+    def _state(self, state: State, every: bool) -> RenderableType:
+        lit, visits = state is self.at, self._visits(state)
+        row = Table.grid(expand=True, padding=(0, 0))
+        row.add_column(ratio=1, no_wrap=True)
+        row.add_column(justify="right", no_wrap=True)
+        style = f"bold {_colour(state)}" if visits or lit else "dim"
+        name = Text(f" {state} ", style=f"{style} reverse" if lit else style)
+        row.add_row(Text.assemble("● " if lit else "  ", name), Text(str(visits or ""), style="bold"))
+        shown = [to for to in _EDGES[state] if every or lit or self.taken[state, to]]
+        for to in shown:
+            row.add_row(*self._edge(state, to, to is shown[-1]))
+        return row
+
+    def _edge(self, state: State, to: State, is_last: bool) -> tuple[Text, Text]:
+        count, now = self.taken[state, to], (state, to) == self.last
+        style = "bold yellow" if now else "" if count else "dim"
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"   {'└' if is_last else '├'}{'━' if now else '─'}▶ ", style="yellow" if now else "dim")
+        text.append(f"{to:<12}", style=style)
+        text.append(_EDGES[state][to], style="yellow" if now else "dim")
+        return text, Text(str(count or ""), style=style)
+
+    def _visits(self, state: State) -> int:
+        left = sum(count for (source, _), count in self.taken.items() if source is state)
+        entered = sum(count for (_, to), count in self.taken.items() if to is state)
+        return max(left, entered)
+
+
+def _colour(state: State) -> str:
+    if state is State.FINISH:
+        return "green"
+    return "magenta" if state in PAUSES else "blue" if state in MAIN_PATH else "cyan"

@@ -1,0 +1,238 @@
+"""A real terminal in the application: the agent's commands appear in it, and a person may type."""
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import ClassVar
+
+from langchain_core.tools import ToolException
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.timer import Timer
+
+from signoff.graph.errors import SetupError
+from signoff.tools.pty_shell import Shell, ShellResult
+from signoff.ui.pane_backlog import Words
+from signoff.ui.pane_guard import Guard
+from signoff.ui.pane_keys import pasted, typed
+from signoff.ui.pane_shell import PaneShell
+from signoff.ui.pane_view import TerminalView
+from signoff.ui.pane_words import PROMPT, announced, remark, title
+
+LEAVE_KEY = "ctrl+right_square_bracket"
+"""Leads out of the terminal, as every other key is the shell's."""
+
+_LOOK_SECONDS = 0.25
+_WHEEL_LINES = 3
+_OURS = {LEAVE_KEY, "shift+pageup", "shift+pagedown", "shift+home", "shift+end"}
+_COPY = {"ctrl+shift+c", "super+c"}
+
+
+class TerminalPane(TerminalView, can_focus=True):
+    """A shell in `cwd` on a screen of its own, started when it is first used or gets the focus.
+
+    env: variables beside the few that a shell inherits. The border says what it does: idle, the agent's
+    command, or that the command asks for something. With the focus every key is the shell's but Ctrl-],
+    which leads out of it, and Shift with PageUp, PageDown, Home and End, which scroll as the wheel does.
+
+    `run`, `interrupt`, `write` and `close` may be called in any thread.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(LEAVE_KEY, "leave", "leave the terminal", key_display="ctrl+]")
+    ]
+    DEFAULT_CSS = """
+    TerminalPane {
+        height: 1fr;
+        background: $background;
+        color: $foreground;
+        border: round $panel-lighten-2;
+        border-title-color: $text-muted;
+        border-subtitle-color: $text-muted;
+        &:focus { border: heavy $accent; border-title-color: $accent; }
+        &.-running { border-title-color: $success; }
+        &.-asks { border: heavy $warning; border-title-color: $warning; border-title-style: bold; }
+    }
+    """
+
+    class Left(Message):
+        """The person pressed the key that leads out of the terminal; the focus has moved on."""
+
+    class Changed(Message):
+        """A command of the agent began or ended."""
+
+    def __init__(
+        self,
+        cwd: str | os.PathLike[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.running: str | None = None
+        """The agent's command that runs now."""
+        self._cwd, self._env = cwd, dict(env or {})
+        self._guard = Guard()
+        self._shell = PaneShell(self._started, self._remark, self._guard)
+        self._turn = threading.Lock()
+        self._looks: Timer | None = None
+
+    # --- what the application uses ---
+
+    def run(self, command: str, timeout: float) -> ShellResult:
+        """Shows and runs a command of the agent; returns when it has ended. Blocks: call it in a worker.
+
+        timeout: seconds, after which it is stopped. A person may type meanwhile. Raises ToolException when it
+        cannot be run (another one runs, a person's program has the terminal, the pane was closed), and
+        SetupError where there can be no shell.
+        """
+        if not self._turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
+            raise ToolException("The terminal is still running another command; try again when it has ended.")
+        try:
+            self._now(command)
+            self.show(Words(announced(command), over_prompt=True))
+            return self._shell.run(command, timeout)
+        except (ToolException, SetupError) as error:
+            self._remark(f"not run: {error}")
+            raise
+        finally:
+            self._now(None)
+            self._turn.release()
+
+    def interrupt(self) -> None:
+        """Presses ^C, whatever the running program made of that key."""
+        self._shell.interrupt()
+
+    def write(self, data: bytes) -> None:
+        """Types `data`, soon."""
+        self._shell.write(data)
+
+    def close(self) -> None:
+        """Ends the shell and everything it started; a command that is running fails. May be repeated."""
+        self._shell.close()
+
+    # --- what comes from the shell, in its threads ---
+
+    def _started(self) -> Shell:
+        return Shell(
+            self._cwd,
+            env={"PROMPT_DIRTRIM": "3", **self._env, **self._guard.variables},
+            rows=self.terminal.rows,
+            cols=self.terminal.cols,
+            on_output=self.show,
+            interactive=True,
+            prompt=PROMPT,
+        )
+
+    def _remark(self, words: str) -> None:
+        self.show(Words(remark(words)))
+
+    def _now(self, command: str | None) -> None:
+        self.running = command
+        self.post_from_anywhere(self.Changed())
+
+    # --- showing it ---
+
+    def on_mount(self) -> None:
+        self._looks = self.set_interval(_LOOK_SECONDS, self._entitle, pause=True)
+        self._entitle()
+
+    def on_unmount(self) -> None:
+        # Not in another thread: it has to be done before the application goes.
+        self.close()
+
+    def on_terminal_pane_changed(self) -> None:
+        if self._looks:
+            (self._looks.resume if self.running is not None else self._looks.pause)()
+        self._entitle()
+
+    def answer(self, data: bytes) -> None:
+        # To a program that reads whole lines it would be typed into its next line.
+        if data and self._shell.reads_keys():
+            self._shell.write(data)
+
+    def scrolled_back(self) -> None:
+        self._entitle()
+
+    def _entitle(self) -> None:
+        waits = self._shell.waiting_for if self.running is not None else None
+        self.border_title = Content(title(self.running, waits))
+        self.set_class(self.running is not None, "-running")
+        self.set_class(waits in ("line", "password"), "-asks")
+        if self.back:
+            self.border_subtitle = Content(f"↑ {self.back} lines back · shift+end returns")
+        else:
+            self.border_subtitle = Content("ctrl+] leaves" if self.screen.focused is self else "")
+
+    # --- the person ---
+
+    def on_resize(self, event: events.Resize) -> None:
+        if self.size:
+            self.terminal.resize(self.size.height, self.size.width)
+            self._shell.resize(self.size.height, self.size.width)
+            self.scroll_back(0)
+
+    def on_focus(self) -> None:
+        self._shell.open()
+        self._entitle()
+
+    def on_blur(self) -> None:
+        # Else nobody would see what the agent does next.
+        self.scroll_back(-self.back)
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        # Else bindings of the application would take keys from the shell.
+        return key != LEAVE_KEY
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == LEAVE_KEY:
+            return
+        event.stop()
+        event.prevent_default()
+        page = max(self.size.height - 1, 1)
+        if event.key in _COPY:
+            self.copy_selected()
+        elif event.key in _OURS and not self.terminal.alternate:
+            everything = self.terminal.history_lines
+            moves = {"shift+pageup": page, "shift+pagedown": -page, "shift+home": everything}
+            self.scroll_back(moves.get(event.key, -everything))
+        elif data := typed(event.key, event.character, application=self.terminal.application_cursor):
+            self._press(data)
+
+    def _press(self, data: bytes) -> None:
+        if self.back:
+            self.scroll_back(-self.back)
+        if data == b"\x03":
+            # It must not wait behind what no program reads.
+            self._shell.forget()
+        if len(data) == 1 or not data.startswith(b"\x1b") or self._shell.reads_keys():
+            # A program that reads lines has no use for cursor keys: they would be part of the line.
+            self._shell.write(data)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self._shell.write(pasted(event.text, bracketed=self.terminal.bracketed_paste))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._wheel("up", _WHEEL_LINES)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._wheel("down", -_WHEEL_LINES)
+
+    def _wheel(self, key: str, lines: int) -> None:
+        if not self.terminal.alternate:
+            self.scroll_back(lines)
+        elif self._shell.reads_keys():
+            self._shell.write(typed(key, None, application=self.terminal.application_cursor) * abs(lines))
+
+    def action_leave(self) -> None:
+        """Moves the focus to the next widget, or to none."""
+        self.screen.focus_next()
+        if self.screen.focused is self:
+            self.screen.set_focus(None)
+        self.post_message(self.Left())

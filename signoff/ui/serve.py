@@ -1,0 +1,124 @@
+"""The application in a browser: on the loopback interface, for whoever has the token, and for nobody else."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from aiohttp import web
+from textual_serve.server import Server
+
+from signoff.cli.safe import shell_command
+from signoff.graph.errors import SetupError
+from signoff.ui.orphans import SERVED_BY
+
+HOST = "127.0.0.1"
+_END_SECONDS = 3.0
+_TEMPLATES = Path(__file__).parent
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class TokenServer(Server):
+    """Serves `command`, one process for each page that is open.
+
+    A request needs the token: in the address that is printed, afterwards in a cookie. Requests under another
+    name than the loopback's, or from another page, are refused, so that no web site can reach it.
+    """
+
+    def __init__(self, command: str, listening: socket.socket, token: str) -> None:
+        super().__init__(
+            command, HOST, listening.getsockname()[1], title="signoff", templates_path=str(_TEMPLATES)
+        )
+        self.listening, self.token = listening, token
+        self._cookie = f"signoff-{self.port}"
+
+    @property
+    def address(self) -> str:
+        """The address to open, with the token in it."""
+        return f"{self.public_url}/?token={self.token}"
+
+    def run(self) -> None:
+        """Serves until SIGINT or SIGTERM; ends the processes of the pages that are open."""
+        loop = asyncio.new_event_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.request_exit)
+        made = self._make_app()
+        web.run_app(
+            made,
+            sock=self.listening,
+            loop=loop,
+            handle_signals=False,
+            print=None,
+            access_log=None,
+            shutdown_timeout=_END_SECONDS,
+        )
+
+    async def _make_app(self) -> web.Application:
+        app: web.Application = await super()._make_app()
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._guarded(request, handler)
+
+        app.middlewares.append(guard)
+        app.router.add_get("/focus.js", _focus)
+        return app
+
+    async def on_startup(self, app: web.Application) -> None:
+        """The command says what there is to say."""
+
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        own = f"{HOST}:{self.port}"
+        if request.host != own or request.headers.get("Origin", self.public_url) != self.public_url:
+            raise web.HTTPForbidden(text="This address is for the page that signoff serve printed.")
+        given = request.query.get("token", "")
+        if request.path == "/" and secrets.compare_digest(given.encode(), self.token.encode()):
+            # The token leaves the address bar, and so the history of the browser.
+            found = web.HTTPFound("/")
+            found.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict")
+            raise found
+        cookie = request.cookies.get(self._cookie, "")
+        if not secrets.compare_digest(cookie.encode(), self.token.encode()):
+            raise web.HTTPForbidden(text="Open the address that signoff serve printed, with its token.")
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["Content-Security-Policy"] = _policy(own)
+            response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+
+async def _focus(_: web.Request) -> web.FileResponse:
+    return web.FileResponse(_TEMPLATES / "focus.js")
+
+
+def _policy(own: str) -> str:
+    return (
+        f"default-src 'self'; connect-src 'self' ws://{own}; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def serve(words: Sequence[str], port: int, say: Callable[[str], None]) -> None:
+    """Serves `signoff WORDS` until it is stopped. port: 0 for any that is free.
+
+    Raises SetupError when the port cannot be had.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise SetupError(f"Port {port} cannot be used ({error.strerror}); try --port 0.") from error
+    os.environ[SERVED_BY] = str(os.getpid())
+    # `exec`: the shell between would keep the application from seeing that this process has ended.
+    command = f"exec {shell_command([sys.executable, '-m', 'signoff.cli', *words])}"
+    server = TokenServer(command, listening, secrets.token_urlsafe(24))
+    say(server.address)
+    server.run()

@@ -1,0 +1,153 @@
+"""One thread at work: what the application drives, without a screen. Its methods block."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from langchain_core.tools import ToolException
+
+from signoff.cli.database import OpenStorage
+from signoff.cli.settings import Given, Settings, recall, remember, settle
+from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
+from signoff.graph.runner import busy
+from signoff.models.choose import Chosen, check_model, choose_model
+from signoff.session.decisions import Action, Decision, Message
+from signoff.session.events import Decided, Entered, Event
+from signoff.session.moves import Answer, Move
+from signoff.session.session import Session
+from signoff.session.standing import look, reading_graph
+from signoff.tools.pty_shell import ShellResult
+from signoff.tools.terminal import RunShell, observed
+from signoff.tools.workspace import Workspace
+
+SHELL = "run_shell"
+
+
+@dataclass(frozen=True)
+class Loading:
+    """The embedded model is being made ready; `done` of `total`, 0 where that is not known."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The thread is about to run with these settings."""
+
+    settings: Settings
+
+
+News = Event | Loading | Ready
+RunCommand = Callable[[Settings, str, float], ShellResult]
+
+
+@dataclass
+class Models:
+    """The models of this program, each made ready once; `close` ends the servers that were started."""
+
+    _made: dict[tuple[str, str | None], Chosen] = field(default_factory=dict)
+
+    def get(self, settings: Settings, tell: Callable[[News], None]) -> Chosen:
+        """Raises SetupError when the model cannot be had."""
+        key = settings.model, settings.base_url
+        if key not in self._made:
+            check_model(*key, os.environ)
+            self._made[key] = choose_model(*key, os.environ, lambda *how: tell(Loading(*how)))
+            _enter(self._made[key].resource)
+        return self._made[key]
+
+    def close(self) -> None:
+        while self._made:
+            self._made.popitem()[1].resource.__exit__(None, None, None)
+
+
+def _enter(resource: AbstractContextManager[object]) -> None:
+    resource.__enter__()
+
+
+@dataclass
+class Work:
+    """Drives one thread by its session.
+
+    tell: gets what happens, in the worker's thread. run_command: runs a command where a person sees it.
+    """
+
+    storage: OpenStorage
+    thread_id: str
+    given: Given
+    models: Models
+    tell: Callable[[News], None]
+    run_command: RunCommand
+    _session: Session | None = None
+    _asked: str = ""
+
+    def settings(self) -> Settings:
+        """What the thread runs with. Raises SetupError for options that do not fit."""
+        return settle(self.given, recall(self.storage.store, self.thread_id), os.environ)
+
+    def go(self, move: Move) -> Decision:
+        """Runs until a person is needed or the task has ended; terminal commands run in the pane meanwhile.
+
+        Raises ThreadBusy, ThreadError, SetupError or StorageError; nothing is lost by any of them.
+        """
+        if self.storage.checkpointer.is_running(self.thread_id):
+            raise busy(self.thread_id)
+        self._asked = ""
+        standing, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
+        chosen = self.models.get(settings, self.tell)
+        with working_tools(settings, lambda _: None) as found:
+            policy = policy_of(settings, self.given, found, standing.waiting)
+            tools, handed_over = for_waiting(found, standing.waiting)
+            shell = [SHELL] if any(tool.name == SHELL for tool in tools) else []
+            graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
+            self._session = Session(graph, self.thread_id)
+            remember(self.storage.store, self.thread_id, settings)
+            self.tell(Ready(settings))
+            try:
+                return self._until_needed(move, settings)
+            finally:
+                self._session = None
+
+    def _until_needed(self, move: Move, settings: Settings) -> Decision:
+        while True:
+            decision = self._drive(move)
+            match decision:
+                case Message():
+                    move = None
+                case Action(tool="run_shell", unknown=False):
+                    move = Answer(self.act(decision, settings), decision.interrupt_id)
+                case _:
+                    return decision
+
+    def _drive(self, move: Move) -> Decision:
+        assert self._session is not None, "`go` has made it"
+        for event in self._session.events(move, tokens=True):
+            # What was asked for while a command ran takes effect at the first state after it.
+            if isinstance(event, Entered) and self._asked:
+                asked, self._asked = self._asked, ""
+                self._session.pause(asked)
+            self.tell(event)
+        assert isinstance(event, Decided), "the last event of a session is its decision"
+        return event.decision
+
+    def again(self, action: Action) -> Decision:
+        """Runs an action whose outcome is unknown once more, then goes on."""
+        return self.go(Answer(self.act(action, self.settings()), action.interrupt_id))
+
+    def act(self, action: Action, settings: Settings) -> object:
+        """Runs the command of a terminal action in the pane; gives what is handed back to the model."""
+        try:
+            asked = RunShell.model_validate(dict(action.args))
+            result = self.run_command(settings, asked.command, asked.timeout)
+        except (ToolException, ValueError) as error:
+            return {"output": str(error), "status": "error"}
+        return observed(result, asked.timeout, Workspace(settings.workspace))
+
+    def ask(self, word: str) -> None:
+        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state."""
+        session = self._session
+        if session is None or not session.pause(word):
+            self._asked = word

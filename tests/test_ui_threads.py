@@ -1,0 +1,299 @@
+"""The application on threads that stand somewhere: waiting, killed, run by another process, hostile, huge."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from signoff import Limits, Session, build_graph
+from signoff.models import ScriptedModel, call, reply
+from signoff.models.script import Step
+from signoff.session.standing import reading_graph
+from tests.ui_bench import UiBench
+
+DONE = '[call("finish_task", summary="Done.")]'
+ASKS = '[call("ask_user", question="Which port?"), call("finish_task", summary="It is set.")]'
+SHELL = '[call("run_shell", command="echo run by the model >> ran.txt; sleep {}"), ' + DONE[1:]
+SLOW = '[*[call("write_file", path=f"{n}.md", content="x") for n in range(9)], ' + DONE[1:]
+HOSTILE = (
+    "[/bold] [red]red[/red] [@click=app.quit]x[/] \x1b[31m\x1b]52;c;aGFja2Vk\x07 \x1b]0;title\x07 "
+    "\u202egnp.exe\u2066 \u200b\u200d <script>alert(1)</script> &amp; \x00\x07\x08 {oops} %s $(id) "
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> UiBench:
+    return UiBench(tmp_path)
+
+
+def command(bench: UiBench, *words: str) -> list[str]:
+    return [sys.executable, "-m", "signoff.cli", *words, "--database", str(bench.database)]
+
+
+def begin(bench: UiBench, steps: str, *words: str, delay: float = 0.0) -> subprocess.Popen[bytes]:
+    """`signoff run` on thread t1 in another process."""
+    options = ("--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(steps, delay))
+    nobody = subprocess.DEVNULL
+    words = tuple(command(bench, "run", "Do it", *options, *words))
+    return subprocess.Popen(words, stdout=nobody, stderr=nobody, stdin=nobody)
+
+
+async def test_a_waiting_thread_is_answered_where_it_stands(bench: UiBench) -> None:
+    assert begin(bench, ASKS).wait(60) == 4
+    async with bench.opened() as opened:
+        assert opened.word == "waits for your answer"
+        assert "Which port?" in opened.screen()
+        await opened.send("8080")
+        await opened.rests()
+        assert opened.outcome["summary"] == "It is set."
+
+
+async def test_a_thread_that_ended_shows_its_end_and_takes_the_next_task(bench: UiBench) -> None:
+    assert begin(bench, DONE.replace("]", ', call("finish_task", summary="Again.")]')).wait(60) == 0
+    async with bench.opened() as opened:
+        assert opened.word == "done"
+        assert "done." in opened.said()
+        await opened.send("Once more")
+        await opened.rests()
+        assert "again." in opened.said()
+
+
+async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
+    process = begin(bench, SLOW, delay=0.3)
+    await written(bench, "2.md")
+    process.kill()
+    process.wait()
+    async with bench.opened() as opened:
+        assert opened.word == "stopped"
+        assert "f5 goes on" in opened.said()
+        await opened.press("p")
+        await opened.rests()
+        assert (opened.word, opened.outcome["turns"]) == ("done", 10)
+
+
+async def test_who_comes_second_watches(bench: UiBench) -> None:
+    process = begin(bench, SLOW, delay=0.4)
+    await written(bench, "1.md")
+    async with bench.opened() as opened:
+        assert opened.word.startswith("watching")
+        await opened.send("Do something else")
+        assert "It is running; F5 pauses it." in opened.noted()
+        seen = opened.said().count("write_file")
+        await opened.until(lambda: opened.said().count("write_file") > seen)
+        await opened.until(lambda: not opened.desk.watching)
+        assert process.wait(60) == 0
+        assert (opened.word, opened.said().count("write_file {")) == ("done", 9)
+        assert sum(opened.desk.machine.taken.values()) == 9 * 5 + 7
+
+
+async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) -> None:
+    process = begin(bench, SLOW, delay=0.4)
+    await written(bench, "1.md")
+    async with bench.opened() as opened:
+        await opened.press("p")
+        assert await asyncio.to_thread(process.wait, 60) == 4
+        await opened.until(lambda: not opened.desk.watching)
+        assert opened.word == "stopped"
+        await opened.press("p")
+        await opened.rests()
+        assert opened.outcome["turns"] == 10
+
+
+async def test_two_that_begin_at_once_the_second_is_told(bench: UiBench) -> None:
+    async with bench.opened(model=bench.model(DONE)) as opened:
+        process = begin(bench, SLOW, delay=0.3)
+        await written(bench, "1.md")
+        await opened.send("Me too")
+        await opened.until(lambda: opened.word.startswith("watching"))
+        assert process.wait(60) == 0
+        await opened.until(lambda: not opened.desk.watching)
+        assert opened.word == "done"
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from tests.ui_bench import UiBench
+
+async def main():
+    bench = object.__new__(UiBench)
+    folder = Path(sys.argv[1])
+    from signoff.cli.database import Database
+    bench.folder, bench.workspace, bench.database = folder, folder / "project", Database(sys.argv[2], True)
+    async with bench.opened(model=sys.argv[3]) as opened:
+        await opened.send("Go")
+        await opened.until(lambda: False)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("key", "times"), [("u", 1), ("g", 2)])
+async def test_an_application_killed_in_a_command_asks_what_became_of_it(
+    bench: UiBench, key: str, times: int
+) -> None:
+    model = bench.model(SHELL.format(600))
+    words = [sys.executable, "-c", KILLED, str(bench.folder), str(bench.database), model]
+    root = str(Path(__file__).parent.parent)
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": root}, start_new_session=True) as process:
+        await written(bench, "ran.txt")
+        os.killpg(process.pid, signal.SIGKILL)
+    Path(model.removeprefix("scripted:")).write_text(
+        Path(bench.model(SHELL.format(0)).removeprefix("scripted:")).read_text()
+    )
+    async with bench.opened() as opened:
+        await opened.press("p")
+        await opened.rests(at="action")
+        assert "may have been done already" in opened.screen()
+        await opened.press(key)
+        if key == "g":
+            await opened.until(lambda: opened.desk.pane and opened.desk.pane.running)
+            assert opened.desk.pane is not None
+            opened.desk.pane.interrupt()
+        await opened.rests()
+        assert opened.outcome["status"] == "success"
+        assert (bench.workspace / "ran.txt").read_text().count("run by the model") == times
+
+
+def hostile(bench: UiBench) -> None:
+    """A thread in which everything is hostile."""
+
+    def act(text: str) -> str:
+        """Act."""
+        return HOSTILE + text
+
+    script: list[Step] = [
+        call("think", thought=HOSTILE, approach=HOSTILE, status=HOSTILE),
+        reply(HOSTILE, call("act", text=HOSTILE)),
+        HOSTILE,
+        call(HOSTILE, x=HOSTILE),
+        call("ask_user", question=HOSTILE, options=[HOSTILE, "b"]),
+        call("finish_task", summary=HOSTILE, pending_issues=[HOSTILE], outcome="partial"),
+    ]
+    with bench.database.open() as storage:
+        session = Session(build_graph(ScriptedModel(script), [act], storage=storage), "t1")
+        session.run(HOSTILE.replace("\x00", ""))
+
+
+async def test_hostile_text_is_text(bench: UiBench) -> None:
+    hostile(bench)
+    async with bench.opened() as opened:
+        assert "\u202e" not in opened.screen()
+        for _ in range(3):
+            for item in opened.desk.conversation.query("Foldable"):
+                item.action_fold()  # type: ignore[attr-defined]  # a Foldable
+            await opened.pilot.pause()
+            screen = opened.screen()
+            assert not {character for character in screen if ord(character) < 32 and character != "\n"}
+            assert not {"\u202e", "\u2066", "\x7f"} & set(screen)
+        assert "[/bold]" in opened.screen()
+        await opened.press("t")
+        await opened.press("escape")
+        assert opened.app.is_running
+
+
+async def test_a_reply_of_10_mb_opens_and_is_cut(bench: UiBench) -> None:
+    with bench.database.open() as storage:
+        script = [reply("word " * 2_000_000, call("finish_task", summary="Long."))]
+        Session(build_graph(ScriptedModel(script), storage=storage), "t1").run("Say much")
+    began = time.monotonic()
+    async with bench.opened() as opened:
+        item = opened.desk.conversation.query("Foldable").first()
+        item.action_fold()  # type: ignore[attr-defined]  # a Foldable
+        await opened.pilot.pause()
+        assert len(item.words) <= 40_000  # type: ignore[attr-defined]  # as above
+    assert time.monotonic() - began < 15
+
+
+async def test_a_long_thread_shows_its_newest_part(bench: UiBench) -> None:
+    with bench.database.open() as storage:
+        thoughts = [call("think", thought=f"step {n}") for n in range(400)]
+        model = ScriptedModel([*thoughts, call("finish_task", summary="End.")])
+        graph = build_graph(model, storage=storage, limits=Limits(turns=500, repeats=None))
+        Session(graph, "t1").run("Think")
+    async with bench.opened() as opened:
+        assert "earlier entries" in opened.said()
+        assert "step 399" in opened.said()
+        assert "step 9\n" not in opened.said()
+
+
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (300, 80), (20, 5)])
+async def test_every_size_shows_what_matters(bench: UiBench, size: tuple[int, int]) -> None:
+    async with bench.opened(model=bench.model(ASKS), size=size) as opened:
+        await opened.send("Go")
+        await opened.rests(at="answer")
+        await opened.send("8080")
+        await opened.rests()
+        assert opened.word == "done"
+        if size[0] >= 40:
+            assert "done" in opened.screen()
+
+
+async def test_the_size_changes_while_a_full_screen_program_runs(bench: UiBench) -> None:
+    steps = '[call("run_shell", command="stty -echo -icanon; tput smcup; sleep 1; tput rmcup"), ' + DONE[1:]
+    async with bench.opened(model=bench.model(steps)) as opened:
+        await opened.send("Go")
+        await opened.until(lambda: opened.desk.pane and opened.desk.pane.running)
+        for size in ((40, 10), (300, 80), (100, 30)):
+            await opened.pilot.resize_terminal(*size)
+            await opened.pilot.pause(0.1)
+        await opened.rests()
+        assert opened.outcome["status"] == "success"
+
+
+async def test_a_password_is_typed_by_the_person(bench: UiBench) -> None:
+    steps = '[call("run_shell", command="read -rs -p Password: word; echo; echo got ${#word}"), ' + DONE[1:]
+    async with bench.opened(model=bench.model(steps)) as opened:
+        await opened.send("Go")
+        await opened.until(lambda: "asks" in opened.screen() or "password" in opened.screen().lower())
+        await opened.pilot.press("f6")
+        await opened.pilot.pause(0.2)
+        await opened.pilot.press(*"secret", "enter")
+        await opened.rests()
+        assert "} got 6\n" in opened.said() or "got 6" in opened.said()
+        assert "secret" not in opened.said()
+
+
+async def test_leaving_while_it_runs_pauses_it(bench: UiBench) -> None:
+    async with bench.opened(model=bench.model(SLOW, delay=0.3)) as opened:
+        await opened.send("Go")
+        await opened.until(lambda: opened.desk.status.facts.turn >= 2)
+        await opened.press("q")
+        await opened.until(lambda: not opened.app.is_running)
+    with bench.database.open() as storage:
+        state = reading_graph(storage).get_state({"configurable": {"thread_id": "t1"}})
+        assert not storage.checkpointer.is_running("t1")
+        assert 2 <= sum(message.type == "ai" for message in state.values["messages"]) < 10
+
+
+async def written(bench: UiBench, name: str) -> None:
+    """Waits until the workspace holds this file."""
+    for _ in range(1200):
+        if (bench.workspace / name).exists():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{name} was not written")
+
+
+def test_without_a_terminal_it_is_told(bench: UiBench) -> None:
+    done = subprocess.run(
+        command(bench, "ui"), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("The application needs a terminal")
+
+
+@pytest.mark.parametrize(("words", "missing"), [(["ui"], "textual"), (["serve"], "textual_serve")])
+def test_without_its_packages_it_names_the_command(bench: UiBench, words: list[str], missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = {command(bench, *words)[3:]!r}; "
+        "from signoff.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'signoff[ui]'" in done.stderr
