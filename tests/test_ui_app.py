@@ -156,11 +156,12 @@ async def test_pause_and_go_on(bench: UiBench) -> None:
 
 
 async def test_a_pause_while_a_command_runs_comes_after_it(bench: UiBench) -> None:
-    slow = SHELL.replace("echo run by", "sleep 0.5; echo run by")
+    slow = SHELL.replace("echo run by", "until [ -e go ]; do sleep 0.05; done; echo run by")
     async with bench.opened(model=bench.model(slow)) as opened:
         await opened.send("Go")
         await opened.until(lambda: opened.desk.pane and opened.desk.pane.running)
         await opened.press("p")
+        (bench.workspace / "go").touch()
         await opened.rests()
         assert opened.word == "paused"
         await opened.press("p")

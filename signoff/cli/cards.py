@@ -29,6 +29,11 @@ _LIMITS = {
     "repeats": "Stopped: it did the same again and again",
     "review_deadlock": "Stopped: its finish was refused again and again",
 }
+_VERIFIED = {
+    "verified": "all checks passed",
+    "asserted": "no check ran",
+    "unverified": "accepted by a person against the review",
+}
 _ERRORS = {
     "model_error": "The model failed",
     "content_filter": "The model refused",
@@ -84,9 +89,9 @@ def ending(report: Report) -> Card:
 def _outcome(outcome: Mapping[str, Any], report: Report) -> Card:
     facts = [f"{facts_of(outcome)} · thread {one_line(report.thread_id or '')}"]
     if report.exit_code is Exit.SUCCESS:
-        return Card("Done", "green", _told(outcome), facts)
+        return Card("Done", "green", _told(outcome), [_held(outcome), *facts])
     if report.exit_code is Exit.HONEST:
-        return Card(_HONEST[outcome["claim"]], AMBER, _told(outcome), facts)
+        return Card(_HONEST[outcome["claim"]], AMBER, _told(outcome), [_held(outcome), *facts])
     if report.exit_code is Exit.LIMIT:
         title = _LIMITS.get(outcome["reason"], f"Limit reached: {one_line(outcome['reason'])}")
         more = _command("Go on with more turns", report)
@@ -95,6 +100,11 @@ def _outcome(outcome: Mapping[str, Any], report: Report) -> Card:
     title = _ERRORS.get(outcome["reason"], f"Error: {one_line(outcome['reason'])}")
     body = "\n".join(part for part in (plain(outcome["error"] or ""), _where_it_was(outcome)) if part)
     return Card(title, "red", body, facts, _command("Try again", report))
+
+
+def _held(outcome: Mapping[str, Any]) -> str:
+    """The claim, and what it rests on."""
+    return f"claim {outcome['claim']} · {_VERIFIED[outcome['verified']]}"
 
 
 def _command(label: str, report: Report) -> list[tuple[str, str]]:

@@ -21,6 +21,8 @@ _SHOWN = 300
 _LONG = 1_200
 _MOST = 40_000
 _COMING = 2_000
+_WHY = 60
+_REMINDER = 400
 
 
 class Item(Static):
@@ -140,7 +142,7 @@ class Conversation(VerticalScroll):
                 short = self.lines.render(event)
                 return Foldable(short or "", _call(event), words)
             case Nudged(why=why, text=text) if why != "resumed":
-                return Foldable(*_reminder(why, text), text)
+                return Item(_reminder(why, text), text)
             case Ended(outcome=outcome):
                 end = ending(of_outcome(outcome, self.thread_id, self.database))
                 return Item(card(end, boxed=True), f"{end.title} {end.body}")
@@ -172,6 +174,6 @@ def _cut(text: str) -> str:
     return shown if left <= 0 else f"{shown}\n… {left:,} more characters that are not shown"
 
 
-def _reminder(why: str, text: str) -> tuple[RenderableType, RenderableType]:
-    title = f"reminder: {WHY.get(why, cut(one_line(why), 60))}"
-    return Text(f"    ↻ {title}", style=AMBER), card(Card(title, AMBER, _cut(text)), boxed=True)
+def _reminder(why: str, text: str) -> RenderableType:
+    title = f"reminder: {WHY.get(why, cut(one_line(why), _WHY))}"
+    return card(Card(title, AMBER, cut(plain(text), _REMINDER)), boxed=True)

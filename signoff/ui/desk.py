@@ -67,6 +67,8 @@ class Desk(Board):
             return
         if waiting and not (isinstance(waiting, Action) and waiting.tool == SHELL):
             self.ask(waiting)
+        elif outcome := story.standing.outcome:
+            self._say_how(outcome["status"])
         elif story.standing.condition in (Condition.STOPPED, Condition.WAITING):
             self.remark("It was stopped in the middle. F5 goes on; a new task takes its place.")
 
@@ -173,6 +175,13 @@ class Desk(Board):
             self._decided(decision, self.story)
         self.post_message(self.Rested())
 
+    def _say_how(self, status: str) -> None:
+        """How a task that ended without success goes on."""
+        if way := {"limit": f"F4 gives it {MORE_TURNS} more turns.", "error": "F4 tries it again."}.get(
+            status
+        ):
+            self.remark(way)
+
     def _refused(self, error: BaseException) -> None:
         told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
         self.conversation.say(Card("It cannot go on", "red", plain(told)))
@@ -183,9 +192,7 @@ class Desk(Board):
         match decision:
             case Finished(outcome=outcome) | Failed(outcome=outcome):
                 self.status.end(*standing_word(story))
-                ways = {"limit": f"F4 gives it {MORE_TURNS} more turns.", "error": "F4 tries it again."}
-                if way := ways.get(outcome.status):
-                    self.remark(way)
+                self._say_how(outcome.status)
             case Paused():
                 self.status.end("paused", "bold yellow")
                 self.remark("Paused; everything is saved. F5 goes on.")

@@ -19,7 +19,7 @@ _ABOUT = 60
 HELP = """\
 [bold]Working[/]
   Enter        send what is in the prompt: a task, an answer, a decision
-  Escape       leave the prompt or the terminal, so that single keys work; Enter or i goes back
+  Escape       leave the prompt, so that single keys work; i goes back to it
   p   F5       pause at the next state, or go on
   s   F8       end the task now
   x   F4       ten more turns after a limit; try again after an error

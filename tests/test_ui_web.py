@@ -1,0 +1,164 @@
+"""The application in the browser: driven by a real one, closed to everybody else, gone with its server."""
+
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from signoff.session.standing import look, reading_graph
+from tests.test_ui_app import ALL, LOOKS
+from tests.test_ui_threads import command
+from tests.ui_bench import UiBench
+from tests.ui_web import CHROMIUM, Served, alive, browser
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+needs_chromium = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason="Debian's chromium is not installed")
+GREEN = (63, 185, 80)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> UiBench:
+    return UiBench(tmp_path)
+
+
+@pytest.fixture
+def served(bench: UiBench) -> Iterator[Served]:
+    found = serving(bench, ALL)
+    yield found
+    found.end()
+
+
+def serving(bench: UiBench, steps: str, delay: float = 0.0) -> Served:
+    options = ["--workspace", str(bench.workspace), "--model", bench.model(steps, delay)]
+    where = ["--database", str(bench.database), "--thread", "web"]
+    return Served(*where, *options, "--tools", "files,shell", "--approve", "terminal")
+
+
+@needs_chromium
+def test_a_run_from_the_first_key_to_the_green_card(bench: UiBench, served: Served, tmp_path: Path) -> None:
+    with browser() as page:
+        page.page.goto(served.address)
+        page.shows("what is to be done")
+        assert page.page.url == f"{served.origin}/"
+        page.send("Change the port")
+        page.shows("The model asks", "Which port?")
+        page.send("8080")
+        page.shows("Waiting for approval", "echo the port is")
+        page.press("a")
+        page.shows("the port is PORT = 8080", "Finished? Please confirm")
+        page.press("y")
+        page.shows(" Done ", "The port is 8080.")
+        assert page.colour_of("Done") == GREEN
+        picture = page.page.screenshot(path=str(tmp_path / "web.png"))
+        assert len(picture) > 20_000
+        assert {request for request in page.requests if not request.startswith(served.origin)} == set()
+        assert page.problems == []
+    assert bench.config.read_text() == "PORT = 8080\n"
+    assert outcome(bench) == "success"
+
+
+@needs_chromium
+def test_a_page_that_is_opened_again_shows_the_thread_where_it_stands(served: Served) -> None:
+    with browser() as page:
+        page.page.goto(served.address)
+        page.shows("what is to be done")
+        page.send("Change the port")
+        page.shows("Which port?")
+        page.page.reload()
+        page.shows("Which port?", "your answer, or the number of one")
+
+
+REFUSED: dict[str, tuple[str, dict[str, str]]] = {
+    "no token": ("/", {}),
+    "a wrong one": ("/?token=wrong", {}),
+    "the socket without the cookie": ("/ws", {}),
+    "a file without the cookie": ("/static/js/textual.js", {}),
+    "the token of another page": ("/?token={token}", {"Origin": "http://evil.example"}),
+    "another name of this address": ("/?token={token}", {"Host": "evil.example"}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(served: Served, name: str) -> None:
+    path, headers = REFUSED[name]
+    request = urllib.request.Request(served.origin + path.format(token=served.token), headers=headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    with refused.value:
+        assert refused.value.code == 403
+    assert served.children() == []
+
+
+def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_gets(served: Served) -> None:
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *args: object) -> None:
+            return None
+
+    with pytest.raises(urllib.error.HTTPError) as found:
+        urllib.request.build_opener(Stay).open(served.address, timeout=10)
+    with found.value as answer:
+        assert (answer.code, answer.headers["Location"]) == (302, "/")
+        assert {"HttpOnly", "SameSite=Strict"} <= set(answer.headers["Set-Cookie"].split("; "))
+
+
+@needs_chromium
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_the_server(bench: UiBench, number: signal.Signals) -> None:
+    steps = '[call("run_shell", command="sleep 600")]'
+    served = serving(bench, steps)
+    with browser() as page:
+        page.page.goto(served.address)
+        page.shows("what is to be done")
+        page.send("Go")
+        page.shows("Waiting for approval")
+        page.press("a")
+        page.shows("$ sleep 600")
+        page.page.wait_for_timeout(500)
+        started = served.children()
+        assert len(started) >= 2
+        served.end(number)
+        end = time.monotonic() + 15
+        while alive(started) and time.monotonic() < end:
+            page.page.wait_for_timeout(100)
+        assert alive(started) == []
+
+
+@needs_chromium
+def test_a_page_that_is_closed_loses_nothing(bench: UiBench) -> None:
+    served = serving(bench, LOOKS, delay=0.3)
+    with browser() as page:
+        page.page.goto(served.address)
+        page.shows("what is to be done")
+        page.send("Look")
+        page.shows("turn 3 of 30")
+    end = time.monotonic() + 15
+    while served.children() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert served.children() == []
+    with browser() as page:
+        page.page.goto(served.address)
+        page.shows("It was stopped in the middle")
+        page.press("p")
+        page.shows(" Done ")
+    served.end()
+    assert outcome(bench) == "success"
+
+
+def test_a_port_that_is_taken_is_told(bench: UiBench, served: Served) -> None:
+    port = served.origin.rpartition(":")[2]
+    done = subprocess.run(
+        command(bench, "serve", "--port", port), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Port {port} cannot be used (Address already in use); try --port 0.\n"
+
+
+def outcome(bench: UiBench) -> str:
+    with bench.database.open() as storage:
+        return str((look(reading_graph(storage), "web").outcome or {}).get("status"))
