@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -176,4 +177,4 @@ def _cut(text: str) -> str:
 
 def _reminder(why: str, text: str) -> RenderableType:
     title = f"reminder: {WHY.get(why, cut(one_line(why), _WHY))}"
-    return card(Card(title, AMBER, cut(plain(text), _REMINDER)), boxed=True)
+    return Padding(card(Card(title, AMBER, cut(plain(text), _REMINDER)), boxed=True), (0, 0, 0, 4))

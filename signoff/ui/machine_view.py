@@ -1,9 +1,10 @@
 """The machine as a live picture: states, edges with how often each was taken, the current state lit."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
@@ -16,11 +17,19 @@ _EDGES: Mapping[State, Mapping[State, str]] = edges()
 _MOST_ROWS = len(_EDGES) + sum(map(len, _EDGES.values()))
 
 
+class _Row(NamedTuple):
+    """One line of the picture, and the number at its end."""
+
+    text: Text
+    number: Text
+    lit: bool = False
+
+
 class MachineView(Static):
     """Shows where the machine stands in the current task and which way it came.
 
     Where there is no room for all edges, those that were never taken are left out, except the ones that
-    lead away from the current state.
+    lead away from the current state; where there is still none, the part around that state is shown.
     """
 
     def __init__(self) -> None:
@@ -43,20 +52,25 @@ class MachineView(Static):
 
     def render(self) -> RenderableType:
         every = self.size.height >= _MOST_ROWS
-        return Group(*(self._state(state, every) for state in _EDGES))
+        rows = [row for state in _EDGES for row in self._rows(state, every)]
+        height = max(1, self.size.height)
+        lit = next((place for place, row in enumerate(rows) if row.lit), 0)
+        first = max(0, min(lit - height // 2, len(rows) - height))
+        grid = Table.grid(expand=True)
+        grid.add_column(ratio=1, no_wrap=True)
+        grid.add_column(justify="right", no_wrap=True)
+        for row in rows[first : first + height]:
+            grid.add_row(row.text, row.number)
+        return grid
 
-    def _state(self, state: State, every: bool) -> RenderableType:
+    def _rows(self, state: State, every: bool) -> Iterator[_Row]:
         lit, visits = state is self.at, self._visits(state)
-        row = Table.grid(expand=True, padding=(0, 0))
-        row.add_column(ratio=1, no_wrap=True)
-        row.add_column(justify="right", no_wrap=True)
         style = f"bold {_colour(state)}" if visits or lit else "dim"
         name = Text(f" {state} ", style=f"{style} reverse" if lit else style)
-        row.add_row(Text.assemble("● " if lit else "  ", name), Text(str(visits or ""), style="bold"))
+        yield _Row(Text.assemble("● " if lit else "  ", name), Text(str(visits or ""), style="bold"), lit)
         shown = [to for to in _EDGES[state] if every or lit or self.taken[state, to]]
         for to in shown:
-            row.add_row(*self._edge(state, to, to is shown[-1]))
-        return row
+            yield _Row(*self._edge(state, to, to is shown[-1]))
 
     def _edge(self, state: State, to: State, is_last: bool) -> tuple[Text, Text]:
         count, now = self.taken[state, to], (state, to) == self.last

@@ -6,6 +6,8 @@ import secrets
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -67,7 +69,16 @@ class TokenServer(Server):
 
         app.middlewares.append(guard)
         app.router.add_get("/focus.js", _focus)
+        app.on_cleanup.append(self._ended)
         return app
+
+    async def _ended(self, app: web.Application) -> None:
+        """Waits for the processes of pages to end: asyncio complains of one that outlives its loop."""
+        end = time.monotonic() + _END_SECONDS
+        while time.monotonic() < end and any(
+            thread.name.startswith("waitpid") for thread in threading.enumerate()
+        ):
+            await asyncio.sleep(0.05)
 
     async def on_startup(self, app: web.Application) -> None:
         """The command says what there is to say."""
