@@ -22,8 +22,9 @@ class Limits(Checked):
     cost: of the tokens by `prices`, in their currency. The calls of a reply that reaches it are refused.
     prices: per million tokens; needed for `cost`.
     talk_turns: replies without any call, in a row; only a work call starts the count anew.
-    repeats: the same work calls with the same results, in a row, or a cycle of two or three of them. Half
-        way there the model is told. A person's word starts the count anew.
+    repeats: the same work calls with the same results, in a row, or a cycle of two or three of them; the
+        same thoughts without work between them. Half way there the model is told. A person's word starts
+        the count anew.
 
     None means no limit. Raises SetupError for a value that does not fit, and for `cost` without `prices`.
     """

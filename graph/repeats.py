@@ -1,7 +1,8 @@
 """Repetitions: the same work with the same result again and again, alone or as a cycle of two or three.
 
-Only work calls count; talk and thoughts between them hide nothing. The calls of one reply are compared as a
-batch. What is polled and changes is no repetition: the results are compared, too, as they are.
+Talk and thoughts between work hide nothing; the same thought again and again, with no work between, is a
+repetition, too. The calls of one reply are compared as a batch. What is polled and changes is none: the
+results are compared, too, as they are.
 """
 
 import re
@@ -12,6 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from signoff.graph.replies import Reply
 from signoff.tools.approvals import fingerprint
+from signoff.tools.control import Effect
 
 _PERIODS = (1, 2, 3)
 
@@ -31,40 +33,69 @@ NEW = Row()
 
 
 class Repeats:
-    """The work of a task, reply by reply. Only as much of its end is compared as is alike."""
+    """The work of a task, reply by reply, and the thoughts since the last of it."""
 
     def __init__(self) -> None:
-        self._work: list[_Work] = []
-        self._told_at = 0
+        self._work = _Steps()
+        self._thoughts = _Steps()
 
     def replied(self, reply: Reply) -> None:
         if any(call.effect is None for call in reply.before_control):
-            self._work.append(_Work(reply))
+            self._work.found.append(_Work(reply))
+            self._thoughts = _Steps()
+        elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
+            self._thoughts.found.append(
+                _Thought(tuple(fingerprint(call.name, call.args) for call in thought))
+            )
 
     def shown(self, message: BaseMessage) -> None:
         """What a tool shows beside its result."""
-        if self._work:
-            self._work[-1].added.append(_text(message))
+        if self._work.found:
+            self._work.found[-1].added.append(_text(message))
 
     def told(self) -> None:
-        """The model was told of the row that the work ends in."""
-        self._told_at = len(self._work)
+        """The model was told of the row that the task ends in."""
+        for steps in (self._work, self._thoughts):
+            steps.told_at = len(steps.found)
 
     def row(self) -> Row:
-        """The row that the work ends in. Work that has not come to its end is not looked at."""
-        end = len(self._work)
-        if end and self._work[-1].step() is None:
+        """The longer row: that of the work, or of the thoughts after it."""
+        return max(self._work.row(), self._thoughts.row(), key=lambda row: row.times)
+
+
+class _Steps:
+    """Steps in order. Only as much of their end is compared as is alike."""
+
+    def __init__(self) -> None:
+        self.found: list[_Work | _Thought] = []
+        self.told_at = 0
+
+    def row(self) -> Row:
+        """The row that the steps end in. A step that has not come to its end is not looked at."""
+        end = len(self.found)
+        if end and self.found[-1].step() is None:
             end -= 1
         times, start = max((self._rounds(period, end) for period in _PERIODS), key=lambda found: found[0])
-        return Row(times, self._told_at > start)
+        return Row(times, self.told_at > start)
 
     def _rounds(self, period: int, end: int) -> tuple[int, int]:
-        """How often the last `period` replies have come round before `end`, and where that begins."""
+        """How often the last `period` steps have come round before `end`, and where that begins."""
         at = end - 1
-        while at >= period and (step := self._work[at].step()) and step == self._work[at - period].step():
+        while at >= period and (step := self.found[at].step()) and step == self.found[at - period].step():
             at -= 1
         alike = end - 1 - at
         return (alike + period) // period, max(0, end - alike - period)
+
+
+class _Thought:
+    """The thoughts of a reply that does nothing else."""
+
+    def __init__(self, thoughts: tuple[str, ...]) -> None:
+        self.thoughts = thoughts
+        self.added: list[str] = []
+
+    def step(self) -> Hashable:
+        return self.thoughts
 
 
 class _Work:

@@ -80,8 +80,8 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "outcome 'blocked' and the reason."
         ),
         "round": (
-            "These calls have run, and nothing else. Call think: what do their results show, and what comes "
-            "next? Call finish_task only if no step is left to do."
+            "These calls have run, and nothing else. If every step of the task is done, call finish_task. If not, call "
+            "think: what do the results show, and which step comes next?"
         ),
         "refused": "Your finish_task was refused: {reason}",
         "phase": "Your finish_task says that {percentage} % is done. The task goes on: {next}. Finish when all is done.",

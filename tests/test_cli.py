@@ -79,7 +79,7 @@ class TestEndings:
     def test_each_call_and_its_result_in_short(self, bench: Bench) -> None:
         bench.config.write_text("".join(f"LINE_{n} = {n}\n" for n in range(50)))
         bench.model(steps(f'["Let me look.", {LOOK}, call("read_file", path="no.py")]', '"So."', DONE))
-        assert bench.run("Look").stdout.splitlines()[2:-4] == [
+        assert bench.run("Look").stdout.splitlines()[2:-5] == [
             "  1 Let me look.",
             "    ✓ read_file  config.py",
             "      config.py, lines 1 to 50 of 50:",

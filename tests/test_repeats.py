@@ -19,15 +19,15 @@ KEPT = "a\n[... 9 characters left out; the full text is in /out/call_{id}-012345
 
 
 def work(steps: str) -> list[BaseMessage]:
-    """`A1` is a call of A with the result 1, `A1+B2` one reply with both, `.` talk, `t` a thought, `?` an
-    answered question, `!` a finish that a person sent back, `x` one that was refused."""
+    """`A1` is a call of A with the result 1, `A1+B2` one reply with both, `.` talk, `t` and `u` thoughts, `?`
+    an answered question, `!` a finish that a person sent back, `x` one that was refused."""
     found: list[BaseMessage] = []
     for at, step in enumerate(steps.split()):
         match step:
             case ".":
                 found += [ai("hm"), nudged("talked")]
-            case "t":
-                found += [ai(("think", f"t{at}")), done(f"t{at}")]
+            case "t" | "u":
+                found += [ai(("think", f"t{at}", {"thought": step})), done(f"t{at}")]
             case "?":
                 found += [ai(("ask_user", f"q{at}")), done(f"q{at}")]
             case "!":
@@ -51,6 +51,13 @@ COUNTS = {
     "another call between": ("A1 A1 B1", 1),
     "talk hides nothing": ("A1 . A1 . . A1", 3),
     "a thought hides nothing": ("A1 t A1 t t A1", 3),
+    "the same thought again and again": ("A1 t t t t", 4),
+    "other thoughts": ("t u u", 2),
+    "two thoughts in turn": ("t u t u t u", 3),
+    "work between thoughts": ("t A1 t B1 t C1 t", 1),
+    "thoughts after repeated work": ("A1 A1 A1 t t", 3),
+    "talk between the same thoughts": ("t . t . t", 3),
+    "an answer begins thoughts anew": ("t t ? t", 1),
     "a refused finish hides nothing": ("A1 x A1 x A1", 3),
     "an answer begins anew": ("A1 A1 ? A1", 1),
     "a finish that was sent back begins anew": ("A1 A1 ! A1", 1),

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
 from signoff import Limits, Session, build_graph
 from signoff.models import ScriptedModel, call, reply
@@ -117,6 +119,7 @@ async def test_two_that_begin_at_once_the_second_is_told(bench: UiBench) -> None
 
 KILLED = """
 import asyncio, sys
+from contextlib import suppress
 from pathlib import Path
 from tests.ui_bench import UiBench
 
@@ -278,6 +281,38 @@ async def written(bench: UiBench, name: str) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError(f"{name} was not written")
+
+
+@pytest.mark.parametrize("how", ["hung up", "killed"])
+async def test_an_application_that_loses_its_terminal_loses_nothing(bench: UiBench, how: str) -> None:
+    options = ["--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(SLOW, 0.3)]
+    terminal = PtyProcess.spawn(command(bench, "ui", *options), dimensions=(40, 120))
+    reading = asyncio.create_task(asyncio.to_thread(drained, terminal))
+    for _ in range(400):
+        # It takes no keys before it is there.
+        await asyncio.sleep(0.1)
+        with suppress(OSError):
+            terminal.write(b"\x7fGo\r")
+        if (bench.workspace / "1.md").exists():
+            break
+    if how == "hung up":
+        terminal.kill(signal.SIGHUP)
+    else:
+        terminal.kill(signal.SIGKILL)
+    await reading
+    terminal.close(force=True)
+    async with bench.opened() as opened:
+        assert opened.word == "stopped"
+        await opened.press("p")
+        await opened.rests()
+        assert opened.outcome["turns"] == 10
+
+
+def drained(terminal: PtyProcess) -> None:
+    """Reads what the application draws until it is gone."""
+    with suppress(EOFError, OSError):
+        while terminal.read(65_536):
+            pass
 
 
 def test_without_a_terminal_it_is_told(bench: UiBench) -> None:

@@ -7,11 +7,6 @@ from typing import TypeAlias
 
 from signoff.cli.safe import cut, plain
 
-# What takes no room on the page, or turns the direction of what follows.
-_UNSEEN = {0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2060, 0x2066), *range(0x206A, 0x2070),
-           *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080)}  # fmt: skip
-# They also join the letters of some scripts, and the parts of an emoji.
-_JOINERS = (0x200C, 0x200D)
 _NO_END = ("meta", "link", "br")
 
 
@@ -42,33 +37,15 @@ def joined(children: Iterable[Child]) -> Html:
     return Html("".join(_markup(child) for child in children))
 
 
-def visible(text: str) -> str:
-    """`text` with every character made visible that hides, or that reorders what stands around it."""
-    shown = plain(text)
-    if shown.isascii():
-        return shown
-    return "".join(
-        f"⟨U+{ord(character):04X}⟩" if _hides(shown, at) else character for at, character in enumerate(shown)
-    )
-
-
 def line(text: str, most: int) -> str:
     """The beginning of `text` on one line, at most `most` characters."""
     begun = text.lstrip()[: 4 * most]
-    return cut(" ".join(visible(begun).split()), most)
+    return cut(" ".join(plain(begun).split()), most)
 
 
 def hidden(text: str) -> Html:
     """A text for those who hear the page."""
     return tag("span", text, class_="hear")
-
-
-def _hides(text: str, at: int) -> bool:
-    code = ord(text[at])
-    if code in _JOINERS:
-        beside = text[max(0, at - 1) : at + 2]
-        return len(beside) < 3 or beside[0].isascii() or beside[2].isascii()
-    return code in _UNSEEN
 
 
 def _markup(child: Child) -> str:
@@ -77,7 +54,7 @@ def _markup(child: Child) -> str:
     if isinstance(child, Html):
         return child.markup
     if isinstance(child, str):
-        return escape(visible(child), quote=False)
+        return escape(plain(child), quote=False)
     return joined(child).markup
 
 
@@ -85,4 +62,4 @@ def _attribute(key: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
+    return f" {name}" if value is True else f' {name}="{escape(plain(str(value)))}"'

@@ -1,5 +1,6 @@
 """The application: its keys, what opens above it, and how it ends."""
 
+import gc
 import os
 from typing import ClassVar
 
@@ -197,6 +198,8 @@ def run_app(database: Database, given: Given, thread_id: str | None) -> int:
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id)
         end_with_server(app.desk.close_terminal)
+        # What is imported stays: without this a full collection halts the screen for half a second.
+        gc.freeze()
         try:
             app.run()
         finally:
