@@ -199,12 +199,18 @@ def test_the_time_grows_with_the_length_only(before: str) -> None:
     """Square time would be hundreds of times more for some of these."""
 
     def seconds(unit: str, size: int) -> float:
-        text, begun = before + unit * (size // len(unit)), time.process_time()
-        made(text)
-        return time.process_time() - begun
+        text, took = before + unit * (size // len(unit)), []
+        for _ in range(3):
+            begun = time.process_time()
+            made(text)
+            took.append(time.process_time() - begun)
+            if took[-1] < 0.2:
+                break
+        # The garbage of other tests may be collected meanwhile.
+        return min(took)
 
-    took = {unit: (seconds(unit, 10_000), seconds(unit, 200_000)) for unit in UNITS}
-    assert not {unit: (few, many) for unit, (few, many) in took.items() if many > 0.2 + 60 * few}
+    found = {unit: (seconds(unit, 10_000), seconds(unit, 200_000)) for unit in UNITS}
+    assert not {unit: (few, many) for unit, (few, many) in found.items() if many > 0.2 + 60 * few}
 
 
 def test_a_reply_of_a_megabyte() -> None:

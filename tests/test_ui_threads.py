@@ -5,16 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
-from signoff import Limits, Session, build_graph
-from signoff.models import ScriptedModel, call, reply
-from signoff.models.script import Step
 from signoff.session.standing import reading_graph
 from tests.ui_bench import UiBench
 
@@ -22,10 +18,6 @@ DONE = '[call("finish_task", summary="Done.")]'
 ASKS = '[call("ask_user", question="Which port?"), call("finish_task", summary="It is set.")]'
 SHELL = '[call("run_shell", command="echo run by the model >> ran.txt; sleep {}"), ' + DONE[1:]
 SLOW = '[*[call("write_file", path=f"{n}.md", content="x") for n in range(9)], ' + DONE[1:]
-HOSTILE = (
-    "[/bold] [red]red[/red] [@click=app.quit]x[/] \x1b[31m\x1b]52;c;aGFja2Vk\x07 \x1b]0;title\x07 "
-    "\u202egnp.exe\u2066 \u200b\u200d <script>alert(1)</script> &amp; \x00\x07\x08 {oops} %s $(id) "
-)
 
 
 @pytest.fixture
@@ -65,8 +57,9 @@ async def test_a_thread_that_ended_shows_its_end_and_takes_the_next_task(bench: 
         assert "again." in opened.said()
 
 
+@pytest.mark.slow
 async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
-    process = begin(bench, SLOW, delay=0.3)
+    process = begin(bench, SLOW, delay=0.15)
     await written(bench, "2.md")
     process.kill()
     process.wait()
@@ -78,8 +71,9 @@ async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
         assert (opened.word, opened.outcome["turns"]) == ("done", 10)
 
 
+@pytest.mark.slow
 async def test_who_comes_second_watches(bench: UiBench) -> None:
-    process = begin(bench, SLOW, delay=0.4)
+    process = begin(bench, SLOW, delay=0.25)
     await written(bench, "1.md")
     async with bench.opened() as opened:
         assert opened.word.startswith("watching")
@@ -93,8 +87,9 @@ async def test_who_comes_second_watches(bench: UiBench) -> None:
         assert sum(opened.desk.machine.taken.values()) == 9 * 5 + 7
 
 
+@pytest.mark.slow
 async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) -> None:
-    process = begin(bench, SLOW, delay=0.4)
+    process = begin(bench, SLOW, delay=0.25)
     await written(bench, "1.md")
     async with bench.opened() as opened:
         await opened.press("p")
@@ -106,9 +101,10 @@ async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) ->
         assert opened.outcome["turns"] == 10
 
 
+@pytest.mark.slow
 async def test_two_that_begin_at_once_the_second_is_told(bench: UiBench) -> None:
     async with bench.opened(model=bench.model(DONE)) as opened:
-        process = begin(bench, SLOW, delay=0.3)
+        process = begin(bench, SLOW, delay=0.15)
         await written(bench, "1.md")
         await opened.send("Me too")
         await opened.until(lambda: opened.word.startswith("watching"))
@@ -136,6 +132,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "times"), [("u", 1), ("g", 2)])
 async def test_an_application_killed_in_a_command_asks_what_became_of_it(
     bench: UiBench, key: str, times: int
@@ -163,105 +160,6 @@ async def test_an_application_killed_in_a_command_asks_what_became_of_it(
         assert (bench.workspace / "ran.txt").read_text().count("run by the model") == times
 
 
-def hostile(bench: UiBench) -> None:
-    """A thread in which everything is hostile."""
-
-    def act(text: str) -> str:
-        """Act."""
-        return HOSTILE + text
-
-    script: list[Step] = [
-        call("think", thought=HOSTILE, approach=HOSTILE, status=HOSTILE),
-        reply(HOSTILE, call("act", text=HOSTILE)),
-        HOSTILE,
-        call(HOSTILE, x=HOSTILE),
-        call("ask_user", question=HOSTILE, options=[HOSTILE, "b"]),
-        call("finish_task", summary=HOSTILE, pending_issues=[HOSTILE], outcome="partial"),
-    ]
-    with bench.database.open() as storage:
-        session = Session(build_graph(ScriptedModel(script), [act], storage=storage), "t1")
-        session.run(HOSTILE.replace("\x00", ""))
-
-
-async def test_hostile_text_is_text(bench: UiBench) -> None:
-    hostile(bench)
-    async with bench.opened() as opened:
-        assert "\u202e" not in opened.screen()
-        for _ in range(3):
-            for item in opened.desk.conversation.query("Foldable"):
-                item.action_fold()  # type: ignore[attr-defined]  # a Foldable
-            await opened.pilot.pause()
-            screen = opened.screen()
-            assert not {character for character in screen if ord(character) < 32 and character != "\n"}
-            assert not {"\u202e", "\u2066", "\x7f"} & set(screen)
-        assert "[/bold]" in opened.screen()
-        await opened.press("t")
-        await opened.press("escape")
-        assert opened.app.is_running
-
-
-async def test_a_reply_of_10_mb_opens_and_is_cut(bench: UiBench) -> None:
-    with bench.database.open() as storage:
-        script = [reply("word " * 2_000_000, call("finish_task", summary="Long."))]
-        Session(build_graph(ScriptedModel(script), storage=storage), "t1").run("Say much")
-    began = time.monotonic()
-    async with bench.opened() as opened:
-        item = opened.desk.conversation.query("Foldable").first()
-        item.action_fold()  # type: ignore[attr-defined]  # a Foldable
-        await opened.pilot.pause()
-        assert len(item.words) <= 40_000  # type: ignore[attr-defined]  # as above
-    assert time.monotonic() - began < 15
-
-
-async def test_a_long_thread_shows_its_newest_part(bench: UiBench) -> None:
-    with bench.database.open() as storage:
-        thoughts = [call("think", thought=f"step {n}") for n in range(400)]
-        model = ScriptedModel([*thoughts, call("finish_task", summary="End.")])
-        graph = build_graph(model, storage=storage, limits=Limits(turns=500, repeats=None))
-        Session(graph, "t1").run("Think")
-    async with bench.opened() as opened:
-        assert "earlier entries" in opened.said()
-        assert "step 399" in opened.said()
-        assert "step 9\n" not in opened.said()
-
-
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (300, 80), (20, 5)])
-async def test_every_size_shows_what_matters(bench: UiBench, size: tuple[int, int]) -> None:
-    async with bench.opened(model=bench.model(ASKS), size=size) as opened:
-        await opened.send("Go")
-        await opened.rests(at="answer")
-        await opened.send("8080")
-        await opened.rests()
-        assert opened.word == "done"
-        if size[0] >= 40:
-            assert "done" in opened.screen()
-
-
-async def test_the_size_changes_while_a_full_screen_program_runs(bench: UiBench) -> None:
-    steps = '[call("run_shell", command="stty -echo -icanon; tput smcup; sleep 1; tput rmcup"), ' + DONE[1:]
-    async with bench.opened(model=bench.model(steps)) as opened:
-        await opened.send("Go")
-        await opened.until(lambda: opened.desk.pane and opened.desk.pane.running)
-        for size in ((40, 10), (300, 80), (100, 30)):
-            await opened.pilot.resize_terminal(*size)
-            await opened.pilot.pause(0.1)
-        await opened.rests()
-        assert opened.outcome["status"] == "success"
-
-
-async def test_a_password_is_typed_by_the_person(bench: UiBench) -> None:
-    steps = '[call("run_shell", command="read -rs -p Password: word; echo; echo got ${#word}"), ' + DONE[1:]
-    async with bench.opened(model=bench.model(steps)) as opened:
-        await opened.send("Go")
-        await opened.until(lambda: "asks" in opened.screen() or "password" in opened.screen().lower())
-        await opened.pilot.press("f6")
-        await opened.pilot.pause(0.2)
-        await opened.pilot.press(*"secret", "enter")
-        await opened.rests()
-        assert "} got 6\n" in opened.said() or "got 6" in opened.said()
-        assert "secret" not in opened.said()
-
-
 async def test_leaving_while_it_runs_pauses_it(bench: UiBench) -> None:
     async with bench.opened(model=bench.model(SLOW, delay=0.3)) as opened:
         await opened.send("Go")
@@ -283,9 +181,10 @@ async def written(bench: UiBench, name: str) -> None:
     raise AssertionError(f"{name} was not written")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hung up", "killed"])
 async def test_an_application_that_loses_its_terminal_loses_nothing(bench: UiBench, how: str) -> None:
-    options = ["--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(SLOW, 0.3)]
+    options = ["--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(SLOW, 0.2)]
     terminal = PtyProcess.spawn(command(bench, "ui", *options), dimensions=(40, 120))
     reading = asyncio.create_task(asyncio.to_thread(drained, terminal))
     for _ in range(400):

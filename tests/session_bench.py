@@ -1,0 +1,102 @@
+"""Sessions on a bench: a database, tools, and both ways of every method."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from signoff import (
+    Decision,
+    Session,
+    build_graph,
+)
+from signoff.models import ScriptedModel, call
+
+
+@tool
+def look(where: str) -> str:
+    """Look."""
+    return f"nothing in {where}"
+
+
+look.metadata = {"kind": "read"}
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+def run(command: str) -> str:
+    """Run."""
+    raise AssertionError("the driver runs it")
+
+
+run.metadata = {"kind": "terminal"}
+DONE = call("finish_task", summary="Done.")
+
+
+def play(*steps: Any) -> Callable[[list[Any]], Any]:
+    """The step after as many replies as the history holds: it also serves a thread that goes on elsewhere."""
+    return lambda messages: steps[sum(isinstance(message, AIMessage) for message in messages)]
+
+
+class Bench:
+    """A database, and sessions on its threads, each of a graph of its own as after a restart."""
+
+    def __init__(self, storage: Any) -> None:
+        self.storage = storage
+
+    def __call__(self, *steps: Any, thread_id: str = "t", **options: Any) -> Session:
+        given = {key: options.pop(key) for key in ("on_pending", "context", "config") if key in options}
+        graph = build_graph(
+            ScriptedModel(play(*steps)),
+            options.pop("tools", [look, pay, run]),
+            storage=self.storage,
+            **options,
+        )
+        return Session(graph, thread_id, **given)
+
+
+class Sync:
+    """The methods of a session, for tests that go through both ways."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    async def step(self, move: Any = None) -> Decision:
+        return self.session.step(move)
+
+    async def run(self, move: Any = None) -> Decision:
+        return self.session.run(move)
+
+    async def resume(self, answer: Any) -> Decision:
+        return self.session.resume(answer)
+
+    async def events(self, move: Any = None, **options: Any) -> list[Any]:
+        return list(self.session.events(move, **options))
+
+
+class Async(Sync):
+    async def step(self, move: Any = None) -> Decision:
+        return await self.session.astep(move)
+
+    async def run(self, move: Any = None) -> Decision:
+        return await self.session.arun(move)
+
+    async def resume(self, answer: Any) -> Decision:
+        return await self.session.aresume(answer)
+
+    async def events(self, move: Any = None, **options: Any) -> list[Any]:
+        return [event async for event in self.session.aevents(move, **options)]
+
+
+ways = pytest.mark.parametrize("way", [Sync, Async])
+
+
+def kinds(decisions: list[Decision]) -> list[str]:
+    return [type(decision).__name__ for decision in decisions]
