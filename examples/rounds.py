@@ -27,6 +27,4 @@ for message in result["messages"]:
         print(
             *[f"{call['name']}({', '.join(map(str, call['args'].values()))})" for call in message.tool_calls]
         )
-for seen in model.seen:
-    print("price" in seen.tool_names, end=" ")
 print(result["outcome"]["status"])

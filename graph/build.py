@@ -117,8 +117,7 @@ def build_graph(
     evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
     rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
-        is asked to look at the results, and offered only the control tools, before the next. Each batch
-        costs a turn more.
+        is asked to think about the results, or to finish, before the next. Each batch costs a turn more.
 
     Raises SetupError for tools with one name, a tool that shadows a control tool, a model without tool
     calling, storage given twice, and a policy that names what does not exist. Warns (JournalWarning) when

@@ -138,6 +138,7 @@ def _near_limit(task: Task, limits: Limits) -> Why:
 
 
 def _round(task: Task, _: Limits) -> Why:
+    # Asked, not forced: other tools for this one reply would cost the provider's cache of the whole prompt.
     if task.batch and ROUND not in task.nudged:
         return f"a batch of {task.batch} call(s) has run; in rounds it is thought about before the next"
     return None
@@ -200,11 +201,11 @@ OPTIONAL: Mapping[Offer, Offer] = MappingProxyType(
 
 def offer(task: Task, required: bool) -> Offer:
     """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
-    one of a control tool. `required`: always at least one call. Between two rounds: one of a control tool.
+    one of a control tool. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
     """
-    if task.talk_turns > _REQUIRED or ROUND in task.nudged:
+    if task.talk_turns > _REQUIRED:
         return Offer.CONTROLS
     return Offer.REQUIRED if required or task.talk_turns == _REQUIRED else Offer.ALL
 

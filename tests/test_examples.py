@@ -36,7 +36,7 @@ price(apples) price(cherries) price(pears)
 think(There are no cherries; I take plums in their place.)
 price(plums)
 finish_task(A kilo of each costs 3 + 5 + 4 = 12.)
-True True False True False success
+success
 """,
     "pause.py": "Paused\n1 of 3 turns\nsuccess after 3\n",
     "fork.py": """Both doors are blue.

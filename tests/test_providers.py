@@ -241,7 +241,7 @@ def embedded() -> Iterator[Any]:
 @pytest.mark.skipif(
     server_version() is None or bool(missing_packages()), reason="the extra signoff[local] is not installed"
 )
-@pytest.mark.parametrize(("way", "mode"), MODES)
+@pytest.mark.parametrize(("way", "mode"), DIAGONAL)
 async def test_the_embedded_model_does_the_job(embedded: Any, way: str, mode: str, tmp_path: Path) -> None:
     model = embedded.model_copy(update={"disable_streaming": way == "whole"})
     task = "Call the tool write with the text heron. Then call finish_task."

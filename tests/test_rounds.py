@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, build_graph
-from signoff.graph.rules import Offer, decide, offer
+from signoff.graph.marks import nudge_kind
+from signoff.graph.rules import decide
 from signoff.graph.task import read
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.local import WORKED_EXAMPLES, local_model
+from signoff.models.local import local_model
 from signoff.models.local.install import is_installed
 from signoff.tools.control import standard_controls
 from signoff.tools.files import workspace_tools
@@ -27,44 +30,43 @@ ROUNDS = replace(make_toolbox([look], standard_controls()), rounds=True)
 LOOK, TWO = ("look", "w"), [("look", "w1"), ("look", "w2")]
 FINISH, THINK, ASK = ("finish_task", "f"), ("think", "t", {"thought": "hm"}), ("ask_user", "q")
 
-CASES: dict[str, tuple[list[Any], Limits, str, Offer]] = {
-    "the first reply is free": ([user()], Limits(), "think", Offer.ALL),
+CASES: dict[str, tuple[list[Any], Limits, str]] = {
+    "the first reply is free": ([user()], Limits(), "think"),
     "after a batch it is asked to think": (
-        [user(), ai(*TWO), done("w1"), done("w2")], Limits(), "round", Offer.ALL),
+        [user(), ai(*TWO), done("w1"), done("w2")], Limits(), "round"),
     "once": (
-        [user(), ai(*TWO), done("w1"), done("w2"), nudged("round")], Limits(), "think", Offer.CONTROLS),
+        [user(), ai(*TWO), done("w1"), done("w2"), nudged("round")], Limits(), "think"),
     "a thought opens the next round": (
-        [user(), ai(LOOK), done("w"), nudged("round"), ai(THINK), done("t")], Limits(), "think", Offer.ALL),
+        [user(), ai(LOOK), done("w"), nudged("round"), ai(THINK), done("t")], Limits(), "think"),
     "a thought beside the batch has not seen it": (
-        [user(), ai(THINK, LOOK), done("t"), done("w")], Limits(), "round", Offer.ALL),
+        [user(), ai(THINK, LOOK), done("t"), done("w")], Limits(), "round"),
     "who works on instead is asked again": (
         [user(), ai(LOOK), done("w"), nudged("round"), ai(("look", "x")), done("x")],
-        Limits(), "round", Offer.ALL),
+        Limits(), "round"),
     "a batch that is still open comes first": (
-        [user(), ai(*TWO), done("w1")], Limits(), "calls_open", Offer.ALL),
-    "so does a finish": ([user(), ai(LOOK, FINISH), done("w")], Limits(), "claimed", Offer.ALL),
-    "so does a question": ([user(), ai(LOOK, ASK), done("w")], Limits(), "asked", Offer.ALL),
-    "so does the limit": ([user(), ai(LOOK), done("w")], Limits(turns=1), "turns", Offer.ALL),
+        [user(), ai(*TWO), done("w1")], Limits(), "calls_open"),
+    "so does a finish": ([user(), ai(LOOK, FINISH), done("w")], Limits(), "claimed"),
+    "so does a question": ([user(), ai(LOOK, ASK), done("w")], Limits(), "asked"),
+    "so does the limit": ([user(), ai(LOOK), done("w")], Limits(turns=1), "turns"),
     "a call that could not run is no batch": (
-        [user(), malformed("look", "w"), done("w")], Limits(), "think", Offer.ALL),
+        [user(), malformed("look", "w"), done("w")], Limits(), "think"),
     "nor is a tool that does not exist": (
-        [user(), ai(("xyz", "w")), done("w")], Limits(), "think", Offer.ALL),
-    "nor is talk": ([user(), ai("Hello.")], Limits(), "talked", Offer.ALL),
+        [user(), ai(("xyz", "w")), done("w")], Limits(), "think"),
+    "nor is talk": ([user(), ai("Hello.")], Limits(), "talked"),
     "nor is an end that was extended": (
-        [user(), ai(LOOK), done("w"), nudged("resumed")], Limits(), "think", Offer.ALL),
+        [user(), ai(LOOK), done("w"), nudged("resumed")], Limits(), "think"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_comes_next(name: str) -> None:
-    messages, limits, rule, offered = CASES[name]
-    task = read(state(*messages), ROUNDS)
-    assert (decide(task, limits)["rule"], offer(task, required=False)) == (rule, offered)
+    messages, limits, rule = CASES[name]
+    assert decide(read(state(*messages), ROUNDS), limits)["rule"] == rule
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_without_rounds_nothing_is_asked(name: str) -> None:
-    messages, limits, _, _ = CASES[name]
+    messages, limits, _ = CASES[name]
     assert decide(read(state(*messages), CONTROLS), limits)["rule"] != "round"
 
 
@@ -87,10 +89,10 @@ def test_the_model_is_told_that_it_works_in_rounds() -> None:
 def test_two_rounds() -> None:
     batch = reply(call("look", where="a"), call("look", where="b"))
     result, model = run(THOUGHT, batch, THOUGHT, call("look", where="c"), DONE)
-    assert [len(seen.tools) for seen in model.seen] == [4, 4, 3, 4, 3]
-    assert [seen.tool_choice for seen in model.seen] == [None, None, "required", None, "required"]
-    asked = [seen.messages[-1].text for seen in model.seen if seen.tool_choice]
-    assert all(text.startswith("These calls have run") for text in asked)
+    asked = [seen.messages[-1].text.startswith("These calls have run") for seen in model.seen]
+    assert asked == [False, False, True, False, True]
+    # The same tools in every call: a provider's cache of the prompt holds.
+    assert {(len(seen.tools), seen.tool_choice) for seen in model.seen} == {(4, None)}
     assert (result["outcome"]["status"], result["outcome"]["turns"]) == ("success", 5)
     assert (result["outcome"]["tool_calls"], result["outcome"]["nudges"]) == (3, 0)
 
@@ -123,14 +125,29 @@ def test_near_the_limit_both_are_said() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_installed(), reason="the extra signoff[local] is not installed")
 def test_the_embedded_model_works_in_rounds(tmp_path: Path) -> None:
-    (tmp_path / "config.py").write_text("HOST = 'localhost'\nPORT = 5000\n")
-    with local_model() as model:
-        graph = build_graph(model, workspace_tools(tmp_path), system_prompt=WORKED_EXAMPLES, rounds=True)
-        result = graph.invoke({"messages": ["Change the port in config.py to 8080"]})
-    ways = [
-        [call["name"] for call in message.tool_calls]
-        for message in result["messages"]
-        if message.type == "ai"
+    """A model this small may end badly, think in circles, or ask; the rounds hold all the same."""
+    with local_model(max_tokens=200) as model:
+        graph = build_graph(
+            model,
+            workspace_tools(tmp_path),
+            rounds=True,
+            limits=Limits(turns=4),
+            checkpointer=InMemorySaver(),
+            store=InMemoryStore(),
+        )
+        task = "Create a file notes.txt that holds the line: buy milk"
+        result = graph.invoke({"messages": [task]}, {"configurable": {"thread_id": "t"}})
+    kinds = ["nudge" if nudge_kind(message) == "round" else message.type for message in result["messages"]]
+    worked = [
+        place for place, message in enumerate(result["messages"]) if message.type == "ai" and works(message)
     ]
-    assert result["outcome"]["status"] == "success", ways
-    assert (tmp_path / "config.py").read_text() == "HOST = 'localhost'\nPORT = 8080\n"
+    assert worked, kinds
+    # The reply, its result, and then the question what it shows.
+    assert all(kinds[place + 2] == "nudge" for place in worked if place + 2 < len(kinds)), kinds
+    assert (tmp_path / "notes.txt").read_text().strip() == "buy milk"
+    assert result["outcome"] is None or result["outcome"]["status"] in ("success", "limit")
+
+
+def works(reply: Any) -> bool:
+    calls = getattr(reply, "tool_calls", ())
+    return any(call["name"] not in ("think", "finish_task", "ask_user") for call in calls)

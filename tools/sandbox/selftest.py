@@ -16,6 +16,7 @@ from signoff.tools.sandbox.sample import Sampler, marked, processor_time
 ATTACKS: tuple[Attack, ...] = (*REACHING, *INTRUDING, *EXHAUSTING)
 
 _IDLE = 0.1
+_SETTLE = 0.1
 _MOST_SAID = 120
 _PROLOGUE = """
 try:
@@ -86,6 +87,8 @@ def _busy(arena: Arena) -> float:
     processes = marked(arena.mark)
     if not processes:
         return 0.0
+    # On a busy host it takes a moment until the program is really stopped.
+    time.sleep(_SETTLE)
     before = processor_time(processes)
     time.sleep(_IDLE)
     return processor_time(processes) - before
