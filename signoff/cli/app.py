@@ -17,6 +17,7 @@ from signoff.cli.diagram import diagram
 from signoff.cli.display import stdout_console
 from signoff.cli.going_on import extend, finish, fork, pause, resume, retry
 from signoff.cli.lazy import LazyCommands
+from signoff.cli.lint import lint
 from signoff.cli.names import checked_thread_id, new_thread_id
 from signoff.cli.options import (
     Approve,
@@ -201,6 +202,7 @@ def show(
 
 
 app.command()(diagram)
+app.command()(lint)
 app.add_typer(
     typer.Typer(cls=ModelCommands, no_args_is_help=True, help="The embedded model: no key, no network."),
     name="model",

@@ -1,0 +1,19 @@
+"""Finds the faults of agent loops in message histories, of this package and of others."""
+
+from signoff.lint.faults import MEANINGS, Fault, Kind, faults
+from signoff.lint.formats import read_trace
+from signoff.lint.reading import read_file
+from signoff.lint.trace import Names, Trace, Unreadable, names
+
+__all__ = [
+    "MEANINGS",
+    "Fault",
+    "Kind",
+    "Names",
+    "Trace",
+    "Unreadable",
+    "faults",
+    "names",
+    "read_file",
+    "read_trace",
+]

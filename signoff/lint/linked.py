@@ -1,0 +1,147 @@
+"""A history with its results put to its calls, and its tasks told apart."""
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from signoff.lint.trace import Call, Names, Reply, Result, Trace
+from signoff.tools.control import Effect, should_continue
+
+
+@dataclass
+class Made:
+    """A call that was made, in which reply, and what came of it. Only the first result counts."""
+
+    call: Call
+    reply: Reply
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        return not self.results
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.results) and self.results[0].failed
+
+    @property
+    def ran(self) -> bool:
+        """Whether it has a result that is no error: one that was refused did not run."""
+        return bool(self.results) and not self.results[0].failed
+
+
+@dataclass
+class Step:
+    """A reply and its calls."""
+
+    reply: Reply
+    made: list[Made]
+
+    def works(self, names: Names) -> list[Made]:
+        return [made for made in self.made if names.works(made.call)]
+
+    def finish(self, names: Names) -> int | None:
+        """The place of the finish that ended the task, as far as the history says: none was refused."""
+        return next((i for i, made in enumerate(self.made) if _ends(made, names)), None)
+
+
+@dataclass
+class Linked:
+    """The replies by task: a task begins with a person's words. `lost` are results without a call."""
+
+    trace: Trace
+    tasks: list[list[Step]]
+    lost: list[Result]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        return (step for task in self.tasks for step in task)
+
+    @property
+    def calls(self) -> Iterator[Made]:
+        return (made for step in self.steps for made in step.made)
+
+    @cached_property
+    def final(self) -> Step | None:
+        """The last reply, when nothing but results comes after it."""
+        last = next((each for each in reversed(self.trace.entries) if not isinstance(each, Result)), None)
+        return self.tasks[-1][-1] if isinstance(last, Reply) else None
+
+
+def link(trace: Trace) -> Linked:
+    """Puts each result to its call: the first open one with its id in the latest reply that has one."""
+    tasks: list[list[Step]] = [[]]
+    lost: list[Result] = []
+    index = _Index()
+    for entry in trace.entries:
+        if isinstance(entry, Reply):
+            step = Step(entry, [Made(call, entry) for call in entry.calls])
+            tasks[-1].append(step)
+            index.add(step)
+        elif isinstance(entry, Result):
+            meant = index.meant(entry)
+            meant.results.append(entry) if meant else lost.append(entry)
+        elif entry.genuine and tasks[-1]:
+            tasks.append([])
+    return Linked(trace, tasks, lost)
+
+
+class _Index:
+    """The calls so far by id; `waiting` are the open ones, a queue for each reply."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[deque[Made]]] = {}
+        self.last: dict[str, Made] = {}
+        self.step: Step | None = None
+
+    def add(self, step: Step) -> None:
+        self.step = step
+        queues: dict[str, deque[Made]] = {}
+        for made in step.made:
+            queues.setdefault(made.call.id, deque()).append(made)
+            self.last[made.call.id] = made
+        for call_id, queue in queues.items():
+            self.waiting.setdefault(call_id, []).append(queue)
+
+    def meant(self, result: Result) -> Made | None:
+        """The call that the result answers; the last one with this id when all of them have an answer."""
+        if not result.id:
+            return self._nameless(result)
+        queues = self.waiting.get(result.id)
+        if not queues:
+            return self.last.get(result.id)
+        made = queues[-1].popleft()
+        if not queues[-1]:
+            queues.pop()
+        return made
+
+    def _nameless(self, result: Result) -> Made | None:
+        """Without an id it is of the last reply, and of the tool it names."""
+        fits = [made for made in (self.step.made if self.step else ()) if not made.call.id]
+        named = [made for made in fits if not result.name or made.call.name == result.name]
+        return next((made for made in named if made.open), named[-1] if named else None)
+
+
+def _ends(made: Made, names: Names) -> bool:
+    """Whether a call is a finish that was not refused, claims no mere phase, and was not told to go on."""
+    if not names.finishes(made.call) or made.failed or not made.call.whole:
+        return False
+    claim = json.loads(made.call.arguments)
+    if isinstance(claim, dict) and _phase(claim):
+        return False
+    return made.open or should_continue(_value(made.results[0].text)) is not Effect.CONTINUE
+
+
+def _phase(claim: dict[str, object]) -> bool:
+    percent = claim.get("completion_percentage")
+    short = isinstance(percent, int | float) and percent < 100
+    return claim.get("outcome", "done") == "done" and (short or bool(claim.get("next_phase")))
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

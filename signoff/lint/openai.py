@@ -1,0 +1,138 @@
+"""Reads OpenAI's formats: chat completions, and the items of the Responses API."""
+
+from collections.abc import Iterator, Sequence
+
+from signoff.lint.pieces import (
+    Item,
+    blocks,
+    call,
+    is_cut,
+    listing,
+    looks_failed,
+    mapping,
+    said,
+    shown,
+    text_of,
+    word,
+)
+from signoff.lint.trace import Call, Entry, Reply, Result, Unreadable, Words
+
+_PEOPLE = ("user", "human")
+_MODEL = ("assistant", "ai", "model")
+_TOOL = ("tool", "function")
+_SILENT = ("system", "developer")
+ROLES = (*_PEOPLE, *_MODEL, *_TOOL, *_SILENT)
+"""The roles of chat messages; some programs write LangChain's names for them."""
+
+
+def is_chat(item: Item) -> bool:
+    """Whether this is a chat message, or a completion that holds one."""
+    return item.get("role") in ROLES or _completed(item) is not None
+
+
+def read_chat(at: int, item: Item) -> Iterator[Entry]:
+    """What the chat message `at` holds. Raises Unreadable for wrong types."""
+    choice = _completed(item)
+    message = mapping(at, "the message", choice.get("message")) if choice else item
+    role = message.get("role")
+    if role in _MODEL:
+        text = said(text_of(at, message.get("content")))
+        yield Reply(at, text, tuple(_calls(at, message)), is_cut(choice or message))
+    elif role in _TOOL:
+        text = shown(at, message.get("content"))
+        name = word(at, "the name of a tool", message.get("name"))
+        call_id = word(at, "tool_call_id", message.get("tool_call_id"))
+        failed = message["status"] == "error" if "status" in message else looks_failed(text)
+        yield Result(at, call_id, text, failed, name)
+    elif role in _PEOPLE:
+        blocks(at, message.get("content"))
+        yield Words(at)
+    elif role not in _SILENT:
+        raise Unreadable(f"Message {at} has a role that no chat has: {str(role)[:40]!r}.")
+
+
+def raw_call(at: int, part: Item) -> Call:
+    """A call as chat completions write it; LangChain's short form is understood, too."""
+    if "args" in part:
+        return call(at, part.get("id"), part.get("name"), part["args"])
+    if custom := part.get("custom"):
+        free = mapping(at, "a call", custom)
+        text = word(at, "the input of a call", free.get("input"))
+        return call(at, part.get("id"), free.get("name"), {"input": text})
+    function = mapping(at, "a function", part.get("function"))
+    return call(at, part.get("id"), function.get("name"), function.get("arguments"))
+
+
+def _calls(at: int, message: Item) -> Iterator[Call]:
+    for part in listing(at, "tool_calls", message.get("tool_calls")):
+        yield raw_call(at, part)
+    if legacy := message.get("function_call"):
+        yield raw_call(at, {"function": legacy})
+
+
+def _completed(item: Item) -> Item | None:
+    """The first choice of a whole chat completion."""
+    choices = item.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+def is_item(item: Item) -> bool:
+    """Whether this can only be an item of the Responses API."""
+    kind = item.get("type")
+    return isinstance(kind, str) and (kind == "reasoning" or kind.endswith(("_call", "_call_output")))
+
+
+def read_items(items: Sequence[Item], cut: bool = False) -> Iterator[Entry]:
+    """What the items hold; those of the model that follow each other are one reply.
+
+    cut: the last reply reached its limit, as the response around it says.
+    """
+    run: list[tuple[int, Item]] = []
+    for at, item in enumerate(items):
+        role, kind = item.get("role"), item.get("type")
+        if not isinstance(role, str | None) or not isinstance(kind, str | None):
+            raise Unreadable(f"Item {at} has a role or a type that is no text.")
+        if kind is None and role is None:
+            raise Unreadable(f"Item {at} has neither a type nor a role ({_keys(item)}).")
+        output = (kind or "").endswith("_call_output")
+        if run and kind == "reasoning" and "call_id" in run[-1][1]:
+            # Nobody answered the calls before it: another reply begins.
+            yield _spoken(run)
+            run = []
+        if not output and (role in _MODEL or role is None):
+            run.append((at, item))
+            continue
+        if role in _SILENT:
+            continue
+        if run:
+            yield _spoken(run)
+            run = []
+        yield _output(at, item) if output else Words(at)
+    if run:
+        last = _spoken(run)
+        yield Reply(last.at, last.text, last.calls, last.cut or cut)
+
+
+def _spoken(run: Sequence[tuple[int, Item]]) -> Reply:
+    texts = [text_of(at, item.get("content")) for at, item in run if item.get("role") in _MODEL]
+    calls = [_item_call(at, item) for at, item in run if "call_id" in item]
+    cut = any(is_cut(item) for _, item in run)
+    return Reply(run[-1][0], said("\n".join(texts)), tuple(calls), cut)
+
+
+def _item_call(at: int, item: Item) -> Call:
+    """A call of a function, or of a tool that OpenAI defines and the program runs (a shell, a computer)."""
+    kind = str(item.get("type"))
+    if kind == "function_call":
+        return call(at, item["call_id"], item.get("name"), item.get("arguments"))
+    given = {key: item[key] for key in ("input", "action", "operation") if key in item}
+    return call(at, item["call_id"], item.get("name") or kind.removesuffix("_call"), given)
+
+
+def _output(at: int, item: Item) -> Result:
+    text = shown(at, item.get("output"))
+    return Result(at, word(at, "call_id", item.get("call_id")), text, looks_failed(text))
+
+
+def _keys(item: Item) -> str:
+    return "its keys: " + (", ".join([*item][:5]) or "none")

@@ -1,0 +1,136 @@
+"""The pieces that the formats have in common: text, ids, arguments, how a reply stopped, what failed."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from signoff.graph.arguments import complete_json
+from signoff.graph.shapes import Stop, stop_of, words_of
+from signoff.lint.trace import Call, Unreadable
+
+Item = Mapping[str, Any]
+
+_STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details", "status")
+
+# Formats without a status leave a failure to the words of the result.
+_FAILED = re.compile(
+    r"\W{0,3}(?:Traceback \(most recent call last\)"
+    r"|[\w.]*(?:error|exception)\s*(?::|\b(?:executing|running|calling|invoking|reading|writing|in)\b)"
+    r"|fatal:|an error (?:has )?occurred)",
+    re.IGNORECASE,
+)
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, for people."""
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
+    return kinds.get(type(value), "a number")
+
+
+def wrong(at: int, what: str, value: Any) -> Unreadable:
+    """The error for a piece of message `at` that is of the wrong type."""
+    return Unreadable(f"Message {at}: {what} is {kind_of(value)}; that is no format known here.")
+
+
+def mapping(at: int, what: str, value: Any) -> Item:
+    """`value` as an object, nothing being an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise wrong(at, what, value)
+    return value
+
+
+def listing(at: int, what: str, value: Any) -> list[Item]:
+    """`value` as a list of objects, nothing being an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise wrong(at, what, value)
+    return [mapping(at, f"a part of {what}", part) for part in value]
+
+
+def word(at: int, what: str, value: Any) -> str:
+    """`value` as a name or an id: a text or a number, nothing being an empty one."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise wrong(at, what, value)
+    return str(value)
+
+
+def blocks(at: int, content: Any) -> list[Item]:
+    """The blocks of a content; a text is one block."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        raise wrong(at, "the content", content)
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else mapping(at, "a block of the content", part)
+        for part in content
+    ]
+
+
+def text_of(at: int, content: Any) -> str:
+    """What a content says."""
+    texts = [block.get("text") for block in blocks(at, content)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def said(text: str) -> str:
+    """`text` of a reply without the thoughts that some models write before it."""
+    return words_of(AIMessage(text))
+
+
+def shown(at: int, content: Any) -> str:
+    """A result to compare and to look at, whatever its type."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, str) or _is_text(part) for part in content):
+        return text_of(at, content)
+    return "" if content is None else json.dumps(content, sort_keys=True)
+
+
+def call(at: int, call_id: Any, name: Any, arguments: Any) -> Call:
+    """A call as it was written down. arguments: raw text, or the object itself."""
+    found, called = word(at, "the id of a call", call_id), word(at, "the name of a call", name)
+    if not isinstance(arguments, str):
+        return Call(at, found, called, json.dumps(arguments or {}, sort_keys=True))
+    if not complete_json(arguments):
+        return Call(at, found, called, arguments, whole=False)
+    return Call(at, found, called, json.dumps(json.loads(arguments or "{}", strict=False), sort_keys=True))
+
+
+def is_cut(metadata: Item) -> bool:
+    """Whether the provider says that it stopped the reply at a limit."""
+    given = {key: metadata[key] for key in _STOPS if metadata.get(key)}
+    return bool(given) and stop_of(AIMessage("", response_metadata=given)) is Stop.LENGTH
+
+
+def looks_failed(text: str) -> bool:
+    """Whether a result reads like an error, where the format has no other sign of it."""
+    return bool(_FAILED.match(text)) or _says_so(text)
+
+
+def _says_so(text: str) -> bool:
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    failing = any(found.get(key) not in (None, False, "", [], {}) for key in ("error", "is_error", "isError"))
+    return (
+        failing or found.get("success") is False or found.get("ok") is False or found.get("status") == "error"
+    )
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)

@@ -1,0 +1,105 @@
+"""The normal form of a message history: what every fault is looked for in, whatever format it came in."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from signoff.graph.errors import SetupError
+
+
+class Unreadable(SetupError):
+    """The file, or something in it, is no message history; the message says where and what."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a reply. at: index of its message in the history. arguments: as JSON text with sorted keys,
+    or as they were written when they are no JSON. whole: whether that text is complete."""
+
+    at: int
+    id: str
+    name: str
+    arguments: str = "{}"
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to the call with this id; `name` stands in for it where the format knows no ids."""
+
+    at: int
+    id: str
+    text: str = ""
+    failed: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply of the model. cut: the provider says that it reached the length limit."""
+
+    at: int
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Words:
+    """A message to the model. genuine: a person wrote it, so that a task begins or goes on with it."""
+
+    at: int
+    genuine: bool = True
+
+
+Entry = Reply | Result | Words
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A history, read. format: its name for people. messages: how many the file holds."""
+
+    format: str
+    messages: int
+    entries: tuple[Entry, ...]
+
+
+FINISH = frozenset(
+    {
+        *("finish_task", "task_done", "task_complete", "complete_task", "mark_task_complete"),
+        *("attempt_completion", "final_answer", "submit_final_answer", "final_result", "submit"),
+        *("finish", "finished", "done", "exit_loop"),
+    }
+)
+"""The tools by which agents end their work, unless others are named."""
+
+ASK = frozenset({"ask_user", "ask_human", "ask_followup_question", "ask_user_question", "request_user_input"})
+"""The tools by which agents ask a person, unless others are named."""
+
+NOTE = frozenset({"think", "thought", "sequentialthinking"})
+"""The tools that do nothing but note a thought: they are no work."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The control tools of the history, without regard to capitals. Every other tool is work."""
+
+    finish: AbstractSet[str] = FINISH
+    ask: AbstractSet[str] = ASK
+    note: AbstractSet[str] = NOTE
+
+    def finishes(self, call: Call) -> bool:
+        return call.name.casefold() in self.finish
+
+    def asks(self, call: Call) -> bool:
+        return call.name.casefold() in self.ask
+
+    def works(self, call: Call) -> bool:
+        return call.name.casefold() not in self.finish | self.ask | self.note
+
+
+def names(finish: AbstractSet[str] = frozenset(), ask: AbstractSet[str] = frozenset()) -> Names:
+    """The control tools with these names in place of the usual ones, where any are given."""
+    return Names(
+        frozenset(name.casefold() for name in finish) or FINISH,
+        frozenset(name.casefold() for name in ask) or ASK,
+    )

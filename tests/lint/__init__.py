@@ -1,0 +1,1 @@
+"""Histories of several formats, for the tests of `signoff.lint`."""
