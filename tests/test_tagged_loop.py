@@ -224,7 +224,7 @@ def test_it_may_end_honestly(sandbox: Sandbox) -> None:
 
 
 def test_ten_turns_by_default(sandbox: Sandbox) -> None:
-    bench = Bench(sandbox, *[turn("Again.", status="Working")] * 10)
+    bench = Bench(sandbox, *(turn(f"Step {n}.", status="Working") for n in range(10)))
     outcome = bench.run()["outcome"]
     assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 10)
 
