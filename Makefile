@@ -7,7 +7,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --no-sync
 DEMO := .demo
 
-.PHONY: demo test check fast slow proof clean
+.PHONY: demo test check fast slow clean
 
 ## demo: the embedded model changes the port of a small project; no key, no network after the installation
 demo: .venv/installed
@@ -29,10 +29,6 @@ fast: .venv/installed
 
 slow: .venv/installed
 	$(RUN) pytest -m slow --timeout 600 -n 3 --dist loadfile
-
-## proof: every state that a run can reach, every property, every broken copy of the machine
-proof: .venv/installed
-	$(RUN) python -m tests.proof
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras
