@@ -28,7 +28,7 @@ fast: .venv/installed
 	$(RUN) pytest -n auto
 
 slow: .venv/installed
-	$(RUN) pytest -m slow --timeout 600 -n 3 --dist loadfile
+	$(RUN) pytest -m slow --timeout 600 -n auto --dist loadfile
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras
