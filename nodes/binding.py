@@ -69,23 +69,37 @@ def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
     return model.model_copy(update={fields[0]: name})
 
 
+class Bound(dict[Offer, Runnable[Any, Any]]):
+    """The model for each offer, made when it is first asked for: most runs need one of them only."""
+
+    def __init__(self, model: BaseChatModel, box: Toolbox) -> None:
+        super().__init__()
+        self._model, self._every = model, box.every
+        self._controls = [control.tool for control in box.controls.values()]
+
+    def __missing__(self, offer: Offer) -> Runnable[Any, Any]:
+        tools = self._controls if offer in (Offer.CONTROLS, Offer.OPTIONAL_CONTROLS) else self._every
+        required = offer in (Offer.REQUIRED, Offer.CONTROLS)
+        self[offer] = made = (_required if required else _free)(self._model, tools)
+        return made
+
+
 def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, Any]]:
     """The model for each offer. Raises SetupError for what is no chat model, or one without tool calling."""
     if not hasattr(model, "bind_tools"):
         raise SetupError(f"{model!r} is no chat model; give a LangChain chat model, such as ChatOpenAI(…).")
-    watched = guarded(model, box)
-    controls = [control.tool for control in box.controls.values()]
+    offers = Bound(guarded(model, box), box)
     try:
-        return {
-            Offer.ALL: watched.bind_tools(box.every),
-            Offer.REQUIRED: _required(watched, box.every),
-            Offer.CONTROLS: _required(watched, controls),
-            Offer.OPTIONAL_CONTROLS: watched.bind_tools(controls),
-        }
+        offers[Offer.ALL]
     except NotImplementedError:
         raise SetupError(
             f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
         ) from None
+    return offers
+
+
+def _free(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    return model.bind_tools(tools)
 
 
 def _required(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:

@@ -1,5 +1,6 @@
 """The command line on a bench: a folder, a database, and models that play a script by what they are shown."""
 
+import functools
 import json
 import os
 import shlex
@@ -9,9 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer.testing
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from signoff.cli.app import app
+
+# Made once: typer's runner makes all commands anew for each one that it runs.
+typer.testing._get_command = functools.cache(get_command)  # type: ignore[attr-defined]  # typer names no other way
 
 PROGRAM = (sys.executable, "-m", "signoff.cli")
 # What would change which model or database is used.

@@ -131,6 +131,7 @@ class FakeProvider(ThreadingHTTPServer):
     """Answers each request with the next of `script`; what comes after its end gets status 500."""
 
     daemon_threads = True
+    request_queue_size = 128  # the standard's 5 drops connections when many clients call at once
 
     def __init__(self, script: Sequence[Reply | Fault] = ()) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -131,7 +131,7 @@ def test_the_embedded_model_works_in_rounds(tmp_path: Path) -> None:
             model,
             workspace_tools(tmp_path),
             rounds=True,
-            limits=Limits(turns=4),
+            limits=Limits(turns=3),
             checkpointer=InMemorySaver(),
             store=InMemoryStore(),
         )

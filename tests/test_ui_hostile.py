@@ -62,7 +62,8 @@ async def test_hostile_text_is_text(bench: UiBench) -> None:
 async def test_a_reply_of_10_mb_opens_and_is_cut(bench: UiBench) -> None:
     with bench.database.open() as storage:
         script = [reply("word-" * 2_000_000, call("finish_task", summary="Long."))]
-        Session(build_graph(ScriptedModel(script), storage=storage), "t1").run("Say much")
+        model = ScriptedModel(script, chunk_size=1_000_000)
+        Session(build_graph(model, storage=storage), "t1").run("Say much")
     began = time.monotonic()
     async with bench.opened() as opened:
         item = opened.desk.conversation.query("Foldable").first()
