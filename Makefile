@@ -7,7 +7,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --no-sync
 DEMO := .demo
 
-.PHONY: demo test check fast slow clean
+.PHONY: demo test check fast proof slow clean
 
 ## demo: the embedded model changes the port of a small project; no key, no network after the installation
 demo: .venv/installed
@@ -17,7 +17,7 @@ demo: .venv/installed
 	@echo && (diff -ru --exclude=.signoff examples/sample $(DEMO)/project || true)
 
 ## test: style, types, and all tests, the slow ones too
-test: check fast slow
+test: check fast proof slow
 
 check: .venv/installed
 	$(RUN) ruff check
@@ -26,6 +26,10 @@ check: .venv/installed
 
 fast: .venv/installed
 	$(RUN) pytest -n auto
+
+## proof: every state that a run can reach, every property, every mutation
+proof: .venv/installed
+	$(RUN) python -m tests.proof
 
 slow: .venv/installed
 	$(RUN) pytest -m slow --timeout 600 -n auto --dist loadfile

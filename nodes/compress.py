@@ -18,6 +18,7 @@ from signoff.graph.view import beyond, view_size
 from signoff.nodes.closing import answer_waiting, close
 from signoff.nodes.kit import Run
 from signoff.nodes.measure import measured
+from signoff.nodes.naming import unique_ids
 from signoff.nodes.node import Part, Report, Steps, Store
 from signoff.nodes.record import look_up
 from signoff.nodes.shown import budget
@@ -28,9 +29,13 @@ def compress(state: AgentState, run: Run) -> Steps:
     reader = run.reader(state)
     task = current_task(reader, state, can_ask=run.can_ask)
     update: dict[str, Any] = {}
+    if renamed := _renamed(task, reader):
+        state = {**state, "messages": append_messages(state["messages"], [renamed])}
+        reader = run.reader(state)
+        task = current_task(reader, state, can_ask=run.can_ask)
     answers = yield from answer_waiting(task, run)
     closed = yield from close(task.strays, run)
-    if written := [*_marked(state, reader), *answers, *closed]:
+    if written := [*renamed, *_marked(state, reader), *answers, *closed]:
         update["messages"] = written
     if state.get("task") != task.id:
         update["task"] = task.id
@@ -46,6 +51,17 @@ def compress(state: AgentState, run: Run) -> Steps:
         if known is None or known.value["status"] != "success":
             yield from measured(before, superseded, reader.before.nudges if reader.before else (), run)
     return Report(Event.READY, update)
+
+
+def _renamed(task: Task, reader: Reader) -> list[BaseMessage]:
+    """The replies whose calls are about to be closed without ever having been routed, with unique ids."""
+    found = list[BaseMessage]()
+    left, taken = {stray.reply_id for stray in task.strays}, set[str]()
+    for reply in reader.replies if left else ():
+        renamed = unique_ids(reply, taken) if reply.message.id in left else None
+        found += [renamed] if renamed else []
+        taken.update(call.id for call in reply.calls)
+    return found
 
 
 def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:

@@ -1,21 +1,21 @@
 """Normalises the reply, answers what is answered without running anything, and says what comes next."""
 
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 
 from signoff.graph.machine import Event
 from signoff.graph.marks import not_run, result
 from signoff.graph.reducers import append_messages
-from signoff.graph.replies import Call, Reply, with_call_ids
+from signoff.graph.replies import Call
 from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.graph.task import Task
 from signoff.nodes.allowance import more_turns, over_limit
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
+from signoff.nodes.naming import unique_ids
 from signoff.nodes.node import Report, Steps
 from signoff.tools.control import Effect
 from signoff.tools.names import nearest_name
@@ -70,21 +70,6 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
 def _talked(task: Task) -> bool:
     asked = task.spoke is not None and task.can_ask
     return task.last is not None and task.last.talk and "talked" not in task.nudged and not asked
-
-
-def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
-    """The reply with an id of its own for every open call; None when each has one already.
-
-    Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the
-    position of the call, so that a repetition of this step makes the same one.
-    """
-    seen = set(taken)
-    fresh: dict[int, str] = {}
-    for call in reply.calls:
-        if reply.open(call) and (not call.id or call.id in seen):
-            fresh[call.index] = reply.own_id(call)
-        seen.add(fresh.get(call.index, call.id))
-    return with_call_ids(reply.message, fresh) if fresh else None
 
 
 def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:

@@ -9,6 +9,8 @@ from signoff import request_pause, sqlite_storage
 from tests.cli_bench import PROGRAM, Bench, bare, offered, one_sentence, steps, words_of
 from tests.cli_terminal import SECONDS, run_words, terminal, wait_for, wait_until
 
+pytestmark = pytest.mark.slow
+
 LOOK = 'call("read_file", path="config.py")'
 ANOTHER = 'call("read_file", path=f"{len(m)}.py")'
 DONE = 'call("finish_task", summary="All done.")'
@@ -115,7 +117,6 @@ def test_what_does_not_run_cannot_be_paused_and_nothing_pauses_the_next_run(benc
     assert bench("run", "Again", "-t", "t1", "-m", bench.model(f"[{DONE}] * 9")).exit_code == 0
 
 
-@pytest.mark.slow
 class TestProcesses:
     def test_pause_resume_done(self, bench: Bench) -> None:
         bench.model(f"[lambda m: (__import__('time').sleep(0.3), {ANOTHER})[1]] * 500")

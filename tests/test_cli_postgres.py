@@ -9,6 +9,8 @@ from signoff.postgres import postgres_storage
 from tests.cli_bench import PROGRAM, Bench, offered, one_sentence, steps
 from tests.postgres import PASSWORD, USER
 
+pytestmark = pytest.mark.slow
+
 DONE = 'call("finish_task", summary="All done.")'
 LOOK = 'call("read_file", path="config.py")'
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PRINTED = {
     "quickstart.py": "success - 19 + 23 is 42.\n",
@@ -64,7 +66,6 @@ def test_the_readme_shows_the_quickstart_as_it_is() -> None:
     assert code in blocks
 
 
-@pytest.mark.slow
 def test_the_bug_is_found_by_a_test_in_the_terminal_and_fixed(tmp_path: Path) -> None:
     sample, database = tmp_path / "bugfix", str(tmp_path / "threads.sqlite")
     shutil.copytree(ROOT / "examples" / "bugfix", sample, ignore=shutil.ignore_patterns("__pycache__"))

@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.fleet import at_once
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("runs", "seed"), [(100, 5), pytest.param(500, 6, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]

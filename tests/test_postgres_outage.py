@@ -11,6 +11,8 @@ from signoff.postgres import postgres_storage
 from tests.postgres import Server, execute
 from tests.postgres_runs import GO, LOCKS, SCRIPT, Acts, invoked, results
 
+pytestmark = pytest.mark.slow
+
 
 def test_letting_go_of_a_thread_does_not_raise_when_the_server_is_gone(
     postgres_url: str, postgres_server: Server
@@ -49,7 +51,6 @@ def test_the_server_goes_away_in_mid_run_and_comes_back(
         assert acts.done == ["one", "two"]
 
 
-@pytest.mark.slow
 def test_a_call_waits_for_the_server_but_not_for_ever(postgres_url: str, postgres_server: Server) -> None:
     with postgres_storage(postgres_url) as storage:
         postgres_server.stop()

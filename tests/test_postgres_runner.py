@@ -23,6 +23,8 @@ from signoff.postgres_pool import writing
 from tests.postgres import execute
 from tests.postgres_runs import GO, LOCKS, SCRIPT, THREAD, Acts, cut_lock, invoked, results
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 HOLDS = """
 import sys

@@ -151,6 +151,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("name", "way", "mode"), CELLS)
+@pytest.mark.slow
 async def test_an_error_says_what_was_said_and_what_to_do_and_the_thread_goes_on(
     name: str, way: str, mode: str, storage: SqliteStorage
 ) -> None:
@@ -229,6 +230,7 @@ ECHOES: dict[str, Fault] = {
 @pytest.mark.parametrize("way", ["streamed", "whole"])
 @pytest.mark.parametrize("key", [KEY, "a plain password", "0123456789"])
 @pytest.mark.parametrize("name", ECHOES)
+@pytest.mark.slow
 def test_no_error_tells_the_key(
     name: str, key: str, way: str, storage: SqliteStorage, tmp_path: Path
 ) -> None:

@@ -156,6 +156,7 @@ async def job(model: BaseChatModel, mode: str, task: str = "do it") -> tuple[dic
 
 
 @pytest.mark.parametrize(("name", "way", "mode"), CELLS)
+@pytest.mark.slow
 async def test_the_job_is_done(name: str, way: str, mode: str) -> None:
     case = ALL[name]
     with FakeProvider(case.script) as server:

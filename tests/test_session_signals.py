@@ -11,6 +11,8 @@ import pytest
 from signoff import Finished, Session, SetupError, build_graph, pause_on_signals, sqlite_storage
 from signoff.models import ScriptedModel, call
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys, time
 from signoff import Session, build_graph, pause_on_signals, sqlite_storage

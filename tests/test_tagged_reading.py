@@ -195,6 +195,7 @@ UNITS = (
 @pytest.mark.parametrize(
     "before", ["", "```python\n", "<PLAN>\n", '<CALL name="a">{"t": "', "<STATE_UPDATE>\n"]
 )
+@pytest.mark.slow
 def test_the_time_grows_with_the_length_only(before: str) -> None:
     """Square time would be hundreds of times more for some of these."""
 

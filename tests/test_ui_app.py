@@ -9,6 +9,8 @@ from signoff.session.path import steps
 from signoff.ui.screens import Editor, Help, Threads
 from tests.ui_bench import UiBench
 
+pytestmark = pytest.mark.slow
+
 ALL = """[
     call("think", thought="First I look.", approach="small steps", status="Working"),
     reply("I look.", call("read_file", path="config.py")),

@@ -11,6 +11,8 @@ from signoff.models.script import Step
 from tests.test_ui_threads import ASKS, DONE
 from tests.ui_bench import UiBench
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = (
     "[/bold] [red]red[/red] [@click=app.quit]x[/] \x1b[31m\x1b]52;c;aGFja2Vk\x07 \x1b]0;title\x07 "
     "\u202egnp.exe\u2066 \u200b\u200d <script>alert(1)</script> &amp; \x00\x07\x08 {oops} %s $(id) "

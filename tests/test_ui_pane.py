@@ -14,6 +14,8 @@ from textual.widgets import Input
 from tests.pane_desk import desk, wheel
 from tests.terminals import SLEEP, found
 
+pytestmark = pytest.mark.slow
+
 LEAVE = "ctrl+right_square_bracket"
 FULL_SCREEN = """
 import curses

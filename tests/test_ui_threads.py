@@ -14,6 +14,8 @@ from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package
 from signoff.session.standing import reading_graph
 from tests.ui_bench import UiBench
 
+pytestmark = pytest.mark.slow
+
 DONE = '[call("finish_task", summary="Done.")]'
 ASKS = '[call("ask_user", question="Which port?"), call("finish_task", summary="It is set.")]'
 SHELL = '[call("run_shell", command="echo run by the model >> ran.txt; sleep {}"), ' + DONE[1:]
@@ -57,7 +59,6 @@ async def test_a_thread_that_ended_shows_its_end_and_takes_the_next_task(bench: 
         assert "again." in opened.said()
 
 
-@pytest.mark.slow
 async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
     process = begin(bench, SLOW, delay=0.15)
     await written(bench, "2.md")
@@ -71,7 +72,6 @@ async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
         assert (opened.word, opened.outcome["turns"]) == ("done", 10)
 
 
-@pytest.mark.slow
 async def test_who_comes_second_watches(bench: UiBench) -> None:
     process = begin(bench, SLOW, delay=0.25)
     await written(bench, "1.md")
@@ -87,7 +87,6 @@ async def test_who_comes_second_watches(bench: UiBench) -> None:
         assert sum(opened.desk.machine.taken.values()) == 9 * 5 + 7
 
 
-@pytest.mark.slow
 async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) -> None:
     process = begin(bench, SLOW, delay=0.25)
     await written(bench, "1.md")
@@ -101,7 +100,6 @@ async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) ->
         assert opened.outcome["turns"] == 10
 
 
-@pytest.mark.slow
 async def test_two_that_begin_at_once_the_second_is_told(bench: UiBench) -> None:
     async with bench.opened(model=bench.model(DONE)) as opened:
         process = begin(bench, SLOW, delay=0.15)
@@ -132,7 +130,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("key", "times"), [("u", 1), ("g", 2)])
 async def test_an_application_killed_in_a_command_asks_what_became_of_it(
     bench: UiBench, key: str, times: int
@@ -181,7 +178,6 @@ async def written(bench: UiBench, name: str) -> None:
     raise AssertionError(f"{name} was not written")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hung up", "killed"])
 async def test_an_application_that_loses_its_terminal_loses_nothing(bench: UiBench, how: str) -> None:
     options = ["--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(SLOW, 0.2)]

@@ -22,6 +22,8 @@ from signoff.models import ScriptedModel, call
 from signoff.nodes.record import recorded
 from tests.older import OLD, Declared, aliased, kit_of, older
 
+pytestmark = pytest.mark.slow
+
 THREAD: Any = {"configurable": {"thread_id": "old"}}
 GO: Any = {"messages": [("user", "do it")]}
 FINISH = call("finish_task", summary="All of it.")

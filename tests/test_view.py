@@ -113,6 +113,7 @@ def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))
+@pytest.mark.slow
 def test_a_view_of_any_history_is_sendable_and_within_its_budget(start: int, tmp_path: Path) -> None:
     exceptions = 0
     for seed in range(start, start + 100):

@@ -14,6 +14,8 @@ from signoff.models import ScriptedModel, call
 from tests.histories import assert_sendable
 from tests.test_compress import FINISH, FIRST, THREAD, TINY, note, notes, turns_shown
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Waiting:

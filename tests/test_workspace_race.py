@@ -107,7 +107,9 @@ def test_a_link_swapped_in_between_never_lets_anything_through(
         # Both have to happen for the race to be a real one; a walk does not look at the file that is swapped.
         wanted = 0 if access == "walk" and swap is _swap_file else 1
         began = time.monotonic()
-        while (waited := time.monotonic() - began) < 0.7 or (waited < 30 and not (seen and refused >= wanted)):
+        while (waited := time.monotonic() - began) < 0.7 or (
+            waited < 30 and not (seen and refused >= wanted)
+        ):
             try:
                 seen.append(accesses[access]())
             except ToolException:

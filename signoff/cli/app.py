@@ -44,6 +44,7 @@ from signoff.cli.show import show_thread
 from signoff.cli.stats import rate, stats
 from signoff.cli.threads import print_expired, print_threads
 from signoff.cli.ui import serve, ui
+from signoff.cli.verify import verify
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 from signoff.tools.output import valid_text
 
@@ -203,6 +204,7 @@ def show(
 
 app.command()(diagram)
 app.command()(lint)
+app.command()(verify)
 app.add_typer(
     typer.Typer(cls=ModelCommands, no_args_is_help=True, help="The embedded model: no key, no network."),
     name="model",

@@ -19,7 +19,7 @@ from signoff.session.decisions import Action, Decision, Failed, Finished, Messag
 from signoff.session.events import Decided, Follower, Resumed, Said, Stopping, Token
 from signoff.session.moves import Move, OnPending, Start, start
 from signoff.session.pausing import drop_request, look_for_request, requested
-from signoff.session.requests import END, Driver, Hold, Look, Ops, Stretch, Work, Write
+from signoff.session.requests import END, Driver, Hold, Look, Ops, Settle, Stretch, Work, Write
 from signoff.session.standing import Condition, Standing, readable, state_of
 
 # What was written but not yet applied when a process was killed takes one pass in which nothing happens.
@@ -113,6 +113,9 @@ def drive(thread: Thread, move: Move, by_step: bool, tokens: bool) -> Driver:
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
+        elif standing.half:
+            yield Settle(thread.graph, thread.config, standing.half)
+            standing = yield thread.look()
         if decision is None:
             decision = yield from _on(thread, begun, standing, by_step, tokens)
         yield Decided(decision)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.constants import END as END_OF_GRAPH
+from langgraph.constants import START
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op
@@ -19,6 +21,7 @@ from langgraph.store.base import BaseStore, Op
 from signoff.graph.build import Graph
 from signoff.graph.durable import in_thread
 from signoff.graph.errors import StorageError
+from signoff.graph.machine import FIRST
 from signoff.session.events import Event
 from signoff.session.standing import Standing, readable, standing_of
 
@@ -71,6 +74,32 @@ class Write:
 
     async def ado(self, stack: AsyncExitStack) -> None:
         await self.graph.aupdate_state(self.config, self.values, self.as_node)
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Applies what a killed process has saved of a step without a checkpoint of it; nothing else runs.
+
+    LangGraph does so when the run just goes on. Anything else drops it, or collides with it.
+    """
+
+    graph: Graph
+    config: RunnableConfig
+    half: str
+
+    def do(self, stack: ExitStack) -> None:
+        if self.half == START:
+            for _ in self.graph.stream_held(None, self.config, interrupt_before=[str(FIRST)]):
+                pass
+        else:
+            self.graph.update_state(self.config, None, END_OF_GRAPH)
+
+    async def ado(self, stack: AsyncExitStack) -> None:
+        if self.half == START:
+            async for _ in self.graph.astream_held(None, self.config, interrupt_before=[str(FIRST)]):
+                pass
+        else:
+            await self.graph.aupdate_state(self.config, None, END_OF_GRAPH)
 
 
 @dataclass(frozen=True)
@@ -138,7 +167,7 @@ class Stretch:
             return END
 
 
-Request = Hold | Look | Write | Ops | Work | Stretch
+Request = Hold | Look | Write | Settle | Ops | Work | Stretch
 Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 

@@ -1,0 +1,121 @@
+"""`signoff verify`: every short run of a graph of yours, and what holds in all of them."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from signoff.cli.display import stdout_console
+from signoff.cli.options import Json
+from signoff.cli.safe import one_line, styled
+from signoff.graph.errors import SetupError
+from signoff.verify.explore import OVERALL, Explorer
+from signoff.verify.found import Broken, Found
+from signoff.verify.loading import load_graph
+from signoff.verify.properties import PROPERTIES
+from signoff.verify.yours import worlds
+
+_SENTENCES: Mapping[str, str] = {**{one.name: one.sentence for one in PROPERTIES}, **OVERALL}
+_LENGTH = 5
+_PIPE = 160
+
+
+def verify(
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:GRAPH",
+            help="The graph, or a function that makes it: package.module:graph or path/to/file.py:graph.",
+            show_default=False,
+        ),
+    ],
+    finish: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="Arguments of a right finish, where those made from its schema do not fit.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Play every short run of a graph, without its model and its tools: exit code 0: all holds, 1: not.
+
+    What the model says, what tools and checks come to, answers, kills and new messages are played in every
+    order; the control tools, policies and texts are the graph's own.
+    """
+    begun = time.monotonic()
+    found = {world.name: Explorer(world).run() for world in worlds(load_graph(graph), _arguments(finish))}
+    broken = {one.name: one for visited in reversed(found.values()) for one in reversed(visited.broken)}
+    if as_json:
+        sys.stdout.write(json.dumps(_document(found, broken), indent=2) + "\n")
+    else:
+        _print(found, broken, time.monotonic() - begun)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _arguments(finish: str | None) -> Mapping[str, Any] | None:
+    if finish is None:
+        return None
+    try:
+        given = json.loads(finish)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise SetupError("""--finish needs a JSON object, such as '{"summary": "All of it."}'.""")
+    return given
+
+
+def _document(found: Mapping[str, Found], broken: Mapping[str, Broken]) -> dict[str, Any]:
+    return {
+        "held": not broken,
+        "worlds": [
+            {
+                "tools": name,
+                "states": one.states,
+                "transitions": one.transitions,
+                "runs": one.sequences(_LENGTH),
+            }
+            for name, one in found.items()
+        ],
+        "properties": [
+            {
+                "name": name,
+                "sentence": sentence,
+                "held": name not in broken,
+                **({"why": broken[name].why, "by": list(broken[name].path)} if name in broken else {}),
+            }
+            for name, sentence in _SENTENCES.items()
+        ],
+    }
+
+
+def _print(found: Mapping[str, Found], broken: Mapping[str, Broken], seconds: float) -> None:
+    console = stdout_console()
+    if not console.is_terminal:
+        console.width = _PIPE
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("property", "", "what must hold"):
+        shown.add_column(title, overflow="fold", no_wrap=title != "what must hold")
+    for name, sentence in _SENTENCES.items():
+        mark = Text("broken", "bold red") if name in broken else Text("held", "green")
+        shown.add_row(name, mark, sentence)
+    console.print(shown)
+    for one in broken.values():
+        console.print()
+        told = f"{one.name}: {one.why}\n  by {' / '.join(one.path)}"
+        console.print(styled("\n".join(map(one_line, told.splitlines())), "red"), soft_wrap=True)
+    console.print()
+    for name, visited in found.items():
+        runs = f"{visited.sequences(_LENGTH):,} runs of up to {_LENGTH} replies and events"
+        told = f"{name}: {visited.states:,} states, {visited.transitions:,} transitions, {runs}"
+        console.print(styled(one_line(told)), soft_wrap=True)
+    held = len(_SENTENCES) - len(broken)
+    told = f"{held} of {len(_SENTENCES)} properties held, in {seconds:.0f} seconds."
+    console.print(Text(told, "bold red" if broken else "bold green"), soft_wrap=True)

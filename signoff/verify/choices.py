@@ -1,0 +1,125 @@
+"""What may happen at a point of a run: what the model says, what a person answers, and what comes from
+outside at any time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain_core.messages import HumanMessage
+
+from signoff.graph.again import extend, retry
+from signoff.graph.machine import FIRST, State
+from signoff.verify.alphabet import ALPHABET, STOPPED
+from signoff.verify.machine import Machine, Point, Step, merged
+
+STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
+EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing that may happen. sort: STEP (the machine alone), REPLY, ANSWER or OUTSIDE."""
+
+    sort: str
+    name: str = ""
+    value: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class World:
+    """A graph, and what may happen to it.
+
+    replies: names of the alphabet. events: those that may come from outside, at most `outside` of them in one
+    run. starts: histories with which a thread begins.
+    """
+
+    name: str
+    machine: Machine
+    replies: Sequence[str] = tuple(ALPHABET)
+    events: Sequence[str] = ()
+    outside: int = 0
+    starts: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"a task": [("user", "do it")]})
+
+    def begin(self) -> Iterator[Point]:
+        for name, messages in self.starts.items():
+            yield replace(self.machine.begin(messages, self.outside), path=(name,))
+
+    def successors(self, point: Point) -> Iterator[tuple[Choice, Step]]:
+        """Everything that may happen at `point`, and what comes of it."""
+        if point.place is State.CALL_LLM:
+            for name in self.replies:
+                yield Choice(REPLY, name), self.machine.step(point, ALPHABET[name])
+            if point.outside and "stop" in self.events:
+                one_less = replace(point, outside=point.outside - 1)
+                yield Choice(OUTSIDE, "stop the stream"), self.machine.step(one_less, STOPPED)
+        elif point.waiting is not None:
+            for choice in _answers(point.waiting):
+                given = replace(point, agreed=point.agreed | _agreed(point, choice))
+                yield choice, self.machine.step(given, answer=choice.value)
+        elif point.place is not None:
+            step = self.machine.step(point)
+            yield Choice(STEP), step
+            if point.outside and "kill" in self.events:
+                yield from self._kills(point, step.operations)
+        if point.outside:
+            for name in self.events:
+                if (after := outside(name, point, self.machine)) is not None:
+                    yield Choice(OUTSIDE, name), Step(point, after)
+
+    def _kills(self, point: Point, operations: int) -> Iterator[tuple[Choice, Step]]:
+        """The process is killed before each operation on the store, and before the state is saved."""
+        one_less = replace(point, outside=point.outside - 1)
+        for lives in range(1, operations + 1):
+            step = self.machine.step(one_less, lives=lives)
+            if step.after.place is not point.place or step.operations == operations:
+                step = replace(step, after=replace(one_less, shelf=step.after.shelf, ran=step.after.ran))
+            if step.after.shelf != point.shelf:
+                yield Choice(OUTSIDE, f"kill after {lives}"), step
+
+
+def outside(name: str, point: Point, machine: Machine) -> Point | None:
+    """The point after an event from outside; None where it cannot come."""
+    state, ended = point.state, point.place is None
+    after = replace(point, outside=point.outside - 1, waiting=None, place=FIRST)
+    if name == "message":
+        sent = merged(state, {"messages": [HumanMessage("and that")]})
+        return replace(after, state=sent, fresh=len(state["messages"]) if ended else point.fresh)
+    if name == "nothing":
+        return after if ended else None
+    if name == "stop":
+        # As a session does it: in the name of `nudge`, for the task that runs.
+        task = state.get("task")
+        known = {"stop": task, "event": "nudged"}
+        return replace(after, state=merged(state, known)) if task and not ended else None
+    outcome = state.get("outcome")
+    if name in ("extend", "retry") and ended and outcome:
+        if (name, outcome["status"]) not in (("extend", "limit"), ("retry", "error")):
+            return None
+        command = extend(state, 1) if name == "extend" else retry(state)
+        update = cast(dict[str, Any], command.update)
+        return replace(after, state=merged(state, update))
+    return None
+
+
+def _answers(waiting: Mapping[str, Any]) -> Iterator[Choice]:
+    if requests := waiting.get("action_requests"):
+        for word in ("approve", "reject"):
+            decisions = [{"type": word, "message": "no"} if word == "reject" else {"type": word}] * len(
+                requests
+            )
+            yield Choice(ANSWER, word, {"decisions": decisions})
+        yield Choice(ANSWER, "what?", {"decisions": "what?"})
+    elif waiting["type"] == "confirmation":
+        yield Choice(ANSWER, "yes", True)
+        yield Choice(ANSWER, "no", "The title is wrong.")
+    elif waiting["type"] == "action":
+        yield Choice(ANSWER, "observed", "It was done.")
+        yield Choice(ANSWER, "it failed", {"status": "error", "output": "no luck"})
+    else:
+        yield Choice(ANSWER, "blue", "blue")
+        yield Choice(ANSWER, "no words", {"": ""})
+
+
+def _agreed(point: Point, choice: Choice) -> frozenset[str]:
+    found = point.state.get("approvals")
+    return frozenset(found["asked"]) if found and choice.name == "approve" else frozenset()

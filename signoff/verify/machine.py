@@ -1,0 +1,223 @@
+"""The machine without LangGraph: the real node functions, the real table and the real reducers, one state at
+a time, from any point, as often as wanted.
+
+Only what is outside of the machine is played: the model, the tools, the checks, the person, the database.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.errors import GraphInterrupt
+
+from signoff.graph.declared import NODES
+from signoff.graph.machine import TRANSITIONS, Event, State, next_state
+from signoff.graph.marks import result
+from signoff.graph.reducers import append_messages, latest
+from signoff.graph.state import AgentState, Context
+from signoff.nodes.call_llm import Stream
+from signoff.nodes.checks import Checked, Checking
+from signoff.nodes.invoke import Done, Job
+from signoff.nodes.kit import Kit, Run
+from signoff.nodes.node import Report
+from signoff.nodes.once import Jobs
+from signoff.verify.alphabet import Names, Symbol, message
+from signoff.verify.shelf import Entries, Killed, Shelf
+
+THREAD = "a thread"
+_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a run: the state of the machine that is next (None: the task has ended), and all that a
+    database holds then.
+
+    waiting: what a person is asked, once that is known. outside: how many events from outside may still come.
+    fresh: at which reply the task began that was sent when nothing was open. ran: the ids of the calls that
+    ran, by how often. agreed: those that a person approved. via: the event that led here.
+    """
+
+    place: State | None
+    state: AgentState
+    shelf: Entries = field(default_factory=dict)
+    waiting: Mapping[str, Any] | None = None
+    outside: int = 0
+    fresh: int = 0
+    ran: Mapping[str, int] = field(default_factory=dict)
+    agreed: frozenset[str] = frozenset()
+    via: Event | None = None
+    path: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> Sequence[BaseMessage]:
+        return self.state["messages"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one state did: the point after it, and what was seen from outside while it worked."""
+
+    before: Point
+    after: Point
+    said: str = ""
+    view: list[BaseMessage] | None = None
+    ran: tuple[str, ...] = ()
+    update: Mapping[str, Any] = field(default_factory=dict)
+    operations: int = 0
+
+
+class Machine:
+    """Runs the nodes of one graph. can_ask: whether there is a checkpointer to wait with."""
+
+    def __init__(self, kit: Kit, names: Names, *, can_ask: bool = True) -> None:
+        self.kit = kit
+        self.names = names
+        self.can_ask = can_ask
+
+    def name_of(self, role: str) -> str:
+        """The tool that plays this role; empty where the graph has none."""
+        return self.names[role][0] if role in self.names else ""
+
+    def begin(self, messages: Iterable[Any], outside: int) -> Point:
+        """A thread of its own to which these messages are sent."""
+        state = cast(AgentState, {"messages": append_messages([], [list(messages)])})
+        return Point(State.COMPRESS, state, outside=outside)
+
+    def step(
+        self, point: Point, symbol: Symbol | None = None, answer: Any = None, lives: int | None = None
+    ) -> Step:
+        """Does the work of the state at `point`. symbol: what the model says, answer: what the person says.
+
+        lives: how many operations on the store there are before the process is killed; the point after that
+        is the same, with what the store and the world have kept.
+        """
+        assert point.place is not None, "a thread that has ended does nothing"
+        shelf, ran, view = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
+        run = self._run(shelf, answer)
+        seen = _World(self, point, symbol, ran, view)
+        token = var_child_runnable_config.set(run.config)
+        try:
+            report = seen.drive(NODES[point.place](point.state, run), run)
+        except GraphInterrupt as stop:
+            after = replace(point, waiting=stop.args[0][0].value, shelf=shelf.entries)
+            return Step(point, after, operations=shelf.operations)
+        except Killed:
+            after = replace(point, waiting=None, shelf=shelf.entries, ran=_more(point.ran, ran))
+            return Step(point, after, ran=tuple(ran), operations=shelf.operations)
+        finally:
+            var_child_runnable_config.reset(token)
+        run.give_back()
+        after = replace(
+            point,
+            place=next_state(point.place, report.event) if TRANSITIONS[point.place] else None,
+            state=merged(point.state, {"event": str(report.event or "ended"), **report.update}),
+            shelf=shelf.entries,
+            waiting=None,
+            ran=_more(point.ran, ran),
+            via=report.event,
+        )
+        shown = view if symbol is not None else None
+        return Step(point, after, "", shown, tuple(ran), report.update, shelf.operations)
+
+    def _run(self, shelf: Shelf, answer: Any) -> Run:
+        counter = count()
+        pad = SimpleNamespace(
+            resume=[] if answer is None else [answer],
+            interrupt_counter=lambda: next(counter),
+            get_null_resume=lambda consume=False: None,
+        )
+        runtime = SimpleNamespace(store=shelf, context=Context(), control=None)
+        given: dict[str, Any] = {
+            "thread_id": THREAD,
+            "checkpoint_ns": "",
+            "__pregel_runtime": runtime,
+            "__pregel_scratchpad": pad,
+            "__pregel_checkpointer": self.can_ask or None,
+            "__pregel_send": lambda _: None,
+        }
+        config: RunnableConfig = {"configurable": given}
+        return Run(self.kit, config)
+
+
+@dataclass
+class _World:
+    """What is outside of the machine, for one step."""
+
+    machine: Machine
+    point: Point
+    symbol: Symbol | None
+    ran: list[str]
+    view: list[BaseMessage]
+
+    def drive(self, work: Any, run: Run) -> Report:
+        if isinstance(work, Report):
+            return work
+        turn = next_request(work, None, None)
+        while not isinstance(turn, Report):
+            try:
+                answer = self.answer(turn, run)
+            except Exception as error:  # noqa: BLE001  the node decides what an error means
+                turn = next_request(work, None, error)
+            else:
+                turn = next_request(work, answer, None)
+        return turn
+
+    def answer(self, request: Any, run: Run) -> Any:
+        if isinstance(request, Stream):
+            return self._reply(request)
+        if isinstance(request, Jobs):
+            return [self._ran(job) for job in request.jobs]
+        if isinstance(request, Checking):
+            bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
+            return Checked(1, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
+        return request.do(run)
+
+    def _reply(self, request: Stream) -> list[BaseMessage]:
+        assert self.symbol is not None, "the model is asked only where it is played"
+        self.view.extend(request.view)
+        if self.symbol.error:
+            raise RuntimeError(self.symbol.error)
+        return list[BaseMessage]([message(self.symbol, self.machine.names, f"r{len(self.point.messages)}")])
+
+    def _ran(self, job: Job) -> Done:
+        self.ran.append(job.call.id)
+        ok = (job.edited or job.call.args).get("plays") != "fail"
+        return Done(result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok))
+
+
+def next_request(work: Any, answer: Any, error: Exception | None) -> Any:
+    """The next request of a node, or its report."""
+    try:
+        return work.throw(error) if error else work.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def merged(state: AgentState, update: Mapping[str, Any]) -> AgentState:
+    """The state with what a node wrote, by the reducers of its channels."""
+    after: dict[str, Any] = {**state, **update}
+    after["messages"] = state["messages"]
+    if "messages" in update:
+        after["messages"] = append_messages(state["messages"], [update["messages"]])
+    if "digest" in update:
+        after["digest"] = latest(state.get("digest"), [update["digest"]])
+    return cast(AgentState, after)
+
+
+def reopened(state: AgentState) -> AgentState:
+    """The state as another process reads it from the database."""
+    return cast(AgentState, _SERDE.loads_typed(_SERDE.dumps_typed(dict(state))))
+
+
+def _more(before: Mapping[str, int], ran: Iterable[str]) -> Mapping[str, int]:
+    after = dict(before)
+    for call_id in ran:
+        after[call_id] = after.get(call_id, 0) + 1
+    return after

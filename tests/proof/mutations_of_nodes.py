@@ -1,0 +1,140 @@
+"""Broken copies of what reads the history, and of the nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import signoff.graph.declared
+import signoff.graph.history
+import signoff.graph.replies
+import signoff.graph.section
+import signoff.graph.view
+import signoff.nodes.case
+import signoff.nodes.closing
+import signoff.nodes.compress
+import signoff.nodes.execute
+import signoff.nodes.finish
+import signoff.nodes.review
+import signoff.nodes.route_tools
+from signoff.graph.machine import State
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Report, Steps
+from signoff.tools.control import Effect
+from signoff.verify.explore import ENDS, LEGAL, RESTART
+from tests.proof.mutation import Break, Mutation
+
+
+def put(owner: Any, name: str, value: Any) -> Break:
+    """One function in place of another."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def update_without(state: State, name: str) -> Break:
+    """A node that does not write one of its values."""
+    work = signoff.graph.declared.NODES[state]
+
+    def broken(given: Any, run: Run) -> Steps:
+        found = work(given, run)
+        report = found if isinstance(found, Report) else (yield from found)
+        return Report(report.event, {key: value for key, value in report.update.items() if key != name})
+
+    return lambda patch: patch.setitem(signoff.graph.declared.NODES, state, broken)
+
+
+def _nothing(*_: Any, **__: Any) -> Any:
+    return []
+    yield  # a part of a node
+
+
+def _no_entries(*_: Any, **__: Any) -> Any:
+    return {}
+    yield  # a part of a node
+
+
+def _last_message_only(section: Any, verdicts: Any) -> Any:
+    last = section.replies[-1] if section.replies else None
+    call = last.control if last else None
+    ends = call is not None and call.effect is Effect.FINISH
+    return call if ends and last is not None and last.open(call) else None
+
+
+def _raw(start: int, reader: Any, texts: Any) -> Any:
+    return iter(reader.messages[start:])
+
+
+NODE_MUTATIONS: Mapping[str, Mutation] = {
+    "a message never begins a new task": Mutation(
+        "two events",
+        put(signoff.graph.history.Reader, "_joins", lambda reader, _: bool(reader.section.messages)),
+        ["its own task"],
+    ),
+    "the outcome of the task before stays": Mutation(
+        "two events", update_without(State.COMPRESS, "outcome"), ["its own task"]
+    ),
+    "calls after a finish run": Mutation(
+        "few calls",
+        put(signoff.graph.replies.Reply, "before_control", property(lambda reply: reply.calls)),
+        ["nothing after a finish"],
+    ),
+    "calls after a finish are not answered": Mutation(
+        "two events", put(signoff.nodes.finish, "close", _nothing), ["answered once"]
+    ),
+    "stray calls are not answered": Mutation(
+        "two events", put(signoff.nodes.compress, "close", _nothing), ["answered once"]
+    ),
+    "only the last message is looked at": Mutation(
+        "imports", put(signoff.graph.section.Section, "finish", _last_message_only), ["a finish ends"]
+    ),
+    "a failed sibling is nothing": Mutation(
+        "few calls",
+        put(signoff.graph.replies.Reply, "failed", lambda *_: False),
+        ["rests on a finish"],
+    ),
+    "calls of a reply that was cut off run": Mutation(
+        "few calls", put(signoff.graph.replies, "_survives", lambda *_: True), ["no cut call"]
+    ),
+    "nobody is asked": Mutation(
+        "approvals",
+        lambda patch: (
+            patch.setattr(signoff.graph.section.Section, "undecided", lambda *_: ()),
+            patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
+        )[0],
+        ["only what was agreed"],
+    ),
+    "a call runs again after a crash": Mutation(
+        "one event", put(signoff.nodes.execute, "_again", lambda *_: True), ["at most once"]
+    ),
+    "the journal is not read when calls are closed": Mutation(
+        "two events", put(signoff.nodes.closing, "look", _no_entries), ["what ran is told"]
+    ),
+    "verdicts are not kept": Mutation(
+        "imports",
+        put(signoff.nodes.case.Case, "verdicts", lambda case, _: {"task": case.task.id, "calls": {}}),
+        [ENDS],
+    ),
+    "a refusal says nothing": Mutation(
+        "few calls", put(signoff.nodes.case.Case, "told", lambda *_, **__: []), ["a finish is answered"]
+    ),
+    "no standstill is noticed": Mutation(
+        "nobody to ask", put(signoff.nodes.case, "idle_refusals", lambda *_: set()), ["no spin"]
+    ),
+    "every finish is a right one": Mutation(
+        "few calls",
+        put(signoff.nodes.review, "judge", lambda case: (dict(case.call.args), None)),
+        ["rests on a finish"],
+    ),
+    "checks are not run": Mutation(
+        "checks", put(signoff.nodes.review, "_is_done", lambda _: False), ["rests on a finish"]
+    ),
+    "ids stay as they come": Mutation(
+        "odd ids", put(signoff.nodes.route_tools, "unique_ids", lambda *_: None), ["answered once", LEGAL]
+    ),
+    "the view is the history as it is": Mutation(
+        "odd ids", put(signoff.graph.view, "_repaired", _raw), ["whole views"]
+    ),
+    "a reading is never looked at again": Mutation(
+        "few calls",
+        put(signoff.graph.history.Reader, "holds", lambda *_: True),
+        [RESTART, LEGAL],
+        thorough=True,
+    ),
+}

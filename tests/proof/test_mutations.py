@@ -1,0 +1,40 @@
+"""Broken copies of the machine: each is caught by a property. One that survived would be a gap.
+
+Those of the rules and of the table are caught by `make proof`, which tries all of them.
+"""
+
+import pytest
+
+from signoff.graph.machine import State
+from signoff.graph.rules import RULES
+from signoff.verify.explore import OVERALL, Explorer
+from signoff.verify.found import Found
+from signoff.verify.properties import PROPERTIES
+from tests.proof.mutations import ALL, DROPPED, NOT_TO_FINISH, TO_FINISH
+from tests.proof.mutations_of_nodes import NODE_MUTATIONS
+from tests.proof.worlds import WORLDS
+
+ANY = (*OVERALL, *(one.name for one in PROPERTIES))
+
+
+def explored(name: str) -> Found:
+    mutation = ALL[name]
+    world = WORLDS[mutation.world]()
+    with pytest.MonkeyPatch.context() as patch:
+        mutation.apply(patch)
+        return Explorer(world, thorough=mutation.thorough, until=mutation.seen_by or ANY).run()
+
+
+@pytest.mark.parametrize("name", NODE_MUTATIONS)
+def test_a_broken_machine_is_caught(name: str) -> None:
+    seen = {broken.name for broken in explored(name).broken}
+    assert seen & set(ALL[name].seen_by or ANY)
+
+
+def test_every_rule_but_that_of_the_clock_is_left_out_once() -> None:
+    assert set(DROPPED) | {"seconds"} == {rule.name for rule in RULES}
+
+
+def test_every_way_of_the_table_is_bent_once() -> None:
+    assert len({*NOT_TO_FINISH, *TO_FINISH}) == sum("->" in name for name in ALL)
+    assert all(state is not State.FINISH for state, _ in [*NOT_TO_FINISH, *TO_FINISH])

@@ -1,0 +1,115 @@
+"""The worlds that are explored: graphs of every sort, and what may happen to them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.tools import BaseTool, ToolException, tool
+
+from signoff import Limits, build_graph
+from signoff.graph.prices import Prices
+from signoff.models import ScriptedModel
+from signoff.session.standing import kit_of
+from signoff.verify.alphabet import ALPHABET, Names
+from signoff.verify.choices import EVENTS, World
+from signoff.verify.machine import Machine
+from tests.histories import ai, broken, done, user
+
+NAMES: Names = {
+    "read": ("read", {}),
+    "write": ("write", {}),
+    "finish": ("finish_task", {"summary": "All of it."}),
+    "ask": ("ask_user", {"question": "Which one?"}),
+    "think": ("think", {"thought": "hm"}),
+    "more": ("request_more_turns", {"turns": 1, "reason": "There is more to do."}),
+}
+TASK = {"a task": [("user", "do it")]}
+IMPORTS: Mapping[str, Any] = {
+    "nothing": [],
+    "a finish and its result": [user(), ai(("finish_task", "f")), done("f")],
+    "a finish, its result and words": [user(), ai(("finish_task", "f")), done("f"), ai("Bye!")],
+    "a finish of an earlier task": [user("a"), ai(("finish_task", "f")), done("f"), user("b")],
+    "a bad finish": [user(), ai(("finish_task", "f", {"summary": ""})), done("f")],
+    "a finish with an error": [user(), ai(("finish_task", "f")), broken("f")],
+    "an open write": [user(), ai(("write", "w", {"plays": "ok"}))],
+    "an open write in the middle": [user(), ai(("write", "w", {"plays": "ok"})), user("b")],
+    "an open write and a finish": [user(), ai(("write", "w", {"plays": "ok"}), ("finish_task", "f"))],
+    "a finish, then a question": [user(), ai(("finish_task", "f")), ai(("ask_user", "q"))],
+    "words": [user(), ai("All done!")],
+    "no person": [ai("x"), ai(("finish_task", "f"))],
+}
+
+
+def played(plays: str) -> str:
+    """What a call comes to: its argument says it."""
+    if plays == "fail":
+        raise ToolException("It has failed.")
+    return "It has run."
+
+
+@tool
+def write(plays: str) -> str:
+    """Write something."""
+    return played(plays)
+
+
+@tool
+def read(plays: str) -> str:
+    """Read something."""
+    return played(plays)
+
+
+read.metadata = {"kind": "read"}
+TOOLS: list[BaseTool] = [write, read]
+
+
+def machine(*, can_ask: bool = True, repeats: int | None = None, turns: int = 3, **given: Any) -> Machine:
+    """A machine whose graph was built as a user builds one."""
+    names = ("talk_turns", "tool_calls", "tokens", "cost", "prices")
+    more = {name: given.pop(name) for name in names if name in given}
+    limits = Limits(**{"turns": turns, "repeats": repeats, "talk_turns": 2, **more})
+    kit = kit_of(build_graph(ScriptedModel([]), TOOLS, limits=limits, **given))
+    return Machine(replace(kit, readings={}), NAMES, can_ask=can_ask)
+
+
+SOME = ("talk", "write", "write + finish", "failing write + finish", "finish + write", "write + ask", "think")
+FEW = (*SOME, "finish", "failing write", "ask", "empty", "cut write", "two writes", "empty finish")
+ODD = ("repeated id", "no id", "malformed", "unknown tool", "write", "finish")
+REVIEWED = ("unproven finish", "phase", "finish to confirm", "blocked")
+
+WORLDS: Mapping[str, Callable[[], World]] = {
+    "every reply": lambda: World("every reply", machine(turns=3)),
+    "nobody to ask": lambda: World(
+        "nobody to ask", machine(turns=3, can_ask=False), (*FEW, "unknown tool + finish", "phase")
+    ),
+    "one event": lambda: World(
+        "one event", machine(turns=1, talk_turns=1), tuple(ALPHABET), ("kill", "message"), 1
+    ),
+    "two events": lambda: World("two events", machine(turns=1), FEW, EVENTS, 2),
+    "imports": lambda: World("imports", machine(turns=2), SOME, ("message", "stop", "nothing"), 1, IMPORTS),
+    "repetitions": lambda: World(
+        "repetitions", machine(turns=5, repeats=3), ("talk", "think", "read", "write", "finish")
+    ),
+    "approvals": lambda: World(
+        "approvals", machine(turns=2, approvals={"write": True}), SOME, ("kill", "message", "stop"), 1
+    ),
+    "hand over": lambda: World("hand over", machine(turns=2, hand_over=["write"]), SOME, ("message",), 1),
+    "checks": lambda: World(
+        "checks", machine(turns=3, checks=[lambda: True]), (*FEW, *REVIEWED), ("kill",), 1
+    ),
+    "a dialogue": lambda: World("a dialogue", machine(turns=2, talk="natural"), FEW, ("message",), 1),
+    "rounds": lambda: World("rounds", machine(turns=4, rounds=True), FEW),
+    "few calls": lambda: World("few calls", machine(turns=4, tool_calls=2), (*FEW, "two reads + write")),
+    "refusals": lambda: World(
+        "refusals", machine(turns=4, talk_turns=4), ("refusal", "talk", "write", "finish")
+    ),
+    "errors": lambda: World(
+        "errors", machine(turns=2), ("error", "too long", "write", "finish"), ("retry",), 1
+    ),
+    "odd ids": lambda: World("odd ids", machine(turns=3), ODD),
+    "few tokens": lambda: World("few tokens", machine(turns=9, tokens=5), FEW),
+    "little money": lambda: World(
+        "little money", machine(turns=9, cost=5.0, prices=Prices(input=1e6, output=1e6)), FEW
+    ),
+    "more turns": lambda: World("more turns", machine(turns=2, more_turns="ask"), (*FEW, "more turns")),
+}
