@@ -1,0 +1,137 @@
+"""The OpenAI Agents SDK, with a SQLite session and serialised run states."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agents import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    StopAtTools,
+    function_tool,
+    set_tracing_disabled,
+)
+from kit import Kit
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+from wire import Adapter, Refused, Report, Setup, run_async
+
+set_tracing_disabled(True)
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+    population: int
+
+
+@function_tool
+def finish(summary: str) -> str:
+    """Call this when the whole task is done."""
+    return summary
+
+
+class OpenAIAgents(Adapter):
+    framework = "OpenAI Agents SDK"
+    packages = ("openai-agents", "openai")
+    finish: ClassVar = {
+        "any": {"text": "$text"},
+        "call": {"name": "finish", "args": {"summary": "$text"}},
+        "structured": {"text": "$json"},
+    }
+    lacks: ClassVar = {
+        "call_limit": "only turns are limited",
+        "gate": "an output guardrail ends the run; none sends the model back to work",
+        "edit": "a call is approved or rejected as it is",
+        "ask": "the model asks in words, which end the run",
+        "deadline": "the model asks in words, which end the run",
+        "crash": "durable runs are left to integrations (Temporal, Restate, DBOS)",
+        "one_runner": "durable runs are left to integrations (Temporal, Restate, DBOS)",
+    }
+
+    def __init__(self, setup: Setup, kit: Kit) -> None:
+        super().__init__(setup, kit)
+        self._paused = setup.folder / "paused.json"
+        self._session = SQLiteSession(setup.thread, setup.folder / "session.sqlite")
+        self._stop: Any = None
+        self._config = RunConfig(tool_not_found_behavior="return_error_to_model")
+        self._agent = self._build()
+
+    def _build(self) -> Agent[None]:
+        setup = self.setup
+        tools: list[Any] = [
+            function_tool(function, needs_approval=function.__name__ in setup.approve)
+            for function in self.kit.functions()
+        ]
+        by_call = setup.finish == "call"
+        return Agent(
+            name="bench",
+            model=OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=setup.url, api_key="none")),
+            tools=[*tools, finish] if by_call else tools,
+            tool_use_behavior=StopAtTools(stop_at_tool_names=["finish"]) if by_call else "run_llm_again",
+            model_settings=ModelSettings(tool_choice="required" if by_call else None),
+            reset_tool_choice=not by_call,
+            output_type=City if setup.finish == "structured" else None,
+        )
+
+    def say(self, text: str) -> Report:
+        return run_async(self._run(text))
+
+    def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
+        return run_async(self._decide(decisions))
+
+    async def _decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
+        if not self._paused.exists():
+            raise Refused("no run state is waiting")
+        state = await RunState.from_json(self._agent, json.loads(self._paused.read_text()))
+        for item, decision in zip(state.get_interruptions(), decisions, strict=True):
+            if decision["type"] == "approve":
+                state.approve(item)
+            else:
+                state.reject(item, rejection_message=decision["message"])
+        return await self._run(state)
+
+    def stop(self) -> None:
+        self._stop()
+
+    def close(self) -> None:
+        self._session.close()
+
+    async def _run(self, given: Any) -> Report:
+        loop = asyncio.get_running_loop()
+        limit = {} if self.setup.turns is None else {"max_turns": self.setup.turns}
+        result = Runner.run_streamed(
+            self._agent, given, session=self._session, run_config=self._config, **limit
+        )
+        stopped = False
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            loop.call_soon_threadsafe(lambda: result.cancel(mode="after_turn"))
+
+        self._stop = stop
+        self._paused.unlink(missing_ok=True)
+        try:
+            async for _ in result.stream_events():
+                pass
+        except MaxTurnsExceeded as error:
+            return Report("limit", str(error))
+        if result.interruptions:
+            self._paused.write_text(json.dumps(result.to_state().to_json()))
+            calls = [
+                {"name": i.tool_name, "args": json.loads(i.arguments or "{}")} for i in result.interruptions
+            ]
+            return Report("approval", pending=calls)
+        if stopped:
+            return Report("stopped", "cancelled after the turn")
+        final = result.final_output
+        return Report("success", str(final), final.model_dump() if isinstance(final, City) else final)
