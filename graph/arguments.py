@@ -47,12 +47,14 @@ def _no_json(word: str) -> Any:
 
 
 def storable(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether a database takes a JSON value: not nested too deep, no integer beyond 64 bits, no infinity."""
+    """Whether this is a JSON value that a database takes: not nested too deep, no integer beyond 64 bits, no
+    infinity."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
         return -(2**63) <= value < 2**64
     if isinstance(value, dict | list):
         parts = value.values() if isinstance(value, dict) else value
-        return depth > 0 and all(storable(part, depth - 1) for part in parts)
-    return True
+        named = not isinstance(value, dict) or all(isinstance(key, str) for key in value)
+        return depth > 0 and named and all(storable(part, depth - 1) for part in parts)
+    return value is None or isinstance(value, str)

@@ -167,7 +167,7 @@ class Reader:
         else:
             if self.section.replies:
                 self.call_ids.update(call.id for call in self.section.replies[-1].calls)
-            if self.adjacent or self.section.due() or self.section.ask():
+            if self.adjacent or self.section.due() or self.section.ask() or self.section.spoke():
                 self._mark(message, begins=True)
             self.before = self.section if self.section.id else None
             self.section = Section(id=message.id or "", messages=[message])

@@ -146,7 +146,7 @@ def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIM
     bad: list[InvalidToolCall] = []
     places: list[tuple[bool, int]] = []
     for name, call_id, args in calls:
-        text = args if isinstance(args, str) else json.dumps(args)
+        text = args if isinstance(args, str) else _as_json(args)
         name, call_id = _text(name), _text(call_id)
         try:
             read = read_arguments(text)
@@ -213,6 +213,14 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
     if len(set(ids)) == len(ids) == len(found) and set(own) == set(ids):
         return [found[own.index(call_id)] for call_id in ids]
     return found
+
+
+def _as_json(args: Any) -> str:
+    """Arguments as text; what is no JSON is none afterwards either, so that the call is malformed."""
+    try:
+        return json.dumps(args)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(args).__name__} with values that are no JSON)"
 
 
 def _text(value: Any) -> str:

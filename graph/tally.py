@@ -119,7 +119,7 @@ def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Us
         usage["total_tokens"],
         min(usage["input_tokens"], (usage.get("input_token_details") or {}).get("cache_read", 0)),
         seconds=seconds,
-        estimated=int(notes.get("estimated", False)),
+        estimated=int(bool(notes.get("estimated"))),
     )
 
 

@@ -16,7 +16,6 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
@@ -29,9 +28,7 @@ from signoff.nodes.advice import advise, is_too_long, secrets_of
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
 from signoff.nodes.shown import Shown, show
-from signoff.tools.output import valid_values
-
-_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+from signoff.nodes.sound import sound
 
 
 @dataclass(frozen=True)
@@ -55,12 +52,12 @@ def call_llm(state: AgentState, run: Run) -> Steps:
     offered, begun = offer(run.task(state), run.kit.required), time.time()
     try:
         chunks = yield from _streamed(models, shown.view, offered)
-        return _replied(state, shown, chunks, begun)
+        return _replied(state, run, shown, chunks, begun)
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001  whatever a provider raises or sends is an outcome
         if reply := _refused(error):
-            return _replied(state, shown, [reply], begun)
+            return _replied(state, run, shown, [reply], begun)
         return _failed(state, run, shown, error)
 
 
@@ -107,12 +104,12 @@ def _squeezed(state: AgentState, shown: Shown) -> TooLong | None:
     return TooLong(task=task, after=after, budget=(shown.size + shown.beyond) // 2)
 
 
-def _replied(state: AgentState, shown: Shown, chunks: Sequence[Any], begun: float) -> Report:
+def _replied(state: AgentState, run: Run, shown: Shown, chunks: Sequence[Any], begun: float) -> Report:
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
-    if isinstance(chunks[-1], AIMessage) and marks(chunks[-1]).get("stopped"):
+    if run.draining and isinstance(chunks[-1], AIMessage) and marks(chunks[-1]).get("stopped"):
         return Report(Event.STOPPED)
-    message = _savable(whole(chunks))
+    message = sound(whole(chunks))
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
@@ -121,22 +118,9 @@ def _replied(state: AgentState, shown: Shown, chunks: Sequence[Any], begun: floa
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = {old.id for old in state["messages"]}
-    if message.id in taken:
-        message.id = f"{message.id}-{len(state['messages'])}"
+    if message.id is None or message.id in taken:
+        message.id = f"{message.id or 'reply'}-{len(state['messages'])}"
     return Report(Event.REPLIED, {"messages": [message]})
-
-
-def _savable(message: AIMessage) -> AIMessage:
-    """The reply as a database takes it: without half characters, which a model can write as escapes, and
-    without a provider's extras that are no plain values."""
-    parts = ("content", "tool_calls", "invalid_tool_calls")
-    message = message.model_copy(update={part: valid_values(getattr(message, part)) for part in parts})
-    try:
-        _SERDE.dumps_typed(message)
-    except (TypeError, ValueError):
-        kept = {"finish_reason": reason_of(message), KEY: dict(marks(message))}
-        message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
-    return message
 
 
 def whole(chunks: Sequence[BaseMessage]) -> AIMessage:

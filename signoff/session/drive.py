@@ -113,8 +113,8 @@ def drive(thread: Thread, move: Move, by_step: bool, tokens: bool) -> Driver:
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
-        elif standing.half:
-            yield Settle(thread.graph, thread.config, standing.half)
+        elif standing.left or standing.condition is Condition.STOPPED:
+            yield Settle(thread.graph, thread.config, standing.left)
             standing = yield thread.look()
         if decision is None:
             decision = yield from _on(thread, begun, standing, by_step, tokens)

@@ -78,24 +78,25 @@ class Write:
 
 @dataclass(frozen=True)
 class Settle:
-    """Applies what a killed process has saved of a step without a checkpoint of it; nothing else runs.
+    """Applies what a killed process has saved without a checkpoint of it, and drops the rest of the step
+    `left`; nothing runs.
 
-    LangGraph does so when the run just goes on. Anything else drops it, or collides with it.
+    LangGraph applies it when the run just goes on. Anything else would drop it, or collide with it.
     """
 
     graph: Graph
     config: RunnableConfig
-    half: str
+    left: str
 
     def do(self, stack: ExitStack) -> None:
-        if self.half == START:
+        if self.left == START:
             for _ in self.graph.stream_held(None, self.config, interrupt_before=[str(FIRST)]):
                 pass
         else:
             self.graph.update_state(self.config, None, END_OF_GRAPH)
 
     async def ado(self, stack: AsyncExitStack) -> None:
-        if self.half == START:
+        if self.left == START:
             async for _ in self.graph.astream_held(None, self.config, interrupt_before=[str(FIRST)]):
                 pass
         else:

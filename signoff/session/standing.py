@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.constants import START
 from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph, Storage, build_graph
@@ -34,8 +33,8 @@ class Condition(StrEnum):
 class Standing:
     """A thread as it is saved.
 
-    changed: when, in ISO 8601. go_on: the input that continues a stopped one. half: the step whose writes a
-    killed process has saved without a checkpoint of them; what does not go on from it must apply them first.
+    changed: when, in ISO 8601. go_on: the input that continues a stopped one. left: the step that a stopped
+    one has left to run, or that a killed process has half saved.
     """
 
     thread_id: str
@@ -45,7 +44,7 @@ class Standing:
     waiting: Waiting | None = None
     go_on: Command[Any] | None = None
     changed: str = ""
-    half: str = ""
+    left: str = ""
 
     @property
     def shown(self) -> str:
@@ -109,8 +108,8 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
         condition = Condition.STOPPED
     # With nothing left to run, LangGraph has to be told where to enter.
     go_on = None if state.tasks else Command(goto=str(FIRST), update={})
-    half = state.tasks[0].name if state.tasks and state.next in ((), (START,)) else ""
-    return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, half)
+    left = state.tasks[0].name if state.tasks and not waiting else ""
+    return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
 
 
 @contextmanager

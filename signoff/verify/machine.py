@@ -27,7 +27,7 @@ from signoff.nodes.invoke import Done, Job
 from signoff.nodes.kit import Kit, Run
 from signoff.nodes.node import Report
 from signoff.nodes.once import Jobs
-from signoff.verify.alphabet import Names, Symbol, message
+from signoff.verify.alphabet import STOPPED, Names, Symbol, message
 from signoff.verify.shelf import Entries, Killed, Shelf
 
 THREAD = "a thread"
@@ -100,7 +100,7 @@ class Machine:
         """
         assert point.place is not None, "a thread that has ended does nothing"
         shelf, ran, view = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
-        run = self._run(shelf, answer)
+        run = self._run(shelf, answer, drained=symbol is STOPPED)
         seen = _World(self, point, symbol, ran, view)
         token = var_child_runnable_config.set(run.config)
         try:
@@ -126,14 +126,15 @@ class Machine:
         shown = view if symbol is not None else None
         return Step(point, after, "", shown, tuple(ran), report.update, shelf.operations)
 
-    def _run(self, shelf: Shelf, answer: Any) -> Run:
+    def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> Run:
         counter = count()
         pad = SimpleNamespace(
             resume=[] if answer is None else [answer],
             interrupt_counter=lambda: next(counter),
             get_null_resume=lambda consume=False: None,
         )
-        runtime = SimpleNamespace(store=shelf, context=Context(), control=None)
+        control = SimpleNamespace(drain_requested=drained)
+        runtime = SimpleNamespace(store=shelf, context=Context(), control=control)
         given: dict[str, Any] = {
             "thread_id": THREAD,
             "checkpoint_ns": "",

@@ -1,0 +1,58 @@
+"""A provider's reply as a history and its database take it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from signoff.graph.marks import KEY, marks
+from signoff.graph.shapes import reason_of
+from signoff.tools.output import valid_text, valid_values
+
+_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+_PARTS = ("content", "tool_calls", "invalid_tool_calls")
+_EXTRAS = ("additional_kwargs", "response_metadata")
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_DETAILS = ("input_token_details", "output_token_details")
+_MOST_TOKENS = 2**53
+
+
+def sound(message: AIMessage) -> AIMessage:
+    """The reply without half characters, which a model can write as escapes, without a provider's extras that
+    are no plain values, and with a usage only where it is one. `id` is None where it is no text.
+
+    Raises ValidationError, or TypeError, for what is no reply at all even so.
+    """
+    name, own = message.name, message.id
+    parts = {part: valid_values(getattr(message, part)) for part in _PARTS}
+    AIMessage(**parts)
+    rest = {
+        "usage_metadata": _counted(message.usage_metadata),
+        "name": valid_text(name) if isinstance(name, str) else None,
+        "id": valid_text(own) if isinstance(own, str) and own else None,
+    }
+    message = message.model_copy(update={**parts, **rest})
+    try:
+        message = message.model_copy(update={part: valid_values(getattr(message, part)) for part in _EXTRAS})
+        _SERDE.dumps_typed(message)
+    except (TypeError, ValueError, RecursionError):
+        kept = {"finish_reason": reason_of(message), KEY: dict(marks(message))}
+        message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
+        _SERDE.dumps_typed(message)
+    return message
+
+
+def _counted(usage: Any) -> UsageMetadata | None:
+    """The usage that a provider reports; None for one that cannot be, which is then estimated."""
+    if not isinstance(usage, Mapping) or not all(_count(usage.get(name)) for name in _COUNTS):
+        return None
+    details = [usage.get(name) or {} for name in _DETAILS]
+    right = all(isinstance(found, Mapping) and all(map(_count, found.values())) for found in details)
+    kept = dict(usage) if right else {name: usage[name] for name in _COUNTS}
+    return UsageMetadata(**kept)  # type: ignore[no-any-return,typeddict-item]  # checked above
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < _MOST_TOKENS
