@@ -220,14 +220,13 @@ class Reader:
         """Every open call but the `kept` ones and those that the user's words answer."""
         if not self.open_calls:
             return ()
-        here = {id(reply) for reply in self.section.replies}
         found: list[Stray] = []
         for waiting in self.open_calls.values():
             for reply, call in waiting:
                 if any(call is keep for keep in kept) or call.id in self.section.answers:
                     continue
                 control, reply_id = reply.control, reply.message.id or ""
-                if id(reply) not in here:
+                if not any(reply is own for own in reversed(self.section.replies)):
                     found.append(Stray(call, "superseded", reply_id))
                 elif control is not None and call.index > control.index:
                     found.append(Stray(call, "after_control", reply_id, control.name))

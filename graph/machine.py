@@ -50,7 +50,6 @@ class Event(StrEnum):
     OBSERVED = "observed"
     MORE = "more"
     DONE = "done"
-    FULL = "full"
     NUDGED = "nudged"
     ANSWERED = "answered"
     ACCEPTED = "accepted"
@@ -91,7 +90,7 @@ _TABLE: dict[State, dict[Event, State]] = {
     },
     State.APPROVE: {Event.DECIDED: State.ROUTE_TOOLS},
     State.HAND_OVER: {Event.OBSERVED: State.ROUTE_TOOLS},
-    State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.DECIDE, Event.FULL: State.COMPRESS},
+    State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.COMPRESS},
     State.NUDGE: {Event.NUDGED: State.COMPRESS},
     State.ASK_USER: {Event.ANSWERED: State.COMPRESS},
     State.REVIEW: {

@@ -19,7 +19,6 @@ from signoff.nodes.journal import STARTED, WAITING, Entry
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
 from signoff.nodes.once import Jobs, once
-from signoff.nodes.shown import is_full
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8
@@ -35,8 +34,7 @@ def execute(state: AgentState, run: Run) -> Steps:
     else:
         messages = yield from _reads(batch, task, state, run)
     left = len(batch) < len(task.due) or not messages
-    done = Event.FULL if is_full(state, messages, run) else Event.DONE
-    return Report(Event.MORE if left else done, {"messages": messages})
+    return Report(Event.MORE if left else Event.DONE, {"messages": messages})
 
 
 def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:

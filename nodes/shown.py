@@ -1,7 +1,7 @@
 """The view as the model is shown it: within its budget, as far as that goes."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
@@ -51,13 +51,6 @@ def show(state: AgentState, run: Run) -> Part[Shown]:
         view = yield Cut(view, most - extra)
         size -= whole - tokens(view)
     return Shown(view, size, extra)
-
-
-def is_full(state: AgentState, results: Sequence[BaseMessage], run: Run) -> bool:
-    """Whether the next view, with these results, may be over its budget."""
-    reader, most = run.reader(state), budget(state, state.get("task", ""), run)
-    size = view_size(state, reader, run.system_prompt, run.kit.texts)
-    return size + tokens(results) + beyond(reader, most) > most
 
 
 def budget(state: AgentState, task: str, run: Run) -> int:
