@@ -20,6 +20,7 @@ from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import FINISH_NAME
 from signoff.nodes.binding import bound, by_name
 from signoff.nodes.digester import Digests, digester, view_budget
+from signoff.nodes.direct import plain_tools
 from signoff.nodes.inject import Injector
 from signoff.nodes.kit import Kit
 from signoff.tools.approvals import Policy
@@ -148,6 +149,7 @@ def build_graph(
         result_chars=result_chars,
         ask_unknown=unknown_outcomes == "ask",
         injector=Injector(list(box.run_tools.values())),
+        plain=plain_tools(box.run_tools.values()),
         outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
         checks=make_checks(checks, checks_folder, check_seconds),
         finish_alone=finish_alone,

@@ -1,7 +1,7 @@
 """The table of the machine as a LangGraph graph, not yet compiled."""
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START, StateGraph
@@ -66,16 +66,27 @@ def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[Agen
     return graph
 
 
-class Branch(Runnable[AgentState, str]):
+class Reported(TypedDict):
+    """What a branch looks at."""
+
+    event: NotRequired[str]
+
+
+class Branch(Runnable[Any, str]):
     """Looks the reported event up in the table and names the edge to take."""
 
     def __init__(self, state: State) -> None:
         self.state = state
+        # Without a type LangGraph reads all channels anew for each branch, the whole history with them.
+        self.__annotations__ = {"input": Reported}
         self.name = f"after {state}"
         self.labels = {event: edges()[state][next_state(state, event)] for event in TRANSITIONS[state]}
 
-    def invoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+    def __call__(self, input: Reported) -> str:
         return self.labels[Event(input["event"])]
 
-    async def ainvoke(self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any) -> str:
-        return self.invoke(input)
+    def invoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self(input)
+
+    async def ainvoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self(input)

@@ -5,7 +5,7 @@ restart, on another worker and in a replay.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
@@ -20,6 +20,7 @@ from langchain_core.messages import (
 
 from signoff.graph.ledger import Ledger
 from signoff.graph.marks import is_genuine, marks, nudge_kind
+from signoff.graph.reducers import lineage
 from signoff.graph.replies import Call, Reply, read_reply
 from signoff.graph.section import Section, Tools, Wait, Words, verdicts_of
 from signoff.graph.state import AgentState, Decided, Verdicts
@@ -36,13 +37,24 @@ class Stray:
     control: str = ""
 
 
+@dataclass
+class Shown:
+    """How a view begins: its messages from the one at `start` on, up to the one at `upto`, which stay as they
+    are however the history goes on."""
+
+    start: int = -1
+    upto: int = 0
+    replies: int = 0
+    messages: list[BaseMessage] = field(default_factory=list)
+
+
 class Reader:
     """Reads messages one by one into sections, one a task.
 
     `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that belong
     to a call that waited, and begin nothing. `unmarked` are the marks that `compress` writes on such
     messages, and on those that began a task beside open calls, so that no later reading depends on today's
-    settings.
+    settings. What is made of a reading is kept with it: `task` (see task.py), `head` and `shown` (view.py).
     """
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
@@ -62,6 +74,10 @@ class Reader:
         self.adjacent = False
         self.answering: tuple[Wait, tuple[Call, ...]] | None = None
         self.last_id: str | None = None
+        self.lineage: object | None = None
+        self.task: tuple[Any, ...] | None = None
+        self.head: tuple[Any, ...] | None = None
+        self.shown = Shown()
         self._ledger = Ledger()
 
     @property
@@ -71,8 +87,10 @@ class Reader:
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly those that were read: the very same objects."""
-        same = len(self.messages) <= len(messages) and all(map(is_, self.messages, messages))
-        return same and self.ended_at == ended_at
+        if self.ended_at != ended_at or len(self.messages) > len(messages):
+            return False
+        grown = self.lineage is not None and lineage(messages) is self.lineage
+        return grown or all(map(is_, self.messages, messages))
 
     def add(self, message: BaseMessage) -> None:
         self.messages.append(message)
@@ -200,14 +218,15 @@ class Reader:
 
     def strays(self, kept: Sequence[Call]) -> tuple[Stray, ...]:
         """Every open call but the `kept` ones and those that the user's words answer."""
-        here = {id(reply) for reply in self.section.replies}
+        if not self.open_calls:
+            return ()
         found: list[Stray] = []
         for waiting in self.open_calls.values():
             for reply, call in waiting:
                 if any(call is keep for keep in kept) or call.id in self.section.answers:
                     continue
                 control, reply_id = reply.control, reply.message.id or ""
-                if id(reply) not in here:
+                if not any(reply is own for own in reversed(self.section.replies)):
                     found.append(Stray(call, "superseded", reply_id))
                 elif control is not None and call.index > control.index:
                     found.append(Stray(call, "after_control", reply_id, control.name))
@@ -227,4 +246,5 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
     reader.verdicts = state.get("verdicts")
     for message in messages[len(reader.messages) :]:
         reader.add(message)
+    reader.lineage = lineage(messages)
     return reader

@@ -22,6 +22,44 @@ SNAPSHOT_EVERY = 1000
 Messages = list[BaseMessage]
 
 
+class History(list[BaseMessage]):
+    """The messages of a thread: a list that is never changed once the reducer has made it.
+
+    ids: the ids in it; handed over to the list that is appended to it, so that a long history is not read
+    again for each message. lineage: the same for a list and for those that grew from it by appending alone;
+    of two with one lineage the shorter is how the longer one begins.
+    """
+
+    lineage: object
+
+    def __init__(self, messages: Iterable[BaseMessage] = ()) -> None:
+        super().__init__(messages)
+        self.lineage = object()
+
+    def __copy__(self) -> Messages:
+        return list(self)
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        # A copy is a list like any other.
+        return list, (list(self),)
+
+    def taken(self) -> set[str | None] | None:
+        """The ids, to whoever asks first."""
+        ids: set[str | None] | None = self.__dict__.pop("ids", None)
+        return ids
+
+    def grown(self, ids: set[str | None], lineage: object | None) -> "History":
+        """This list with what it is known by; without a lineage it begins one of its own."""
+        self.__dict__["ids"] = ids
+        self.lineage = lineage or object()
+        return self
+
+
+def lineage(messages: Sequence[BaseMessage]) -> object | None:
+    """What two histories share of which one grew from the other; None for a list of another make."""
+    return messages.lineage if isinstance(messages, History) else None
+
+
 def _as_messages(write: Any) -> Iterable[BaseMessage]:
     for item in convert_to_messages(write if isinstance(write, list) else [write]):
         if isinstance(item, BaseMessageChunk):
@@ -65,12 +103,17 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
     Deterministic and batching-invariant, as `DeltaChannel` needs it.
     """
-    merged: Messages = list(history or ())
-    taken = {message.id for message in merged}
+    before = history if history is not None else ()
+    merged: Messages = list(before)
+    ids = before.taken() if isinstance(before, History) else None
+    lineage = before.lineage if isinstance(before, History) and ids is not None else None
+    taken = {message.id for message in merged} if ids is None else ids
     for write in writes:
         for message in _as_messages(write):
+            if message.id in taken or isinstance(message, RemoveMessage):
+                lineage = None
             merged = _merge(merged, message, taken)
-    return merged
+    return History(merged).grown(taken, lineage)
 
 
 def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from langchain_core.messages import HumanMessage
 
@@ -16,6 +17,9 @@ from signoff.graph.shapes import Stop
 from signoff.graph.state import AgentState, Decided, Phase, Spent
 from signoff.graph.tally import NOTHING, RESUMED, Used
 from signoff.tools.control import Effect
+
+# What of the state, beside its messages, says where the task stands.
+_FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,14 @@ def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
 
 def current_task(reader: Reader, state: AgentState, *, can_ask: bool = True) -> Task:
     """The task that the messages end in, with what the state says of it."""
+    read, facts = (len(reader.messages), can_ask), [state.get(name) for name in _FACTS]
+    if reader.task is None or reader.task[0] != read or not all(map(is_, reader.task[1], facts)):
+        reader.task = read, facts, _current(reader, state, can_ask=can_ask)
+    found: Task = reader.task[2]
+    return found
+
+
+def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
     before = None if reader.before is None else _task(state, reader, reader.before, None)
     task = _task(state, reader, reader.section, before)
     kept = [*task.due, *(call for call in (task.ask, task.finish) if call)]

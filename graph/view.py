@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import is_
 
 from langchain_core.messages import (
     AIMessage,
@@ -14,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from signoff.graph.contract import contract_text
-from signoff.graph.history import Reader
+from signoff.graph.history import Reader, Shown
 from signoff.graph.ledger import tokens
 from signoff.graph.marks import is_genuine, marks, nudge
 from signoff.graph.replies import Call, Reply
@@ -35,13 +36,16 @@ def build_view(state: AgentState, reader: Reader, system_prompt: str, texts: Tex
     The history itself is never changed; what is folded or repaired is so only in the view.
     """
     digest, start = folded(state, reader)
-    return _head(digest, start, reader, system_prompt, texts) + list(_repaired(start, reader, texts))
+    head, _ = _head(digest, start, reader, system_prompt, texts)
+    kept = _kept(start, reader, texts)
+    return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
 
 
 def view_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
     """The tokens of the view, by estimate; costs as much as what is new and not folded."""
     digest, start = folded(state, reader)
-    return tokens(_head(digest, start, reader, system_prompt, texts)) + turns_size(reader, start, texts)
+    _, size = _head(digest, start, reader, system_prompt, texts)
+    return size + turns_size(reader, start, texts)
 
 
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
@@ -94,17 +98,42 @@ def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
 
 def _head(
     digest: Digest | None, start: int, reader: Reader, system_prompt: str, texts: Texts
-) -> list[BaseMessage]:
-    shown = front(start, reader, system_prompt)
-    return shown if digest is None else [*shown, digest_message(digest, reader.section.id, texts)]
+) -> tuple[list[BaseMessage], int]:
+    """What stands before the turns, and its tokens."""
+    counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)
+    of = (digest, texts, reader.section)
+    if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
+        shown = front(start, reader, system_prompt)
+        if digest is not None:
+            shown.append(digest_message(digest, reader.section.id, texts))
+        reader.head = counts, of, (shown, tokens(shown))
+    found: tuple[list[BaseMessage], int] = reader.head[2]
+    return found
 
 
-def _repaired(start: int, reader: Reader, texts: Texts) -> Iterator[BaseMessage]:
-    """The messages from `start` on. A result stands directly after its call, wherever the history has it; a
-    user's answer to a question stands only as that result; a result that belongs to no call is left out."""
-    places = reader.noted.replies
-    replies = iter(reader.replies[bisect_left(places, start) :])
-    for message in reader.messages[start:]:
+def _kept(start: int, reader: Reader, texts: Texts) -> Shown:
+    """The turns from `start` on that have all their results: no later message changes how they are shown."""
+    kept = reader.shown
+    if kept.start != start:
+        kept = reader.shown = Shown(start, start, bisect_left(reader.noted.replies, start))
+    places, upto = reader.noted.replies, kept.replies
+    while upto < len(reader.replies) and len(reader.replies[upto].results) == len(reader.replies[upto].calls):
+        upto += 1
+    end = places[upto] if upto < len(places) else len(reader.messages)
+    turns = reader.replies[kept.replies : upto]
+    kept.messages += _repaired(kept.upto, turns, reader, texts, end)
+    kept.upto, kept.replies = end, upto
+    return kept
+
+
+def _repaired(
+    start: int, turns: Sequence[Reply], reader: Reader, texts: Texts, end: int | None = None
+) -> Iterator[BaseMessage]:
+    """The messages from `start` to `end`; `turns` are the replies among them. A result stands directly after
+    its call, wherever the history has it; a user's answer to a question stands only as that result; a result
+    that belongs to no call is left out."""
+    replies = iter(turns)
+    for message in reader.messages[start:end]:
         if isinstance(message, AIMessage):
             reply = next(replies)
             # What a provider interrupted goes on only when it is sent back as it is.

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -20,8 +19,11 @@ from signoff.graph.marks import nudge
 from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
+from signoff.nodes.direct import call as call_plain
+from signoff.nodes.direct import listened
 from signoff.nodes.kit import Run
 from signoff.nodes.results import as_block, as_json, block, is_text, savable, saves, text
+from signoff.nodes.threads import in_thread
 from signoff.tools.control import explain
 from signoff.tools.output import capped, kept_in, words
 
@@ -66,8 +68,7 @@ class Job:
         self.begun = time.monotonic()
         self.future.set_running_or_notify_cancel()
         context = contextvars.copy_context()
-        name = f"signoff-tool-{self.call.name}"
-        threading.Thread(target=context.run, args=(self._in_thread,), name=name, daemon=True).start()
+        in_thread(lambda: context.run(self._in_thread))
         return self
 
     def result(self) -> Done:
@@ -104,6 +105,8 @@ class Job:
         try:
             if _only_async(self.tool):
                 output = asyncio.run(self.tool.ainvoke(self._request(), self.run.config))
+            elif isinstance(self.tool, StructuredTool) and self._unheard():
+                output = call_plain(self.tool, self._request())
             else:
                 output = self.tool.invoke(self._request(), self.run.config)
         except GraphBubbleUp:
@@ -111,6 +114,10 @@ class Job:
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  a tool may raise anything
             return self._broken(error)
         return self._finished(output)
+
+    def _unheard(self) -> bool:
+        """Whether nothing but the tool's own function has to be called."""
+        return self.tool.name in self.run.kit.plain and not listened(self.run.config)
 
     async def _arun(self) -> Done:
         # A long result is kept in a file, and a server allows no such waiting in its event loop.

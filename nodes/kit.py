@@ -23,6 +23,7 @@ from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
 
 _READINGS = 256
+_NO_CONTEXT = Context()
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Kit:
     reply must be a call.
     view_tokens: the budget of the view. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
+    plain: the names of the tools that can be called without LangChain's `invoke`.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
     digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
@@ -57,6 +59,7 @@ class Kit:
     outputs: Path
     digester: BaseChatModel | None
     digest_seconds: float
+    plain: frozenset[str] = frozenset()
     checks: Sequence[OneCheck] = ()
     finish_alone: bool = False
     evidence: bool = False
@@ -109,7 +112,7 @@ class Run:
         given = getattr(runtime, "context", None)
         if isinstance(given, Context):
             return given
-        return Context.model_validate(given or {})
+        return Context.model_validate(given) if given else _NO_CONTEXT
 
     @cached_property
     def _named(self) -> Models:
@@ -131,6 +134,8 @@ class Run:
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where there are no prices."""
+        if self.context is _NO_CONTEXT:
+            return self.kit.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}

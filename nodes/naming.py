@@ -13,10 +13,10 @@ def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
     Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the
     position of the call, so that a repetition of this step makes the same one.
     """
-    seen = set(taken)
+    seen = set[str]()
     fresh: dict[int, str] = {}
     for call in reply.calls:
-        if reply.open(call) and (not call.id or call.id in seen):
+        if reply.open(call) and (not call.id or call.id in seen or call.id in taken):
             fresh[call.index] = reply.own_id(call)
         seen.add(fresh.get(call.index, call.id))
     return with_call_ids(reply.message, fresh) if fresh else None

@@ -57,8 +57,8 @@ def _last_message_only(section: Any, verdicts: Any) -> Any:
     return call if ends and last is not None and last.open(call) else None
 
 
-def _raw(start: int, reader: Any, texts: Any) -> Any:
-    return iter(reader.messages[start:])
+def _raw(start: int, _turns: Any, reader: Any, _texts: Any, end: int | None = None) -> Any:
+    return reader.messages[start:end]
 
 
 NODE_MUTATIONS: Mapping[str, Mutation] = {

@@ -1,0 +1,197 @@
+"""Tools that are called without LangChain's callbacks, and the threads in which they run."""
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from signoff import build_graph
+from signoff.graph.reducers import append_messages, lineage
+from signoff.models import ScriptedModel, call
+from signoff.nodes.direct import call as call_plain
+from signoff.nodes.direct import plain_tools
+from signoff.nodes.threads import in_thread
+
+
+def made(**given: Any) -> BaseTool:
+    def act(n: int = 1) -> Any:
+        """Act."""
+        return n
+
+    return StructuredTool.from_function(act, **given)
+
+
+@tool
+def configured(n: int, config: RunnableConfig) -> str:
+    """Act."""
+    return str(n)
+
+
+@tool
+def with_callbacks(n: int, callbacks: Any) -> str:
+    """Act."""
+    return str(n)
+
+
+@tool
+async def only_async(n: int) -> str:
+    """Act."""
+    return str(n)
+
+
+@pytest.mark.parametrize(
+    ("one", "plain"),
+    [
+        (made(), True),
+        (made(handle_tool_error=True), False),
+        (made(handle_validation_error=True), False),
+        (made(response_format="content_and_artifact"), False),
+        (made(callbacks=[BaseCallbackHandler()]), False),
+        (made(verbose=True), False),
+        (made(args_schema={"type": "object", "properties": {}}), False),
+        (configured, False),
+        (with_callbacks, False),
+        (only_async, False),
+    ],
+)
+def test_which_tools_are_plain(one: BaseTool, plain: bool) -> None:
+    assert (one.name in plain_tools([one])) is plain
+
+
+@pytest.mark.parametrize(
+    "output", ["text", "", 7, None, {"a": 1}, ["x"], [{"type": "text", "text": "x"}], ()]
+)
+def test_what_a_plain_tool_gives_is_what_invoke_gives(output: Any) -> None:
+    def act(n: int) -> Any:
+        """Act."""
+        return output
+
+    one = StructuredTool.from_function(act)
+    request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
+    assert call_plain(one, request) == one.invoke(request)
+
+
+def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:
+    def act(n: int) -> Any:
+        """Act."""
+        raise ToolException("no")
+
+    one = StructuredTool.from_function(act)
+    for args in ({"n": 1}, {"n": "x"}, {}):
+        request = ToolCall(name="act", args=args, id="c1", type="tool_call")
+        raised = []
+        for run in (
+            lambda request=request: call_plain(one, request),
+            lambda request=request: one.invoke(request),
+        ):
+            with pytest.raises(Exception) as told:  # noqa: PT011  the two are compared
+                run()
+            raised.append((type(told.value), str(told.value)))
+        assert raised[0] == raised[1]
+
+
+def test_a_listener_hears_of_the_tool_all_the_same() -> None:
+    heard: list[str] = []
+
+    class Ear(BaseCallbackHandler):
+        def on_tool_start(self, serialized: dict[str, Any], *_: Any, **__: Any) -> None:
+            heard.append(serialized["name"])
+
+    script = [call("act", n=1), call("finish_task", summary="Done.")]
+    graph = build_graph(ScriptedModel(script), [made()])
+    graph.invoke({"messages": [("user", "go")]}, {"callbacks": [Ear()]})
+    assert heard == ["act"]
+
+
+class TestThreads:
+    def test_one_that_is_free_is_used_again(self) -> None:
+        names = [_run(threading.get_ident) for _ in range(5)]
+        assert len(set(names)) < 5
+
+    def test_one_that_hangs_holds_up_nothing(self) -> None:
+        free, begun = threading.Event(), threading.Event()
+
+        def hang() -> None:
+            begun.set()
+            free.wait(30)
+
+        in_thread(hang)
+        assert begun.wait(5)
+        assert _run(lambda: 7) == 7
+        free.set()
+
+    def test_a_hundred_at_once(self) -> None:
+        barrier = threading.Barrier(101)
+        for _ in range(100):
+            in_thread(lambda: barrier.wait(30))
+        barrier.wait(30)
+
+
+def _run(work: Callable[[], int]) -> int:
+    done, found = threading.Event(), list[int]()
+
+    def store() -> None:
+        found.append(work())
+        done.set()
+
+    in_thread(store)
+    assert done.wait(5)
+    return found[0]
+
+
+class TestHistory:
+    """The list that the reducer makes knows how it grew."""
+
+    base = append_messages(None, [[HumanMessage("a", id="1"), AIMessage("b", id="2")]])
+
+    def test_what_is_appended_to_has_the_lineage_of_what_it_was(self) -> None:
+        base = append_messages(None, [[HumanMessage("a", id="1")]])
+        grown = append_messages(base, [[AIMessage("b", id="2")], [AIMessage("c", id="3")]])
+        assert lineage(grown) is lineage(base) is not None
+        assert grown[:1] == base
+
+    @pytest.mark.parametrize(
+        "write", [AIMessage("new", id="2"), RemoveMessage(id="2"), RemoveMessage(id="9")]
+    )
+    def test_what_was_changed_has_not(self, write: Any) -> None:
+        base = append_messages(None, [[HumanMessage("a", id="1"), AIMessage("b", id="2")]])
+        assert lineage(append_messages(base, [[write]])) is not lineage(base)
+
+    def test_of_two_that_grew_from_one_only_the_first_has_it(self) -> None:
+        base = append_messages(None, [[HumanMessage("a", id="1")]])
+        left, right = (append_messages(base, [[AIMessage(text, id=text)]]) for text in ("left", "right"))
+        assert lineage(left) is lineage(base)
+        assert lineage(right) is not lineage(base)
+        assert [m.id for m in right] == ["1", "right"]
+        assert [m.id for m in append_messages(right, [[AIMessage("left", id="left")]])] == [
+            "1",
+            "right",
+            "left",
+        ]
+
+    @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+    def test_a_copy_is_a_list_like_any_other(self, way: Callable[[Any], Any]) -> None:
+        found = way(self.base)
+        assert type(found) is list
+        assert found == self.base
+        assert lineage(found) is None
+
+    def test_it_is_saved_as_a_list(self) -> None:
+        serde = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+        found = serde.loads_typed(serde.dumps_typed(self.base))
+        assert type(found) is list
+        assert found == self.base
+
+    def test_a_result_takes_its_place_in_a_long_one(self) -> None:
+        messages = append_messages(None, [[AIMessage("", id=str(n))] for n in range(100)])
+        changed = append_messages(messages, [[ToolMessage("x", id="50", tool_call_id="c")]])
+        assert [m.id for m in changed] == [m.id for m in messages]
+        assert changed[50].content == "x"
