@@ -117,7 +117,7 @@ def _replied(state: AgentState, run: Run, shown: Shown, chunks: Sequence[Any], b
     ended = time.time()
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
     message.response_metadata = {**message.response_metadata, KEY: notes}
-    taken = {old.id for old in state["messages"]}
+    taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(state['messages'])}"
     return Report(Event.REPLIED, {"messages": [message]})

@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,12 +89,9 @@ def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:
     for args in ({"n": 1}, {"n": "x"}, {}):
         request = ToolCall(name="act", args=args, id="c1", type="tool_call")
         raised = []
-        for run in (
-            lambda request=request: call_plain(one, request),
-            lambda request=request: one.invoke(request),
-        ):
+        for run in (partial(call_plain, one), one.invoke):
             with pytest.raises(Exception) as told:  # noqa: PT011  the two are compared
-                run()
+                run(request)
             raised.append((type(told.value), str(told.value)))
         assert raised[0] == raised[1]
 

@@ -121,8 +121,8 @@ class Scenario:
     right: what is right, and why. script: the model's replies in order, `then` every one after them.
     by_history: the reply follows from how many replies the model is shown, as a real one would answer; else
     from how often it was called. needs: features that a framework must claim for the scenario to count.
-    unruly: what a request may forbid the provider to reply, and the script replies: words alone (`talk`), or
-    arguments that do not fit (`shape`). A framework that forbids it does not lose by it.
+    unruly: what a request may forbid the provider to reply, and the script's first reply is: words alone
+    (`talk`), or arguments that do not fit (`shape`). A framework that forbids it does not lose by it.
     """
 
     name: str

@@ -175,6 +175,7 @@ SCENARIOS = (
         (),
         steps=(send("What is the capital of Norway?"),),
         then=reply("The capital of Norway is Oslo."),
+        unruly="talk",
     ),
     Scenario(
         "promise",

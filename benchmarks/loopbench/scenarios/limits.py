@@ -5,6 +5,8 @@ from benchmarks.loopbench.replies import Finish, call, reply
 from benchmarks.loopbench.scenario import Kill, Scenario, Setup, Step, Verdict, approve, send, verdict
 
 ALLOWED = 3
+OVER = 1
+"""Some find out by one call more, whose reply they drop: that is no second budget either."""
 READS = tuple(reply(call("read", name=f"record {number}")) for number in range(12))
 POLLS = 12
 
@@ -35,7 +37,8 @@ def _limit_over_pauses(seen: Observed) -> Verdict:
     second = seen.since(1)
     return verdict(
         seen,
-        len(second.calls) > ALLOWED and f"{len(second.calls)} model calls in a task, {ALLOWED} were allowed",
+        len(second.calls) > ALLOWED + OVER
+        and f"{len(second.calls)} model calls in a task, {ALLOWED} were allowed",
         len(second.effects("pay")) < ALLOWED - 1 and "the second task did not get its own limit",
         second.succeeded and "a limit passed for a success",
     )
@@ -46,7 +49,8 @@ def _limit_over_restart(seen: Observed) -> Verdict:
     allowed = ALLOWED + 2
     return verdict(
         seen,
-        len(seen.calls) > allowed and f"{len(seen.calls)} model calls in a task, {allowed - 1} were allowed",
+        len(seen.calls) > allowed + OVER
+        and f"{len(seen.calls)} model calls in a task, {allowed - 1} were allowed",
         seen.last.status != "limit" and f"it ended as {seen.last.status}, with no mark of the limit",
     )
 

@@ -1,0 +1,149 @@
+"""Microsoft's agent-framework, with sessions in a file, tool approvals and the `AgentLoopMiddleware`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agent_framework import (
+    Agent,
+    AgentLoopMiddleware,
+    AgentResponse,
+    AgentSession,
+    Content,
+    FileSessionStore,
+    FunctionTool,
+    Message,
+    ToolApprovalMiddleware,
+    tool,
+)
+from agent_framework.openai import OpenAIChatCompletionClient
+from kit import Kit
+from pydantic import BaseModel
+from wire import Adapter, Refused, Report, Setup, run_async
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+    population: int
+
+
+class Question(BaseModel):
+    question: str
+
+
+ASK_USER = FunctionTool(name="ask_user", description="Ask the user something.", input_model=Question)
+"""Without a function: the call goes to the host, who gives its result to the next run."""
+
+
+class AgentFramework(Adapter):
+    framework = "Microsoft agent-framework"
+    packages = ("agent-framework-core", "agent-framework-openai", "openai")
+    finish: ClassVar = {"any": {"text": "$text"}, "structured": {"text": "$json"}}
+    ask: ClassVar = {"name": "ask_user", "args": {"question": "$text"}}
+    lacks: ClassVar = {
+        "finish_call": "a run ends with words or a structured answer; no tool of an agent ends it",
+        "edit": "an approval holds for the arguments as they are; changed ones are asked about again",
+        "deadline": "a request to the user waits without a deadline",
+        "crash": "durable runs are left to the Durable Task integration; a session is saved between runs",
+        "one_runner": "durable runs are left to the Durable Task integration; a session store does not lock",
+        "stop": "a run ends early by cancelling its asyncio task, at whatever it is awaiting",
+    }
+
+    def __init__(self, setup: Setup, kit: Kit) -> None:
+        super().__init__(setup, kit)
+        self._waiting = setup.folder / "waiting.json"
+        self._store = FileSessionStore(setup.folder)
+        self._agent = self._build()
+
+    def _build(self) -> Agent:
+        setup = self.setup
+        tools: list[Any] = [
+            tool(
+                function,
+                approval_mode="always_require" if function.__name__ in setup.approve else "never_require",
+            )
+            for function in self.kit.functions()
+        ]
+        return Agent(
+            OpenAIChatCompletionClient(
+                "scripted",
+                api_key="none",
+                base_url=setup.url,
+                function_invocation_configuration=self._limits(),
+            ),
+            tools=[*tools, ASK_USER] if setup.asks else tools,
+            default_options={"response_format": City} if setup.finish == "structured" else None,
+            middleware=self._middleware(),
+        )
+
+    def _limits(self) -> Any:
+        found: dict[str, Any] = {}
+        if self.setup.turns is not None:
+            found["max_iterations"] = self.setup.turns - 1  # one more follows them, without tools
+        if self.setup.tool_calls is not None:
+            found["max_function_calls"] = self.setup.tool_calls
+        return found or None
+
+    def _middleware(self) -> list[Any]:
+        def should_continue(**_: Any) -> tuple[bool, str | None]:
+            problem = self.kit.gate()
+            return problem is not None, problem
+
+        def next_message(*, feedback: str | None, **_: Any) -> str | None:
+            return feedback
+
+        found: list[Any] = []
+        if self.setup.gate:
+            found.append(
+                AgentLoopMiddleware(should_continue, next_message=next_message, return_final_only=True)
+            )
+        if self.setup.approve:
+            found.append(ToolApprovalMiddleware())
+        return found
+
+    def say(self, text: str) -> Report:
+        return run_async(self._run(text))
+
+    def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
+        # A response says yes or no; it has no place for a reason.
+        responses = [
+            request.to_function_approval_response(decision["type"] == "approve")
+            for request, decision in zip(self._requests(), decisions, strict=True)
+        ]
+        return run_async(self._run(Message("user", responses)))
+
+    def answer(self, text: str) -> Report:
+        [request] = self._requests()
+        result = Content.from_function_result(request.call_id, result=text)
+        return run_async(self._run(Message("tool", [result])))
+
+    def _requests(self) -> list[Content]:
+        if not self._waiting.exists():
+            raise Refused("no request to the user is pending")
+        return [Content.from_dict(one) for one in json.loads(self._waiting.read_text())]
+
+    async def _run(self, given: Any) -> Report:
+        thread = self.setup.thread
+        session = await self._store.get(thread) or AgentSession(session_id=thread)
+        response = await self._agent.run(given, session=session)
+        await self._store.set(thread, session)
+        waiting = [one.to_dict() for one in response.user_input_requests]
+        self._waiting.write_text(json.dumps(waiting)) if waiting else self._waiting.unlink(missing_ok=True)
+        return self._told(response)
+
+    def _told(self, response: AgentResponse) -> Report:
+        asked = response.user_input_requests
+        calls = [one.function_call for one in asked if one.type == "function_approval_request"]
+        if calls:
+            return Report("approval", pending=[{"name": c.name, "args": c.parse_arguments()} for c in calls])
+        if asked:
+            return Report("question", asked[0].parse_arguments()["question"])
+        reason, text = response.finish_reason, response.text
+        if reason == "tool_calls":
+            return Report("limit", f"finish_reason tool_calls: {text}")
+        if reason != "stop":
+            return Report("error", f"finish_reason {reason}: {text}")
+        final = response.value.model_dump() if self.setup.finish == "structured" else text
+        return Report("success", text, final)

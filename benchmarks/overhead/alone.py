@@ -1,0 +1,58 @@
+"""What only Signoff is asked: the time to import it, to open a long thread again, and the memory of a run."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from benchmarks.overhead.measure import SUBJECTS, workers
+
+_IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
+_RESUME = """
+from signoff import Session, build_graph, sqlite_storage
+from signoff.models import ScriptedModel
+with sqlite_storage({database!r}) as storage:
+    graph = build_graph(ScriptedModel([]), storage=storage)
+    t = time.perf_counter()
+    standing = Session(graph, "t").standing()
+    print(time.perf_counter() - t)
+    assert standing.task.turns == {turns}
+"""
+_HEAVY = ("langchain", "rich", "textual")
+
+
+def _python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def import_seconds(module: str, runs: int = 5) -> float:
+    """The median of the CPU seconds that a fresh process takes to import `module`."""
+    return median(float(_python(_IMPORT.format(module))) for _ in range(runs))
+
+
+def heavy_imports() -> list[str]:
+    """Which of the packages that it should not need `import signoff` brings in."""
+    told = _python(f"import sys, signoff; print([n for n in {_HEAVY!r} if n in sys.modules])")
+    return [name for name in _HEAVY if repr(name) in told]
+
+
+def resume_milliseconds(turns: int = 1_000, runs: int = 5) -> float:
+    """The median of the time until a fresh process knows where a thread of so many turns stands."""
+    from benchmarks.overhead.subjects.own import signoff
+
+    with tempfile.TemporaryDirectory() as folder:
+        database = str(Path(folder) / "threads.sqlite")
+        signoff(turns, database)()
+        code = _RESUME.format(database=database, turns=turns)
+        return median(float(_python(code)) for _ in range(runs)) * 1e3
+
+
+def memory_megabytes(turns: int = 1_000) -> float:
+    """The most that Python's objects take in a run of so many turns, beyond what was there before."""
+    own = [one for one in SUBJECTS if one.name == "signoff"]
+    with workers(own) as by_name:
+        by_name["signoff"].run("signoff", 10, stored=False)
+        peak: int = by_name["signoff"].run("signoff", turns, stored=False, memory=True)["peak"]
+    return peak / 1e6
