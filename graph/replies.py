@@ -112,12 +112,18 @@ class Reply:
         """Whether a provider takes the message as it is."""
         written = self.message.tool_calls
         return len(written) == len(self.calls) and all(
-            call.id and call.shown_name == raw["name"] for call, raw in zip(self.calls, written, strict=True)
+            call.id == self.shown_id(call) and call.shown_name == raw["name"]
+            for call, raw in zip(self.calls, written, strict=True)
         )
 
     def key(self, call: Call) -> str:
         """A name of the call that is its own even where a provider repeats ids."""
         return f"{self.message.id}:{call.index}"
+
+    def shown_id(self, call: Call) -> str:
+        """The id as providers take it: they refuse a reply with one twice, or with a call that has none."""
+        repeated = any(other.id == call.id for other in self.calls[: call.index])
+        return self.own_id(call) if repeated or not call.id else call.id
 
     def own_id(self, call: Call) -> str:
         """An id of the call made from its place, so that a repetition of the step makes the same one."""

@@ -148,12 +148,12 @@ def _repaired(
 def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
     yield _sendable(reply)
     for call in reply.calls:
-        found = reply.results.get(call.index) or _pending(reply, call, texts)
-        yield found if call.id else found.model_copy(update={"tool_call_id": reply.own_id(call)})
+        found, own = reply.results.get(call.index) or _pending(reply, call, texts), reply.shown_id(call)
+        yield found if call.id == own else found.model_copy(update={"tool_call_id": own})
 
 
 def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
-    text, call_id = texts.results["pending"], call.id or reply.own_id(call)
+    text, call_id = texts.results["pending"], reply.shown_id(call)
     return ToolMessage(content=text, tool_call_id=call_id, name=call.shown_name, status="error")
 
 
@@ -167,7 +167,7 @@ def _sendable(reply: Reply) -> AIMessage:
     calls = [
         ToolCall(
             name=call.shown_name,
-            id=call.id or reply.own_id(call),
+            id=reply.shown_id(call),
             args={"unreadable": raw[call.id][:_RAW_SHOWN]} if call.id in raw else dict(call.args),
         )
         for call in reply.calls
