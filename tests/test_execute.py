@@ -161,7 +161,7 @@ async def test_async_tools_run_in_both_ways(mode: str) -> None:
 async def test_a_slow_sync_tool_does_not_hold_up_other_runs() -> None:
     def work() -> str:
         """Work."""
-        time.sleep(0.3)
+        time.sleep(1)
         return "worked"
 
     def graph() -> Any:
@@ -169,4 +169,4 @@ async def test_a_slow_sync_tool_does_not_hold_up_other_runs() -> None:
 
     began = time.monotonic()
     await asyncio.gather(*(graph().ainvoke({"messages": ["go"]}) for _ in range(10)))
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 7

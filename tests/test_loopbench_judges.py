@@ -135,7 +135,7 @@ CASES: dict[str, tuple[list[Run], list[Run]]] = {
     "limit_over_pauses": (
         [(SAY, OK, SAY, *PAYING * 3, LIMIT), (SAY, OK, SAY, *PAYING * 2, model(), ERROR)],
         [
-            (SAY, OK, SAY, *PAYING * 4, LIMIT),
+            (SAY, OK, SAY, *PAYING * 5, LIMIT),
             (SAY, OK, SAY, model(), ADA, LIMIT),
             (SAY, OK, SAY, *PAYING * 3, OK),
         ],

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.loopbench.driver import judged
 from benchmarks.loopbench.explain import explain
 from benchmarks.loopbench.observed import Observed, Sent, Shown, Stepped, Told
+from benchmarks.loopbench.pages import PICTURE, TABLE, page, picture
+from benchmarks.loopbench.pages import RESULTS as RECORDED
 from benchmarks.loopbench.scenarios import SCENARIOS, THEMES
 from benchmarks.loopbench.table import Column, Results, markdown, read, svg
 
@@ -67,3 +69,14 @@ def test_the_recorded_results_hold_every_scenario() -> None:
     assert found.columns[0].title == "Signoff"
     names = {scenario.name for scenario in SCENARIOS}
     assert all(set(column.cells) == names for column in found.columns if not column.absent)
+
+
+def test_the_docs_show_the_recorded_results() -> None:
+    assert TABLE.read_text() == page()
+    assert PICTURE.read_text() == picture()
+    recorded = read(RECORDED)
+    assert len(recorded.columns) == 10
+    scenarios = {scenario.name for scenario in SCENARIOS}
+    assert all(set(column.cells) == scenarios for column in recorded.columns)
+    readme = (ROOT / "README.md").read_text()
+    assert f"plays {len(SCENARIOS)} scenarios on ten frameworks" in readme

@@ -203,7 +203,12 @@ def test_200_megabytes_do_not_grow_memory(shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_close_ends_what_forks_without_end(tmp_path: Path) -> None:
-    script = "import os, time\nwhile True:\n    if os.fork(): time.sleep(0.01); os._exit(0)\n    os.setsid()"
+    # It ends by itself, too: killed itself, the test would leave it behind for as long as the machine runs.
+    until = time.time() + 30
+    script = (
+        f"import os, time\nwhile time.time() < {until}:\n"
+        "    if os.fork(): time.sleep(0.01); os._exit(0)\n    os.setsid()"
+    )
     shell = Shell(tmp_path)
     shell.run(f"cat > runner.py <<'END'\n{script}\nEND\n{PYTHON} runner.py {os.getpid()} & sleep 0.5")
     shell.close()

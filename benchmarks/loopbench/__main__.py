@@ -68,16 +68,23 @@ def main(
     if saved:
         results = read(saved)
     else:
-        found = [measure(peer, scenarios) for peer in chosen]
+        found: list[tuple[Column, list[Cell]]] = []
+        for peer in chosen:
+            # After each framework: a bench of all takes a quarter of an hour, and may be broken off.
+            found.append(measure(peer, scenarios))
+            results = Results(date.today().isoformat(), [column for column, _ in found])
+            _save(results, json_file)
         if why:
             print(explain(scenarios[0], found))
             return
-        results = Results(date.today().isoformat(), [column for column, _ in found])
     print(markdown(results, THEMES))
-    if json_file:
-        json_file.write_text(json.dumps(results.document(), indent=1, ensure_ascii=False) + "\n")
     if svg_file:
         svg_file.write_text(svg(results, THEMES))
+
+
+def _save(results: Results, file: Path | None) -> None:
+    if file:
+        file.write_text(json.dumps(results.document(), indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
