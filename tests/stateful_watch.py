@@ -86,20 +86,26 @@ class Seen(Protocol):
 
 @dataclass
 class Watch:
-    """What was seen of one thread, to compare what it is later. words: what people have said to it."""
+    """What was seen of one thread, to compare what it is later. words: how often people have answered in its
+    task `task`, each of which is good for a turn."""
 
     thread: str
     messages: list[BaseMessage] = field(default_factory=list)
     words: int = 0
+    task: str = ""
     extended: int = 0
     records: set[str] = field(default_factory=set)
     fork: bool = False
 
     def forked(self, target: str) -> "Watch":
-        return Watch(target, words=self.words, extended=self.extended, fork=True)
+        return Watch(target, words=self.words, task=self.task, extended=self.extended, fork=True)
 
     def moves(self, move: Move, before: Standing) -> None:
-        self.words += isinstance(move, Answer | str) and before.condition is not Condition.ENDED
+        if before.task.id != self.task:
+            self.task, self.words = before.task.id, 0
+        # A question stands as soon as its reply is saved, though the process was killed before it could wait.
+        waits = before.condition in (Condition.WAITING, Condition.STOPPED)
+        self.words += isinstance(move, Answer | str) and waits
         self.extended += isinstance(move, Extend)
 
     def faults(self, standing: Standing, world: Seen) -> Iterator[str]:

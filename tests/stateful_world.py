@@ -151,7 +151,8 @@ class World:
         for decision, (_, args) in zip(given, asked, strict=True):
             token = str(args.get("name"))
             if decision.type in ("approve", "edit"):
-                self.again[thread, token] += self.settings.unknown == "ask" and token in self.approved
+                known = token in self.approved or self.effects[thread, token] > 0
+                self.again[thread, token] += known and self.settings.unknown == "ask"
                 self.approved.add(token)
 
     def forked(self, thread: str, target: str) -> None:

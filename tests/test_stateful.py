@@ -19,7 +19,7 @@ from tests.stateful_world import Killed, World
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("examples", "steps"), [(440, 4), (50, 10), (10, 50)])
+@pytest.mark.parametrize(("examples", "steps"), [(460, 3), (34, 10), (6, 50)])
 def test_any_order(examples: int, steps: int, figure: Callable[[str], None]) -> None:
     Threads.figures.clear()
     begun = time.monotonic()
