@@ -25,12 +25,21 @@ PIECES = (
 )  # fmt: skip
 # What a task can be ended by, and by nothing else.
 ENDING = ("[FINALIZE]", "Finished", "Finalized", "finish")
+# Sections that end a task where nothing around them spoils it: pieces alone hardly ever come together.
+WHOLE = ("\n<PLAN>\n[FINALIZE]\n</PLAN>\n", "\n<STATE_UPDATE>\nStatus: Finished\n</STATE_UPDATE>\n")
 
 
 def replies(seed: int) -> list[str]:
     print(f"seed {seed}")  # shown when a test fails
     chance = random.Random(seed)
-    return ["".join(chance.choices(PIECES, k=chance.randint(1, 40))) for _ in range(ROUNDS)]
+    return ["".join(parts_of(chance)) for _ in range(ROUNDS)]
+
+
+def parts_of(chance: random.Random) -> list[str]:
+    parts = chance.choices(PIECES, k=chance.randint(1, 40))
+    if chance.random() < 0.2:
+        parts.insert(chance.randint(0, len(parts)), chance.choice(WHOLE))
+    return parts
 
 
 @pytest.fixture
