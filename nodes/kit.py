@@ -73,6 +73,7 @@ class Run:
     kit: Kit
     config: RunnableConfig
     _held: list[Reader] = field(default_factory=list, init=False)
+    _read: list[AgentState] = field(default_factory=list, init=False)
 
     @property
     def _configurable(self) -> Mapping[str, Any]:
@@ -151,10 +152,12 @@ class Run:
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
         before = self._held[-1] if self._held else None
+        if before is not None and self._read[-1] is state:
+            return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
             before = self.kit.readings.pop(self._place(state.get("messages", ())), None)
-        self._held[:] = [read_messages(state, self.kit.toolbox, before)]
+        self._held[:], self._read[:] = [read_messages(state, self.kit.toolbox, before)], [state]
         return self._held[-1]
 
     def give_back(self) -> None:
