@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 
 from signoff.graph.history import Reader, read_messages
+from signoff.graph.lazy import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.rules import Offer
 from signoff.graph.state import AgentState, Context
@@ -107,7 +107,7 @@ class Run:
         runtime = self._configurable.get("__pregel_runtime")
         return getattr(runtime, "store", None)
 
-    @cached_property
+    @lazy
     def context(self) -> Context:
         runtime = self._configurable.get("__pregel_runtime")
         given = getattr(runtime, "context", None)
@@ -115,7 +115,7 @@ class Run:
             return given
         return Context.model_validate(given) if given else _NO_CONTEXT
 
-    @cached_property
+    @lazy
     def _named(self) -> Models:
         name = (self.context.model or "").strip()
         return self.kit.by_name(name) if name else Models(self.kit.models, self.kit.digester)
@@ -131,7 +131,7 @@ class Run:
         """The model that writes this run's digests. Raises as `models`."""
         return self._named.digester
 
-    @cached_property
+    @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where there are no prices."""
