@@ -8,6 +8,8 @@ import pytest
 
 from tests.cli_bench import Bench, bare, one_sentence, steps, words_of
 
+pytestmark = pytest.mark.slow
+
 DONE = 'call("finish_task", summary="All done.")'
 LOOK = 'call("read_file", path="config.py")'
 EDIT = 'call("edit_file", path="config.py", old="3000", new="4000")'

@@ -81,6 +81,7 @@ def test_command_line(bench: Bench, case: str) -> None:
     assert "\x1b" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", [True, False], ids=["a database", "no database yet"])
 @pytest.mark.parametrize("case", IDS)
 @pytest.mark.parametrize("command", ON_A_THREAD)

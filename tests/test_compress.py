@@ -49,6 +49,7 @@ USAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage", USAGES.values(), ids=USAGES)
 def test_a_long_run_stays_within_the_budget_and_knows_its_task(usage: Any) -> None:
     with ScriptedModel(script(60, usage)) as model:

@@ -117,6 +117,7 @@ FAILURES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("answer", FAILURES.values(), ids=FAILURES)
 def test_whatever_goes_wrong_the_lines_serve(answer: Any, run: Way) -> None:
@@ -281,6 +282,7 @@ def by_position(messages: list[BaseMessage]) -> Any:
     return script()[int(shown[-1].split()[0]) + 1 if shown else 0]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_the_text_nothing_is_lost(tmp_path: Path) -> None:
     file = tmp_path / "threads.sqlite"
     child = subprocess.run([sys.executable, "-c", KILLED, file], capture_output=True, text=True, check=False)

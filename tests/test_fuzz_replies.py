@@ -66,9 +66,8 @@ def test_usage_below_zero_grants_nothing(bench: Bench) -> None:
     assert bench.outcome.usage.estimated
 
 
-def test_any_replies(bench: Bench, figure: Callable[[str], None]) -> None:
-    fuzz(bench, 150)
-    figure(f"fuzzed replies: {dict(bench.figures)}")
+def test_any_replies(bench: Bench) -> None:
+    fuzz(bench, 40)
 
 
 @pytest.mark.slow

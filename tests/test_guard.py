@@ -102,6 +102,7 @@ def test_usage_that_came_before_the_cut_is_not_counted_again() -> None:
     assert 5 < message.usage_metadata["output_tokens"] < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 16])
 def test_the_cost_per_chunk_does_not_grow_with_the_reply(size: int) -> None:
     def seconds(pieces: int) -> float:

@@ -19,6 +19,8 @@ from benchmarks.file_tasks import TASKS, TURNS, FileTask, run_task
 from benchmarks.iterations import CLASSES, compulsive, simulated
 from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PRICES = Prices(input=2.0, output=10.0)
 
@@ -28,7 +30,6 @@ def runs() -> list[Run]:
     return simulated(latency=0)
 
 
-@pytest.mark.slow
 def test_twenty_tasks_by_both_loops(runs: list[Run]) -> None:
     for loop in LOOPS:
         kinds = [run.kind for run in runs if run.loop == loop]
@@ -150,7 +151,6 @@ def test_a_file_task_can_be_done_right(task: FileTask, tmp_path: Path) -> None:
     assert run_task(SIGNOFF, model, task, tmp_path).right is True
 
 
-@pytest.mark.slow
 def test_it_runs_as_a_file_and_says_that_the_model_is_simulated() -> None:
     command = [sys.executable, "benchmarks/iterations.py", "--latency", "0"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -158,7 +158,6 @@ def test_it_runs_as_a_file_and_says_that_the_model_is_simulated() -> None:
         assert words in shown
 
 
-@pytest.mark.slow
 def test_the_json_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
     iterations.main(latency=0, as_json=True)
     found = json.loads(capsys.readouterr().out)

@@ -37,6 +37,7 @@ def long_run(model: ScriptedModel, storage: Storage | None, turns: int) -> Graph
     return build_graph(model, [read_page], storage=storage, limits=Limits(turns=turns))
 
 
+@pytest.mark.slow
 def test_300_turns_in_a_window_of_8000_tokens(tmp_path: Path) -> None:
     with (
         ScriptedModel(pages(TURNS), profile=WINDOW) as model,

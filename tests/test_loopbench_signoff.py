@@ -12,6 +12,8 @@ from benchmarks.loopbench.driver import Bench
 from benchmarks.loopbench.peers import peers
 from benchmarks.loopbench.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.slow
+
 OWN_FAILURES = {
     "blind_finish": "a finish beside a read that succeeds is accepted; finish_alone=True would refuse it",
     "plain_answer": "words without a call are no end, so a mere answer runs into the limit talk_turns",
@@ -34,6 +36,5 @@ def test_in_a_few_scenarios() -> None:
     assert unexpected(FEW) == []
 
 
-@pytest.mark.slow
 def test_in_all_others() -> None:
     assert unexpected(NAMES - FEW) == []

@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli_bench import Bench, one_sentence, steps
 
+pytestmark = pytest.mark.slow
+
 DONE = 'call("finish_task", summary="All done.")'
 
 

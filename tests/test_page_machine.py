@@ -15,6 +15,8 @@ from tests.cli_bench import Bench
 from tests.cli_bench import steps as script
 from tests.page_bench import Node, read, steps_of
 
+pytestmark = pytest.mark.slow
+
 DONE = 'call("finish_task", summary="All done.")'
 EMPTY = 'call("finish_task", summary="")'
 CONFIRM = 'call("finish_task", summary="x", requires_user_confirmation=True)'

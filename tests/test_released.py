@@ -69,6 +69,7 @@ def test_there_is_a_file_of_this_version_with_every_condition(tmp_path: Path) ->
         assert set(storage.threads()) == set(CONDITIONS), "write it again: python -m tests.released"
 
 
+@pytest.mark.slow
 def test_what_the_script_writes_today_is_picked_up_too(tmp_path: Path) -> None:
     write(tmp_path / "new" / "today.sqlite.gz")
     for name in CONDITIONS:

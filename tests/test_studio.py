@@ -54,6 +54,7 @@ def test_a_workspace_that_does_not_exist_is_said_so(tmp_path: Path) -> None:
         compose({"SIGNOFF_WORKSPACE": str(tmp_path / "nowhere")})
 
 
+@pytest.mark.slow
 def test_the_module_imports_without_a_key_and_its_graph_has_no_saver_and_no_store(tmp_path: Path) -> None:
     program = "from signoff.graph.studio import graph; print(graph.checkpointer, graph.store)"
     done = subprocess.run(

@@ -65,6 +65,7 @@ def graph_on(saver: BaseCheckpointSaver[Any], storage: SqliteStorage) -> Graph:
     return build_graph(ScriptedModel(script), checkpointer=saver, store=storage.store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server_begins", [True, False])
 async def test_a_thread_goes_on_by_turns_in_the_server_and_here(
     storage: SqliteStorage, server_begins: bool

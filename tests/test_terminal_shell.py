@@ -220,6 +220,7 @@ def test_300_of_300_exit_codes_are_exact(tmp_path: Path, figure: Callable[[str],
     figure(f"300 of 300 exit codes exact, median {milliseconds:.2f} ms a command")
 
 
+@pytest.mark.slow
 def test_16_shells_at_once(tmp_path: Path) -> None:
     def work(number: int) -> list[int | None]:
         with Shell(tmp_path) as shell:

@@ -23,6 +23,8 @@ from signoff.tools.terminal import terminal_tool
 from signoff.ui.app import SignoffApp
 from signoff.ui.screens import Threads
 
+pytestmark = pytest.mark.slow
+
 Compare = Callable[..., bool]
 WORKED: list[Step] = [
     call("think", thought="First I look at what is there.", approach="small steps", status="Working"),

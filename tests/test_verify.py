@@ -73,6 +73,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "worlds"),
     [
@@ -93,6 +94,7 @@ def test_all_holds_and_nothing_really_runs(bench: Bench, graph: str, worlds: lis
     assert len(told["properties"]) == 30
 
 
+@pytest.mark.slow
 def test_arguments_of_a_finish_can_be_given(bench: Bench) -> None:
     refused = bench("verify", "my_agent.py:picky")
     assert refused.exit_code == 2
@@ -102,6 +104,7 @@ def test_arguments_of_a_finish_can_be_given(bench: Bench) -> None:
     assert bench("verify", "my_agent.py:picky", "--finish", finish).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dropped", "broken"),
     [("claimed", "a finish ends"), ("cancelled", "a stop stops")],
@@ -124,6 +127,7 @@ def test_what_does_not_hold_is_told_with_the_way_there(
     assert f"{broken}: " in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_table_names_every_property(bench: Bench) -> None:
     shown = bench("verify", "my_agent:plain")
     assert shown.exit_code == 0

@@ -84,6 +84,7 @@ def close_race() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("close_race")
 @pytest.mark.parametrize("swap", [_swap_file, _swap_folder])
 @pytest.mark.parametrize("access", ["read", "write", "walk"])

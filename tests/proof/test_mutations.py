@@ -25,6 +25,7 @@ def explored(name: str) -> Found:
         return Explorer(world, thorough=mutation.thorough, until=mutation.seen_by or ANY).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_MUTATIONS)
 def test_a_broken_machine_is_caught(name: str) -> None:
     seen = {broken.name for broken in explored(name).broken}

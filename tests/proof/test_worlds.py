@@ -13,6 +13,7 @@ from tests.proof.worlds import WORLDS, machine
 QUICK = ("errors", "refusals", "odd ids", "few tokens", "more turns")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_every_property_holds_in_every_state(name: str) -> None:
     found = Explorer(WORLDS[name]()).run()
