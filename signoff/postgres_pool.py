@@ -54,6 +54,16 @@ class Database:
                     pipeline.sync()
 
 
+    @contextmanager
+    def transaction(self) -> Iterator[Connection[DictRow]]:
+        """A connection in a transaction that fences nothing: for what no runner writes.
+
+        Raises StorageError when the database cannot be used.
+        """
+        with self.address.errors(), self.pool.connection() as connection, connection.transaction():
+            yield connection
+
+
 @contextmanager
 def writing(labels: Collection[str]) -> Iterator[None]:
     """Says which threads the cursors that are asked for meanwhile write to."""
