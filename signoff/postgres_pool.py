@@ -53,7 +53,6 @@ class Database:
                     # Errors of what was sent arrive inside of the transaction.
                     pipeline.sync()
 
-
     @contextmanager
     def transaction(self) -> Iterator[Connection[DictRow]]:
         """A connection in a transaction that fences nothing: for what no runner writes.

@@ -1,7 +1,7 @@
 """One idempotent call that takes a thread as far as it goes; an engine only has to make it at least once."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import HumanMessage
 
@@ -110,7 +110,7 @@ _STATES: dict[Condition, State] = {
 
 
 def drive(graph: Graph, thread_id: str) -> Driven:
-    """Takes the thread's lock, looks at its checkpoint, and starts it or goes on, until nothing is left to do.
+    """Takes the thread's lock, looks at its checkpoint, and starts it or goes on, until nothing is left.
 
     What is in the thread's inbox (`submit`, `post`) is delivered exactly once. When the thread waits for a
     person, has ended, is paused, or somebody else runs it, this says so and does nothing. Calling it again,
@@ -140,8 +140,8 @@ def _is_past(order: Order, standing: Standing) -> bool:
 
 
 def _ended_by(order: Order, standing: Standing, status: str) -> bool:
-    outcome: Any = standing.outcome or {}
-    return outcome.get("status") == status and outcome.get("task") == order.task
+    outcome = standing.outcome or {}
+    return (outcome.get("status"), outcome.get("task")) == (status, order.task)
 
 
 def _move(order: Order) -> Move:

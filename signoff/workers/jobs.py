@@ -101,9 +101,7 @@ class Jobs(JobManager):
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         await self._insist(
-            lambda: self._execute(
-                _FINISH, **_of(job), status=status.value, delete_job=delete_job
-            )
+            lambda: self._execute(_FINISH, **_of(job), status=status.value, delete_job=delete_job)
         )
 
     async def retry_job(

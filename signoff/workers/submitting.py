@@ -14,7 +14,6 @@ from signoff.session.standing import Condition, Standing, look, reading_graph
 from signoff.workers.extra import packages
 from signoff.workers.inbox import DEFAULT_QUEUE, Edit, Inbox, Order, Request, edit_inbox, read_inbox
 
-
 NO_POSTGRES = (
     "Workers need a PostgreSQL database, which several machines can share; name one by "
     "postgresql://user@host:5432/database (--database, SIGNOFF_DATABASE, or postgres_storage in Python)."
@@ -57,7 +56,7 @@ def submit(
     return thread_id
 
 
-def pause(storage: PostgresStorage, thread_id: str) -> None:
+def pause(storage: Any, thread_id: str) -> None:
     """Has a thread of the workers stand still, at the next step boundary if it runs, until
     `submit(storage, None, thread_id)`. Raises ThreadError when it is no thread of the workers."""
     if edit_inbox(storage.store, thread_id, lambda inbox: replace(inbox, paused=True)) is None:

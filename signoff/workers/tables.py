@@ -81,7 +81,9 @@ def wake(connection: Connection[DictRow], address: Address, thread_id: str, queu
     """
     jobs = JobManager(SyncPsycopgConnector())
     mark = lock_of(thread_id)
-    job = Job(queue=queue, lock=mark, queueing_lock=mark, task_name=TASK, task_kwargs={"thread_id": thread_id})
+    job = Job(
+        queue=queue, lock=mark, queueing_lock=mark, task_name=TASK, task_kwargs={"thread_id": thread_id}
+    )
     while True:
         found = connection.execute(
             "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE queueing_lock = %s AND status = 'todo' "

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from procrastinate import App, JobContext, PsycopgConnector
 from procrastinate.exceptions import ConnectorException
@@ -80,7 +79,7 @@ class Worker:
         self._concurrency = concurrency
         self._heartbeat = heartbeat
         self._driving: set[Driving] = set()
-        self._draining = False
+        self.draining = False
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="signoff-worker")
         database = storage.checkpointer.database
         self._connector = PsycopgConnector(
@@ -99,7 +98,7 @@ class Worker:
         """
         await asyncio.to_thread(prepare, self._storage.checkpointer.database)
         async with self._app.open_async():
-            while not self._draining:
+            while not self.draining:
                 self._worker = QueueWorker(
                     self._app,
                     [self._queue],
@@ -112,7 +111,7 @@ class Worker:
                 )
                 caring = asyncio.create_task(self._care())
                 try:
-                    await self._worker.run()
+                    await self._worker.run()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
                 finally:
                     caring.cancel()
                     with suppress(asyncio.CancelledError):
@@ -126,11 +125,11 @@ class Worker:
 
         To be called in the event loop, by a signal's handler say.
         """
-        self._draining = self._jobs.ending = True
+        self.draining = self._jobs.ending = True
         for driving in list(self._driving):
             driving.drain()
         if self._worker is not None:
-            self._worker.stop()
+            self._worker.stop()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
 
     async def _job(self, context: JobContext, thread_id: str) -> str:
         """Drives the thread of a job; gives how it stands then."""
@@ -154,7 +153,7 @@ class Worker:
             driving = Driving(graph, thread_id)
             self._driving.add(driving)
             try:
-                if self._draining:
+                if self.draining:
                     driving.drain()
                 _log.info("%s: begun", thread_id)
                 driven = driving.run()
@@ -177,8 +176,10 @@ class Worker:
             if inbox is not None and inbox.failures >= _MOST_FAILURES:
                 _log.error("%s: failed %d times: %s Given up.", thread_id, inbox.failures, what)
                 return None
-        seconds = 2 ** (inbox.failures if inbox else 1)
-        _log.error("%s: failed: %s Trying again in %d s.", thread_id, what, seconds, exc_info=_log.isEnabledFor(10))
+        seconds = 2.0 ** (inbox.failures if inbox else 1)
+        _log.error(
+            "%s: failed: %s Trying again in %d s.", thread_id, what, seconds, exc_info=_log.isEnabledFor(10)
+        )
         return seconds
 
     async def _care(self) -> None:
@@ -220,5 +221,3 @@ def told(driven: Driven) -> str:
         "unknown": "there is no such thread",
     }
     return words.get(driven.state, driven.state)
-
-
