@@ -25,6 +25,9 @@ def main() -> int:
     if found is None:
         sys.stderr.write("No PostgreSQL server is installed (on Debian: apt-get install postgresql).\n")
         return 2
+    if plan.restarts > plan.kills:
+        sys.stderr.write("A restart goes with a kill: give no more --restarts than --kills.\n")
+        return 2
     server = Server(found)
     try:
         with tempfile.TemporaryDirectory() as folder:

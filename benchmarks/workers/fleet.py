@@ -38,12 +38,13 @@ class Fleet:
                 )
             )
 
-    def kill(self) -> None:
-        """Kills the worker that has lived longest, and begins another one."""
+    def kill(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Kills the worker that has lived longest, and begins another one after what happens meanwhile."""
         victim = self.processes.pop(0)
         victim.kill()
         victim.wait()
         self.kills += 1
+        meanwhile()
         self.start()
 
     def stop(self) -> Callable[[], None]:

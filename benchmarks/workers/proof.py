@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,22 +95,21 @@ def prove(plan: Plan, server: Server, folder: Path) -> Figures:
 
 def _disturb(plan: Plan, fleet: Fleet, record: Record, server: Server) -> None:
     """Lets everything happen while the work goes on, evenly spread over its effects."""
-    names = ["kill"] * plan.kills
-    names[len(names) // 3 : len(names) // 3] = ["stop"] * plan.stops
-    # Right after a kill: what the killed worker ran is still to be taken over.
-    names[-2:-2] = ["restart"] * plan.restarts
-    every = plan.threads * plan.steps // (plan.kills + plan.stops + 2)
-    due, timers = 0, list[threading.Timer]()
-    for name in names:
-        due += 0 if name == "restart" else every
-        wait_until(partial(_has_done, record, due), _LONGEST_SECONDS)
-        if name == "stop":
-            timers.append(threading.Timer(_STOP_SECONDS, fleet.stop()))
-            timers[-1].start()
-        elif name == "kill":
-            fleet.kill()
-        else:
-            server.restart()
+    # What the killed worker ran is still to be taken over when the database goes.
+    kills = [fleet.kill] * (plan.kills - plan.restarts) + [
+        partial(fleet.kill, server.restart)
+    ] * plan.restarts
+    timers = list[threading.Timer]()
+
+    def stop() -> None:
+        timers.append(threading.Timer(_STOP_SECONDS, fleet.stop()))
+        timers[-1].start()
+
+    happenings: list[Callable[[], None]] = [*kills[::2], *[stop] * plan.stops, *kills[1::2]]
+    every = plan.threads * plan.steps // (len(happenings) + 2)
+    for nth, happen in enumerate(happenings, start=1):
+        wait_until(partial(_has_done, record, nth * every), _LONGEST_SECONDS)
+        happen()
     for timer in timers:
         timer.join()
 

@@ -6,7 +6,7 @@ from signoff.cli import report
 from signoff.cli.database import Database
 from signoff.cli.display import Display
 from signoff.cli.plans import Begin, Plan
-from signoff.cli.report import Report, command
+from signoff.cli.report import Report
 from signoff.cli.safe import shell_command
 from signoff.cli.settings import Given, recall, remember, settle
 from signoff.graph.errors import SetupError, ThreadError
@@ -50,8 +50,7 @@ def hand_over(
         if standing.condition is Condition.UNKNOWN or (inbox and inbox.orders and bare):
             if not bare:
                 raise ThreadError(
-                    f"Thread {thread_id!r} is in the queue and has not begun; look at it with: "
-                    f"{command('show', thread_id, file)}"
+                    f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
                 )
             begin = Begin()
         else:

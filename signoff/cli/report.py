@@ -111,7 +111,7 @@ def of_stop(thread_id: str | None, database: Database) -> Report:
 
 def of_queued(thread_id: str, database: Database) -> Report:
     """The report of a thread that was handed to the workers."""
-    look = command("show", thread_id, database)
+    look = shell_command(["signoff", "threads", *database.options])
     return Report(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
 
 

@@ -17,6 +17,7 @@ from signoff.graph.build import Graph
 from signoff.graph.errors import StorageError
 from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Failed, Finished
+from signoff.tools.output import counted
 from signoff.workers.drive import Driven, Driving
 from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox
 from signoff.workers.jobs import Jobs
@@ -212,7 +213,7 @@ def told(driven: Driven) -> str:
     if isinstance(decision, Finished | Failed) and driven.state == "ended":
         outcome = decision.outcome
         how = outcome.claim if outcome.status == "success" else outcome.reason
-        return f"{outcome.status} ({how}) after {outcome.turns} turns"
+        return f"{outcome.status} ({how}) after {counted(outcome.turns, 'turn')}"
     words = {
         "waiting": "waits for a person",
         "drained": "goes back to the queue",
