@@ -15,7 +15,7 @@ from signoff.postgres import PostgresStorage
 from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.standing import Condition, look, reading_graph
 from signoff.workers.inbox import DEFAULT_QUEUE, read_inbox
-from signoff.workers.submitting import of_workers, submit
+from signoff.workers.submitting import check, of_workers, submit
 
 
 def is_handed_over(thread_id: str, file: Database) -> bool:
@@ -47,7 +47,8 @@ def hand_over(
             raise busy(thread_id)
         standing = look(reading_graph(storage), thread_id)
         inbox = read_inbox(storage.store, thread_id)
-        if standing.condition is Condition.UNKNOWN or (inbox and inbox.orders and bare):
+        goes_on = bare and standing.waiting is None and inbox is not None and inbox.orders
+        if standing.condition is Condition.UNKNOWN or goes_on:
             if not bare:
                 raise ThreadError(
                     f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
@@ -61,13 +62,14 @@ def hand_over(
             if answer is None:
                 return report.of_waiting(begin.waiting, thread_id, file)
             move = Answer(answer, begin.waiting.interrupt_id)
+        assert isinstance(storage, PostgresStorage), "only such a database has threads of workers"
+        assert move is None or isinstance(move, Answer | Extend | Retry), "plans of going on make no others"
+        check(storage, move, thread_id)
         if options != Given():
             if inbox is not None and inbox.queue != DEFAULT_QUEUE:
                 raise SetupError(
                     f"The graph of the queue {inbox.queue!r} has options of its own; leave these out."
                 )
             remember(storage.store, thread_id, settle(options, recall(storage.store, thread_id), os.environ))
-        assert isinstance(storage, PostgresStorage), "only such a database has threads of workers"
-        assert move is None or isinstance(move, Answer | Extend | Retry), "plans of going on make no others"
         submit(storage, move, thread_id)
     return report.of_queued(thread_id, file)

@@ -112,7 +112,7 @@ def _status(standing: Standing, inbox: Inbox | None, job: str | None) -> str:
     goes_on = bool(inbox.orders) or standing.condition is Condition.STOPPED
     if inbox.paused and goes_on:
         return "paused"
-    if job is not None and goes_on:
+    if job not in (None, "done") and goes_on:
         return "failed" if job == "failed" else "queued"
     return status_of(standing)
 

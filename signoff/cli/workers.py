@@ -5,7 +5,8 @@ import logging
 import os
 import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +42,7 @@ from signoff.tools.output import valid_text
 from signoff.workers.extra import packages
 from signoff.workers.graphs import OneGraph, own_graph, queue_of
 from signoff.workers.inbox import DEFAULT_QUEUE
-from signoff.workers.submitting import NO_POSTGRES
+from signoff.workers.submitting import NO_POSTGRES, check
 from signoff.workers.submitting import submit as hand_to_workers
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def submit(
     with file.open() as storage:
         assert isinstance(storage, PostgresStorage), "the address was checked above"
         thread_id = new_thread_id(storage.threads()) if thread is None else checked_thread_id(thread)
-        _keep_settings(storage, thread_id, queue, given, file)
+        _check_waits(storage, thread_id, file)
+        whose, _ = check(storage, words, thread_id, queue=queue)
+        _keep_settings(storage, thread_id, whose, given)
         hand_to_workers(storage, words, thread_id, queue=queue)
     display_for(as_json, quiet).end(report.of_queued(thread_id, file))
 
@@ -111,14 +114,15 @@ def shared_database(where: str | None) -> Database:
     return file
 
 
-def _keep_settings(
-    storage: PostgresStorage, thread_id: str, queue: str | None, given: Given, file: Database
-) -> None:
-    """Keeps what the thread runs with, unless its graph is somebody's own."""
+def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
     if waiting := look(reading_graph(storage), thread_id).waiting:
-        how = report.command("resume", thread_id, file, report.ANSWER)
+        how = report.of_waiting(waiting, thread_id, file).resume
         raise ThreadError(f"Thread {thread_id!r} waits for {waiting.waits_for}; answer it first: {how}")
-    if queue in (None, DEFAULT_QUEUE):
+
+
+def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: Given) -> None:
+    """Keeps what the thread runs with, unless its graph is somebody's own."""
+    if queue == DEFAULT_QUEUE:
         before = recall(storage.store, thread_id)
         remember(storage.store, thread_id, settle(given, before, os.environ))
     elif given != Given():
@@ -169,8 +173,7 @@ def worker(
     file = shared_database(where)
     with packages():
         from signoff.workers.worker import Worker
-    _log_to_stderr()
-    with file.open() as storage, ExitStack() as stack:
+    with _log_on_stderr(), file.open() as storage, ExitStack() as stack:
         assert isinstance(storage, PostgresStorage), "the address was checked above"
         graphs, own = _graphs(graph, storage, stack)
         made = Worker(storage, graphs, queue=queue or own, concurrency=concurrency, heartbeat=heartbeat)
@@ -215,7 +218,8 @@ class _OneLine(logging.Formatter):
         return super().formatMessage(record)
 
 
-def _log_to_stderr() -> None:
+@contextmanager
+def _log_on_stderr() -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine(_FORMAT))
     log = logging.getLogger("signoff.workers")
@@ -223,3 +227,7 @@ def _log_to_stderr() -> None:
     log.setLevel(logging.INFO)
     # What matters of the queue's own remarks is said above, in fewer words.
     logging.getLogger("procrastinate").addHandler(logging.NullHandler())
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

@@ -83,14 +83,12 @@ def backlog(storage: Any) -> Backlog | None:
 
 
 def job_states(storage: Any) -> dict[str, str]:
-    """What the queue says of threads, by their ids: `queued`, `running`, `stalled` or `failed`."""
+    """What the queue says of threads, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
     if backlog(storage) is None:
         return {}
     with storage.checkpointer.database.cursor() as cursor:
         rows = cursor.execute(_STATES.encode()).fetchall()
     words = {"todo": "queued", "doing": "running", "failed": "failed"}
     return {
-        row["thread_id"]: "stalled" if row["stalled"] else words[row["status"]]
-        for row in rows
-        if row["status"] in words
+        row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done") for row in rows
     }

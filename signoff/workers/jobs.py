@@ -3,6 +3,8 @@
 import asyncio
 import datetime
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -27,6 +29,7 @@ _MINE = (
 )
 _FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
 _RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
+_UP = "SELECT extract(epoch FROM now() - pg_postmaster_start_time()) AS seconds"
 # A worker that was taken for dead and has come back is registered again under its number.
 _HEARTBEAT = (
     "INSERT INTO procrastinate_workers (id) OVERRIDING SYSTEM VALUE VALUES (%(worker_id)s) "
@@ -52,6 +55,7 @@ class Jobs(JobManager):
         self._database = database
         self._dead_seconds = dead_seconds
         self._reachable = True
+        self._reachable_since = -math.inf
 
     async def register_worker(self) -> int:
         worker_id = await super().register_worker()
@@ -95,6 +99,8 @@ class Jobs(JobManager):
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def prune_stalled_workers(self, seconds_since_heartbeat: float) -> list[int]:
+        if not await self._may_judge():
+            return []
         # Afterwards nobody knows any more whose jobs they were.
         await self.rescue()
         return await super().prune_stalled_workers(seconds_since_heartbeat)
@@ -123,7 +129,12 @@ class Jobs(JobManager):
         await self._insist(put_back)
 
     async def rescue(self, queue: str | None = None) -> list[Job]:
-        """Puts the jobs of dead workers back into the queue; their threads are taken from them."""
+        """Puts the jobs of dead workers back into the queue; their threads are taken from them.
+
+        Not just after an outage: nobody could give a sign of life in it.
+        """
+        if not await self._may_judge():
+            return []
         stalled = await self.get_stalled_jobs(
             queue=queue, task_name=TASK, seconds_since_heartbeat=self._dead_seconds
         )
@@ -132,6 +143,13 @@ class Jobs(JobManager):
                 await asyncio.to_thread(self._cut_off, str(job.task_kwargs["thread_id"]), job.worker_id)
             await self.retry_job(job)
         return list(stalled)
+
+    async def _may_judge(self) -> bool:
+        """Whether every worker that lives has had the time to say so."""
+        if time.monotonic() - self._reachable_since < self._dead_seconds:
+            return False
+        found = await self.connector.execute_query_one_async(_UP)
+        return float(found["seconds"]) > self._dead_seconds
 
     def _cut_off(self, thread_id: str, worker_id: int) -> None:
         with self._database.cursor() as cursor:
@@ -162,6 +180,7 @@ class Jobs(JobManager):
             return
         self._reachable = error is None
         if error is None:
+            self._reachable_since = time.monotonic()
             _log.info("the database %s is back", self._database.address)
         else:
             _log.warning("the database %s cannot be reached; waiting for it", self._database.address)

@@ -43,17 +43,29 @@ def submit(
     if not isinstance(storage, PostgresStorage):
         raise SetupError(NO_POSTGRES)
     thread_id = uuid.uuid4().hex if thread_id is None else thread_id
-    known = read_inbox(storage.store, thread_id)
-    queue = _queue(queue, known, thread_id)
-    standing = look(reading_graph(storage), thread_id)
-    order = _order(request, standing, known or Inbox(), id or uuid.uuid4().hex)
+    whose, order = check(storage, request, thread_id, queue=queue, id=id)
 
     def edit(inbox: Inbox) -> Inbox:
-        inbox = replace(inbox, queue=queue)
+        inbox = replace(inbox, queue=whose)
         return inbox.going() if order is None else inbox.with_order(order)
 
-    _hand_over(storage, thread_id, queue, edit)
+    _hand_over(storage, thread_id, whose, edit)
     return thread_id
+
+
+def check(
+    storage: PostgresStorage,
+    request: Request | None,
+    thread_id: str,
+    *,
+    queue: str | None = None,
+    id: str | None = None,
+) -> tuple[str, Order | None]:
+    """What `submit` would hand over, and to which queue; raises what it would raise, and changes nothing."""
+    known = read_inbox(storage.store, thread_id)
+    whose = _queue(queue, known, thread_id)
+    standing = look(reading_graph(storage), thread_id)
+    return whose, _order(request, standing, known or Inbox(), id or uuid.uuid4().hex)
 
 
 def pause(storage: Any, thread_id: str) -> None:
@@ -72,7 +84,8 @@ def of_workers(storage: Any, thread_id: str) -> bool:
 def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
     with packages():
         from signoff.workers.tables import usable_queue
-    name = usable_queue(given or (known.queue if known else DEFAULT_QUEUE))
+    default = known.queue if known else DEFAULT_QUEUE
+    name = usable_queue(default if given is None else given)
     if known is not None and name != known.queue:
         raise ThreadError(
             f"Thread {thread_id!r:.80} belongs to the queue {known.queue!r}, not to {name!r}; begin another "

@@ -62,7 +62,9 @@ class Worker:
     """Drives the threads of one queue, so many at once, in threads of this process.
 
     storage: where the threads are kept. graphs: gives the graph of a thread. heartbeat: seconds between two
-    signs of life; a worker that misses three is taken for dead, and its threads are taken over.
+    signs of life; a worker that misses three is taken for dead, and its threads are taken over. failure_wait:
+    seconds until a thread is tried again that failed; twice as many after each failure more, and given up
+    after five.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class Worker:
         queue: str = DEFAULT_QUEUE,
         concurrency: int = 4,
         heartbeat: float = HEARTBEAT_SECONDS,
+        failure_wait: float = 2.0,
     ) -> None:
         self._storage = storage
         self._graphs = graphs
         self._queue = usable_queue(queue)
         self._concurrency = concurrency
         self._heartbeat = heartbeat
+        self._failure_wait = failure_wait
         self._driving: set[Driving] = set()
         self.draining = False
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="signoff-worker")
@@ -111,6 +115,8 @@ class Worker:
                     stalled_worker_timeout=self._heartbeat * DEAD_AFTER,
                 )
                 caring = asyncio.create_task(self._care())
+                # Without it the work of dead workers would lie about: better to end, and say why.
+                caring.add_done_callback(self._cared)
                 try:
                     await self._worker.run()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
                 finally:
@@ -138,7 +144,7 @@ class Worker:
             driven = await asyncio.get_running_loop().run_in_executor(self._pool, self._drive, thread_id)
         except StorageError as error:
             seconds = min(2**context.job.attempts, _LONGEST_WAIT)
-            _log.warning("%s: %s Trying again in %d s.", thread_id, error, seconds)
+            _log.warning("%s: trying again in %d s: %s", thread_id, seconds, error)
             raise Back(seconds) from None
         except Exception as error:
             seconds = await asyncio.to_thread(self._failed, thread_id, error)
@@ -167,21 +173,24 @@ class Worker:
 
     def _failed(self, thread_id: str, error: Exception) -> float | None:
         """Keeps what went wrong; in how many seconds to try again, None when it has happened too often."""
-        what = f"{type(error).__name__}: {error}"
+        what, inbox = f"{type(error).__name__}: {error}", None
         with suppress(StorageError):
             inbox = edit_inbox(
                 self._storage.store,
                 thread_id,
                 lambda found: replace(found, problem=what[:1000], failures=found.failures + 1),
             )
-            if inbox is not None and inbox.failures >= _MOST_FAILURES:
-                _log.error("%s: failed %d times: %s Given up.", thread_id, inbox.failures, what)
-                return None
-        seconds = 2.0 ** (inbox.failures if inbox else 1)
-        _log.error(
-            "%s: failed: %s Trying again in %d s.", thread_id, what, seconds, exc_info=_log.isEnabledFor(10)
-        )
+        failures = inbox.failures if inbox else 1
+        if failures >= _MOST_FAILURES:
+            _log.error("%s: failed %d times, given up: %s", thread_id, failures, what)
+            return None
+        seconds: float = self._failure_wait * 2 ** (failures - 1)
+        _log.error("%s: failed, trying again in %d s: %s", thread_id, seconds, what)
         return seconds
+
+    def _cared(self, ended: asyncio.Task[None]) -> None:
+        if not ended.cancelled():
+            self.drain()
 
     async def _care(self) -> None:
         """Takes over what dead workers have left, and clears away what is long done."""
@@ -200,8 +209,9 @@ class Worker:
     async def _due(self) -> bool:
         """Whether a job could be begun now."""
         found = await self._connector.execute_query_one_async(
-            "SELECT count(*) AS due FROM procrastinate_jobs WHERE status = 'todo' "
-            "AND queue_name = %(queue)s AND (scheduled_at IS NULL OR scheduled_at <= now())",
+            "SELECT count(*) AS due FROM procrastinate_jobs job WHERE status = 'todo' "
+            "AND queue_name = %(queue)s AND (scheduled_at IS NULL OR scheduled_at <= now()) AND NOT EXISTS "
+            "(SELECT 1 FROM procrastinate_jobs other WHERE other.lock = job.lock AND other.status = 'doing')",
             queue=self._queue,
         )
         return bool(found["due"])
@@ -215,7 +225,7 @@ def told(driven: Driven) -> str:
         how = outcome.claim if outcome.status == "success" else outcome.reason
         return f"{outcome.status} ({how}) after {counted(outcome.turns, 'turn')}"
     words = {
-        "waiting": "waits for a person",
+        "waiting": f"waits for {getattr(decision, 'waits_for', 'a person')}",
         "drained": "goes back to the queue",
         "busy": "is run elsewhere",
         "lost": "was taken over by another worker",
