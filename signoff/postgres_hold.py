@@ -16,13 +16,11 @@ import psycopg
 from psycopg import Connection, Cursor
 from psycopg.rows import DictRow
 
-from signoff.graph.errors import StorageError, ThreadError
+from signoff.graph.errors import StorageError
 from signoff.graph.runner import GRACE_SECONDS, busy, lost, shown
 from signoff.nodes.record import label
 from signoff.postgres_address import Address
-
-LONGEST_ID = 512
-"""The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""
+from signoff.postgres_ids import usable
 
 _ASK_SECONDS = 0.02
 _TAKE = (
@@ -35,27 +33,6 @@ _LOCKS = (
     "AND objid = %s::bigint::oid "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-
-
-def usable(thread_id: str) -> str:
-    """The id itself. Raises ThreadError when PostgreSQL cannot hold it."""
-    try:
-        size = len(thread_id.encode())
-    except UnicodeEncodeError:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} holds half a character, which PostgreSQL cannot keep; use "
-            "another id."
-        ) from None
-    if "\0" in thread_id:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} holds a NUL character, which PostgreSQL cannot keep; use "
-            "another id."
-        )
-    if size > LONGEST_ID:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} is {size:,} bytes long; PostgreSQL takes at most {LONGEST_ID}."
-        )
-    return thread_id
 
 
 class Held:

@@ -62,7 +62,7 @@ def _table(figures: Figures) -> Table:
     table.add_row("calls that ran twice", str(figures.calls_twice))
     table.add_row('calls told as "outcome unknown"', str(figures.uncertain))
     table.add_row("  of these missing, and called again", str(figures.repeated))
-    table.add_row("  of these done already: refused by the idempotency key", str(figures.refused))
+    table.add_row("effects held back by their idempotency key", str(figures.refused))
     table.add_row("SIGKILLs, each with a new worker", str(figures.kills))
     table.add_row("SIGSTOPs, longer than a worker may be silent", str(figures.stops))
     table.add_row("restarts of PostgreSQL, in mid-recovery", str(figures.restarts))

@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of it. All but `threads_right`, `uncertain` and `repeated` is read from the outside record.
+    """What came of it. effects, effects_twice, calls_twice and refused are counted in the outside record.
 
     threads_right: ended with success, and each of their steps is in the record exactly once.
     effects: that were done; effects_twice: that were done more than once. calls_twice: calls of the model
