@@ -213,7 +213,7 @@ class Process:
         return words in self.log.read_text()
 
     def ended(self) -> int:
-        return self.running.wait(30)
+        return self.running.wait(60)
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def worker(bench: Bench) -> Iterator[Callable[..., Process]]:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
@@ -275,13 +275,13 @@ def test_a_second_signal_ends_at_once_and_the_thread_is_taken_over(
 ) -> None:
     asked = slow_script(bench)
     handed(bench)
-    first = worker("--heartbeat", "0.5")
+    first = worker("--heartbeat", "1")
     until(lambda: len(asked.read_text().split()) >= 2)
     first.running.terminate()
     until(lambda: first.said("draining"))
     first.running.terminate()
     assert first.ended() in (0, 4)
-    second = worker("--heartbeat", "0.5")
+    second = worker("--heartbeat", "1")
     until(lambda: row(bench)["status"] == "success")
     second.running.terminate()
     assert second.ended() == 0
@@ -293,10 +293,10 @@ def test_a_stopped_worker_that_comes_back_leaves_the_thread_to_the_one_who_took_
 ) -> None:
     asked = slow_script(bench)
     handed(bench)
-    first = worker("--heartbeat", "0.5")
+    first = worker("--heartbeat", "1")
     until(lambda: len(asked.read_text().split()) >= 2)
     os.kill(first.running.pid, signal.SIGSTOP)
-    second = worker("--heartbeat", "0.5")
+    second = worker("--heartbeat", "1")
     until(lambda: second.said("t1: taken over from worker"))
     until(lambda: str(second.running.pid) in asked.read_text())
     os.kill(first.running.pid, signal.SIGCONT)

@@ -31,9 +31,9 @@ def bench(postgres_url: str) -> Iterator[Bench]:
 
 
 @asynccontextmanager
-async def opened(bench: Bench) -> AsyncIterator[Jobs]:
+async def opened(bench: Bench, **options: Any) -> AsyncIterator[Jobs]:
     """The queue as one more worker has it."""
-    worker = bench.worker()
+    worker = bench.worker(**options)
     async with worker._app.open_async():
         yield worker._jobs
 
@@ -90,6 +90,16 @@ async def test_only_the_jobs_of_silent_workers_are_taken_over(bench: Bench) -> N
         silence(bench)
         assert await two.prune_stalled_workers(30) == [job.worker_id]
         assert bench.jobs("todo") == [("t", 1)]
+
+
+async def test_nobody_is_judged_dead_when_the_server_has_not_been_up_for_long_enough(bench: Bench) -> None:
+    """No worker could give a sign of life before."""
+    bench.submit("one")
+    async with opened(bench) as one, opened(bench, heartbeat=24 * 3600) as two:
+        job = await taken(one)
+        execute(bench.url, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '9 days'")
+        assert (await two.rescue(), await two.prune_stalled_workers(1)) == ([], [])
+        assert [found.id for found in await one.rescue()] == [job.id]
 
 
 async def test_a_worker_that_was_taken_for_dead_takes_jobs_again(bench: Bench) -> None:

@@ -35,7 +35,7 @@ class Bench:
         yield self.graph()
 
     def worker(self, **options: Any) -> Worker:
-        return Worker(self.storage, self.graphs, **{"heartbeat": 0.5, **options})
+        return Worker(self.storage, self.graphs, **{"heartbeat": 0.1, **options})
 
     def work(self) -> None:
         """Lets a worker run until nothing is left to begin."""

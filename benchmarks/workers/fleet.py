@@ -58,6 +58,8 @@ class Fleet:
 
     def end(self) -> list[int]:
         """Has all workers end as an administrator does; gives their exit codes."""
+        # One that is still being begun would just be ended by the signal.
+        wait_until(lambda: self._said(" ready: ") >= len(self.processes) + self.kills, 60)
         for process in self.processes:
             process.terminate()
         return [process.wait(60) for process in self.processes]
@@ -71,7 +73,10 @@ class Fleet:
 
     def taken_over(self) -> int:
         """How many threads were taken over from workers that were gone, by what the workers said."""
-        return self.log.read_text().count("taken over from worker") if self.log.exists() else 0
+        return self._said("taken over from worker")
+
+    def _said(self, words: str) -> int:
+        return self.log.read_text().count(words) if self.log.exists() else 0
 
 
 def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.1) -> bool:
