@@ -16,13 +16,11 @@ import psycopg
 from psycopg import Connection, Cursor
 from psycopg.rows import DictRow
 
-from signoff.graph.errors import StorageError, ThreadError
+from signoff.graph.errors import StorageError
 from signoff.graph.runner import GRACE_SECONDS, busy, lost, shown
 from signoff.nodes.record import label
 from signoff.postgres_address import Address
-
-LONGEST_ID = 512
-"""The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""
+from signoff.postgres_ids import usable
 
 _ASK_SECONDS = 0.02
 _TAKE = (
@@ -37,33 +35,13 @@ _LOCKS = (
 )
 
 
-def usable(thread_id: str) -> str:
-    """The id itself. Raises ThreadError when PostgreSQL cannot hold it."""
-    try:
-        size = len(thread_id.encode())
-    except UnicodeEncodeError:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} holds half a character, which PostgreSQL cannot keep; use "
-            "another id."
-        ) from None
-    if "\0" in thread_id:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} holds a NUL character, which PostgreSQL cannot keep; use "
-            "another id."
-        )
-    if size > LONGEST_ID:
-        raise ThreadError(
-            f"The thread id {shown(thread_id)} is {size:,} bytes long; PostgreSQL takes at most {LONGEST_ID}."
-        )
-    return thread_id
-
-
 class Held:
     """A thread that a runner of this process holds."""
 
-    def __init__(self, address: Address, scope: int, thread_id: str) -> None:
+    def __init__(self, address: Address, scope: int, thread_id: str, session: str = "") -> None:
         self.address = address
         self.thread_id = thread_id
+        self.session = session
         self.run_key = _key("run", scope, thread_id)
         self.write_key = _key("write", scope, thread_id)
         self._lock = threading.Lock()
@@ -73,7 +51,7 @@ class Held:
 
     def take(self) -> None:
         """Takes the thread. Raises ThreadBusy when another session holds it."""
-        connection = self.address.connect()
+        connection = self._connected()
         try:
             with self.address.errors():
                 if not self._locked(connection):
@@ -120,7 +98,7 @@ class Held:
 
     def _take_again(self) -> None:
         self._close()
-        connection = self.address.connect()
+        connection = self._connected()
         try:
             with self.address.errors():
                 if self._locked(connection):
@@ -137,6 +115,13 @@ class Held:
             f"The connection that held thread {shown(self.thread_id)} was cut off, and the thread is not "
             "free again yet; nothing is lost, go on with it in a minute."
         )
+
+    def _connected(self) -> Connection[DictRow]:
+        connection = self.address.connect()
+        if self.session:
+            with self.address.errors():
+                connection.execute("SELECT set_config('application_name', %s, false)", (self.session,))
+        return connection
 
     def _locked(self, connection: Connection[DictRow]) -> bool:
         until = time.monotonic() + GRACE_SECONDS
@@ -173,9 +158,13 @@ class Held:
 
 
 class Holds:
-    """The threads that runners of this process hold, by the label that the store knows them by."""
+    """The threads that runners of this process hold, by the label that the store knows them by.
+
+    session: what the server shows the sessions as that hold them (`application_name`); empty: as any other.
+    """
 
     def __init__(self, address: Address, scope: int) -> None:
+        self.session = ""
         self._address = address
         self._scope = scope
         self._lock = threading.Lock()
@@ -185,7 +174,7 @@ class Holds:
     def hold(self, thread_id: str) -> Iterator[None]:
         """Holds the thread. Raises ThreadBusy when another runner does, ThreadError for an id that cannot be
         kept, StorageError when the database cannot be reached."""
-        held = Held(self._address, self._scope, usable(thread_id))
+        held = Held(self._address, self._scope, usable(thread_id), self.session)
         self._enter(held)
         try:
             held.take()
@@ -207,6 +196,18 @@ class Holds:
         key = _key("run", self._scope, thread_id)
         row = cursor.execute(f"SELECT count(*) AS holders {_LOCKS}".encode(), _parts(key)).fetchone()
         return row is not None and row["holders"] > 0
+
+    def cut_off(self, cursor: Cursor[DictRow], thread_id: str, session: str) -> None:
+        """Ends the session of this name that holds the thread, if one does: its process is taken for dead.
+
+        Should it come back, it holds the thread no more, or gets ThreadLost when another runner took it.
+        """
+        key = _key("run", self._scope, thread_id)
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s "
+            f"AND pid IN (SELECT pid {_LOCKS})".encode(),
+            (session, *_parts(key)),
+        )
 
     def _enter(self, held: Held) -> None:
         """One runner in this process: one that has lost its lock must not write in the name of the next."""

@@ -53,6 +53,15 @@ class Database:
                     # Errors of what was sent arrive inside of the transaction.
                     pipeline.sync()
 
+    @contextmanager
+    def transaction(self) -> Iterator[Connection[DictRow]]:
+        """A connection in a transaction that fences nothing: for what no runner writes.
+
+        Raises StorageError when the database cannot be used.
+        """
+        with self.address.errors(), self.pool.connection() as connection, connection.transaction():
+            yield connection
+
 
 @contextmanager
 def writing(labels: Collection[str]) -> Iterator[None]:

@@ -11,7 +11,7 @@ from psycopg import Cursor
 from psycopg.rows import DictRow
 
 from signoff.nodes.record import label
-from signoff.postgres_hold import usable
+from signoff.postgres_ids import usable
 from signoff.postgres_pool import Database, writing
 from signoff.savers import SaverInThreads, strict_serde
 

@@ -38,7 +38,7 @@ def set_up(address: Address) -> int:
                 f"The database {address} has the encoding {encoding}; make one with ENCODING 'UTF8'."
             )
         if _version(connection, address) < SCHEMA or not _is_current(connection):
-            with _alone(connection, address):
+            with alone(connection, address):
                 _migrate(connection, address)
         row = connection.execute("SELECT 'signoff_runners'::regclass::oid::bigint AS scope").fetchone()
         assert row is not None, "a SELECT without FROM has one row"
@@ -86,7 +86,7 @@ def _migrate(connection: Connection[DictRow], address: Address) -> None:
 
 
 @contextmanager
-def _alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
+def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
     """One process at a time. Asks again and again, because LangGraph makes an index CONCURRENTLY, which waits
     for every statement that was running before: one that waits for this lock, too."""
     until = time.monotonic() + _WAIT_SECONDS

@@ -38,28 +38,38 @@ class PostgresEntries(StoreInThreads, PostgresStore):
 
         Atomic between threads and processes: of two that claim the same entry, one gets it.
         """
-        entry = (".".join(namespace), valid_text(key))
-        value = Jsonb(valid_values(after))
         with writing((_thread_of(namespace),)), self.database.cursor(together=True) as cursor:
-            if before is None:
-                cursor.execute(
-                    "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING "
-                    "RETURNING key",
-                    (*entry, value),
-                )
-            else:
-                cursor.execute(
-                    "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
-                    "WHERE prefix = %s AND key = %s AND value = %s RETURNING key",
-                    (value, *entry, Jsonb(valid_values(before))),
-                )
-            return cursor.fetchone() is not None
+            return swap_in(cursor, namespace, key, before, after)
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
         """LangGraph's store does everything by such a cursor, with `pipeline` what must be done as one."""
         with self.database.cursor(together=pipeline) as cursor:
             yield cursor
+
+
+def swap_in(
+    cursor: Cursor[DictRow],
+    namespace: tuple[str, ...],
+    key: str,
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+) -> bool:
+    """`PostgresEntries.swap` as a part of the cursor's transaction."""
+    entry = (".".join(namespace), valid_text(key))
+    value = Jsonb(valid_values(after))
+    if before is None:
+        cursor.execute(
+            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING key",
+            (*entry, value),
+        )
+    else:
+        cursor.execute(
+            "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
+            "WHERE prefix = %s AND key = %s AND value = %s RETURNING key",
+            (value, *entry, Jsonb(valid_values(before))),
+        )
+    return cursor.fetchone() is not None
 
 
 def _thread_of(namespace: tuple[str, ...]) -> str:

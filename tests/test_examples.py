@@ -40,6 +40,7 @@ price(plums)
 finish_task(A kilo of each costs 3 + 5 + 4 = 12.)
 success
 """,
+    "engine.py": "invoice-7 ended\ninvoice-7 ended\npaid [50]\n",
     "pause.py": "Paused\n1 of 3 turns\nsuccess after 3\n",
     "fork.py": """Both doors are blue.
 One door is blue, one is red.

@@ -16,6 +16,7 @@ from signoff.cli.database import Database, database
 from signoff.cli.diagram import diagram
 from signoff.cli.display import stdout_console
 from signoff.cli.going_on import extend, finish, fork, pause, resume, retry
+from signoff.cli.handing import refuse_handed_over
 from signoff.cli.lazy import LazyCommands
 from signoff.cli.lint import lint
 from signoff.cli.names import checked_thread_id, new_thread_id
@@ -45,6 +46,7 @@ from signoff.cli.stats import rate, stats
 from signoff.cli.threads import print_expired, print_threads
 from signoff.cli.ui import serve, ui
 from signoff.cli.verify import verify
+from signoff.cli.workers import submit, worker
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 from signoff.tools.output import valid_text
 
@@ -151,6 +153,7 @@ def run(
     file = database(where, os.environ)
     words = _task(task)
     thread_id = _new(file) if thread is None else checked_thread_id(thread)
+    refuse_handed_over(thread_id, file)
     kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
     given = Given(*kept, protocol, rounds)
     finish(thread_id, file, given, with_task(words), as_json, quiet)
@@ -158,6 +161,9 @@ def run(
 
 for going_on in (resume, extend, retry, pause, fork):
     app.command()(going_on)
+
+for handed in (submit, worker):
+    app.command()(handed)
 
 for figures in (stats, rate):
     app.command()(figures)

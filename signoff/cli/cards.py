@@ -71,6 +71,13 @@ def ending(report: Report) -> Card:
     """The card of a report: what it came to and how it goes on."""
     if report.waiting:
         return asking(report.waiting, report.ways)
+    if report.status == "queued":
+        return Card(
+            "Handed to the workers",
+            "green",
+            f"thread {one_line(report.thread_id or '')}",
+            commands=report.ways,
+        )
     if report.status == "stopped":
         if report.resume is None:
             return Card("Stopped", AMBER, "Nothing was saved yet; run the command again.")

@@ -85,7 +85,7 @@ class Plain(Display):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.lines = Lines(self.boxed)
-        self.gapped = False
+        self.gapped = True
 
     def begin(self, thread_id: str, settings: Settings, note: str) -> None:
         parts = (thread_id, settings.workspace, settings.model)

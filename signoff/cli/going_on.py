@@ -9,6 +9,7 @@ import typer
 
 from signoff.cli.database import Database, database
 from signoff.cli.display import display_for
+from signoff.cli.handing import hand_over, is_handed_over
 from signoff.cli.launch import launch
 from signoff.cli.names import checked_thread_id, forked_thread_id
 from signoff.cli.options import (
@@ -32,6 +33,8 @@ from signoff.session.pausing import request_pause
 from signoff.session.session import Session
 from signoff.session.standing import reading_graph
 from signoff.tools.output import valid_text
+from signoff.workers.submitting import of_workers
+from signoff.workers.submitting import pause as pause_for_workers
 
 _MOST_DIGITS = 9
 _MOST_CHARACTERS = 100
@@ -62,7 +65,7 @@ def resume(
     file = database(where, os.environ)
     given = Given(workspace, model, base_url, None, talk_turns, system_prompt, tools)
     plan = to_resume(None if answer is None else valid_text(answer), file)
-    finish(existing(thread, file), file, given, plan, as_json, quiet)
+    finish(existing(thread, file), file, given, plan, as_json, quiet, bare=answer is None)
 
 
 def extend(
@@ -105,11 +108,14 @@ def pause(thread: Thread, where: DatabaseOption = None) -> None:
     file = database(where, os.environ)
     thread_id = existing(thread, file)
     with file.open() as storage:
-        if not storage.checkpointer.is_running(thread_id):
+        if of_workers(storage, thread_id):
+            pause_for_workers(storage, thread_id)
+        elif not storage.checkpointer.is_running(thread_id):
             if thread_id not in storage.threads():
                 raise unknown(thread_id, file)
             raise ThreadError(f"Thread {thread_id!r} is not running; there is nothing to pause.")
-        request_pause(storage.store, thread_id)
+        else:
+            request_pause(storage.store, thread_id)
     print(plain(f"Asked. When it has paused, go on with: {command('resume', thread_id, file)}"))
 
 
@@ -166,9 +172,22 @@ def existing(thread: str, file: Database) -> str:
     return thread_id
 
 
-def finish(thread_id: str, file: Database, given: Given, plan: Plan, as_json: bool, quiet: bool) -> None:
-    """Runs the thread, shows what it came to, and exits with its code."""
+def finish(
+    thread_id: str,
+    file: Database,
+    given: Given,
+    plan: Plan,
+    as_json: bool,
+    quiet: bool,
+    *,
+    bare: bool = False,
+) -> None:
+    """Runs the thread, or tells the workers when it belongs to them; shows what it came to, and exits with
+    its code. bare: the thread just goes on, with nothing new."""
     display = display_for(as_json, quiet)
-    result = launch(thread_id, file, given, plan, display)
+    if is_handed_over(thread_id, file):
+        result = hand_over(thread_id, file, given, plan, display, bare=bare)
+    else:
+        result = launch(thread_id, file, given, plan, display)
     display.end(result)
     raise typer.Exit(result.exit_code)

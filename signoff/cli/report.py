@@ -23,7 +23,7 @@ class Exit(IntEnum):
     HONEST = 5  # a success that claims less than "done": partial, blocked or impossible
 
 
-Status = Literal["finished", "paused", "stopped", "error"]
+Status = Literal["finished", "paused", "stopped", "queued", "error"]
 ANSWER = "your answer"
 OBSERVATION = "what it gave"
 MORE_TURNS = 10
@@ -107,6 +107,12 @@ def of_stop(thread_id: str | None, database: Database) -> Report:
     """The report of a run that was told to stop. No thread: nothing was saved yet."""
     how = None if thread_id is None else command("resume", thread_id, database)
     return Report(thread_id, "stopped", Exit.PAUSED, resume=how)
+
+
+def of_queued(thread_id: str, database: Database) -> Report:
+    """The report of a thread that was handed to the workers."""
+    look = shell_command(["signoff", "threads", *database.options])
+    return Report(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
 
 
 def command(verb: str, thread_id: str, database: Database, *words: str) -> str:

@@ -1,7 +1,7 @@
 """How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -27,14 +27,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Extend:
-    """Go on after a limit, with this many turns more."""
+    """Go on after a limit, with this many turns more. id: of the message in the history that says so."""
 
     turns: int
+    id: str | None = None
 
 
 @dataclass(frozen=True)
 class Retry:
-    """Try again after an error."""
+    """Try again after an error. id: of the message in the history that says so."""
+
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,15 @@ class Stop:
     """End the task as cancelled."""
 
 
-Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | None
+@dataclass(frozen=True)
+class Choose:
+    """What `move` makes of where the thread stands. It is called when the thread is held, so that no other
+    runner changes anything in between; whatever it raises ends the run before it has begun."""
+
+    move: Callable[[Standing], "Move"]
+
+
+Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
 
 
 @dataclass(frozen=True)
@@ -59,16 +70,18 @@ def start(move: Move, standing: Standing, on_pending: OnPending, texts: Texts) -
     """How the run begins from where the thread stands. Raises ThreadError when it cannot, SetupError for a
     move that is none."""
     match move:
+        case Choose(move=chosen):
+            return start(chosen(standing), standing, on_pending, texts)
         case None:
             return _on(standing)
         case Answer():
             return Start(_answered(move, standing), "answer")
-        case Extend(turns=turns):
+        case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
-            return Start(extend(standing.values, turns, texts), "extend", extra_turns=turns)
-        case Retry():
-            return Start(retry(standing.values, texts), "retry")
+            return Start(_marked(extend(standing.values, turns, texts), mark), "extend", extra_turns=turns)
+        case Retry(id=mark):
+            return Start(_marked(retry(standing.values, texts), mark), "retry")
         case Stop():
             return _stopped(standing)
     return Start({"messages": _messages(move, standing, on_pending)}, "task")
@@ -104,6 +117,14 @@ def _answered(move: Answer, standing: Standing) -> Command[Any]:
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
     return Command(resume={waiting.interrupt_id: waiting.read(move.value)})
+
+
+def _marked(going_on: Command[Any], mark: str | None) -> Command[Any]:
+    """The input with this id for the message that it adds."""
+    if mark is None or not isinstance(going_on.update, dict):
+        return going_on
+    messages = [message.model_copy(update={"id": mark}) for message in going_on.update["messages"]]
+    return replace(going_on, update={**going_on.update, "messages": messages})
 
 
 def _messages(move: str | Sequence[BaseMessage], standing: Standing, on_pending: OnPending) -> list[Any]:

@@ -19,20 +19,28 @@ def load_graph(named: str) -> Graph:
 
     Raises SetupError when there is none, or the code around it fails.
     """
+    found = load(named)
+    if callable(found) and not isinstance(found, Graph):
+        found = run_theirs(found, named)
+    if not isinstance(found, Graph):
+        raise SetupError(f"{named} is {type(found).__name__}, no graph; name what build_graph returned.")
+    return found
+
+
+def load(named: str) -> Any:
+    """What stands at `package.module:name` or `path/to/file.py:name`.
+
+    Raises SetupError when there is nothing, or the code around it fails.
+    """
     place, _, name = named.rpartition(":")
     if not place or not name:
         raise SetupError(f"Write {named!r} as package.module:graph or path/to/file.py:graph.")
-    module = _run(lambda: _module(place), place)
+    module = run_theirs(lambda: _module(place), place)
     if not hasattr(module, name):
         raise SetupError(
             f"{place} has nothing of the name {name!r}; name the graph, or a function that makes it."
         )
-    found = getattr(module, name)
-    if callable(found) and not isinstance(found, Graph):
-        found = _run(found, named)
-    if not isinstance(found, Graph):
-        raise SetupError(f"{named} is {type(found).__name__}, no graph; name what build_graph returned.")
-    return found
+    return getattr(module, name)
 
 
 def _module(place: str) -> ModuleType:
@@ -52,7 +60,8 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-def _run(code: Callable[[], Any], what: str) -> Any:
+def run_theirs(code: Callable[[], Any], what: str) -> Any:
+    """Runs code of the user's. Raises SetupError, which names `what`, when it fails."""
     try:
         return code()
     except SetupError:

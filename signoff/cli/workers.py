@@ -1,0 +1,233 @@
+"""`signoff submit` and `signoff worker`: threads that are run on other machines."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from signoff.cli import report
+from signoff.cli.database import Database, database
+from signoff.cli.display import display_for
+from signoff.cli.names import checked_thread_id, new_thread_id
+from signoff.cli.options import (
+    Approve,
+    BaseUrl,
+    DatabaseOption,
+    Json,
+    Model,
+    Protocol,
+    Quiet,
+    Rounds,
+    Seconds,
+    SystemPrompt,
+    TalkTurns,
+    Tokens,
+    Tools,
+    Workspace,
+)
+from signoff.cli.report import Exit
+from signoff.cli.safe import cut, one_line
+from signoff.cli.settings import Given, recall, remember, settle
+from signoff.cli.worker_graphs import OwnGraphs
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.postgres import PostgresStorage
+from signoff.session.standing import look, reading_graph
+from signoff.tools.output import valid_text
+from signoff.workers.extra import packages
+from signoff.workers.graphs import OneGraph, own_graph, queue_of
+from signoff.workers.inbox import DEFAULT_QUEUE
+from signoff.workers.submitting import NO_POSTGRES, check
+from signoff.workers.submitting import submit as hand_to_workers
+
+if TYPE_CHECKING:
+    # Its packages are an extra.
+    from signoff.workers.worker import Graphs, Worker
+
+_FORMAT = "%(asctime)s %(message)s"
+_LONGEST_LINE = 500
+
+
+def submit(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    workspace: Workspace = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread", "-t", metavar="ID", help="Add the task to this thread (default: a new one)."
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Whose workers run it: `module:graph` for those of a graph of your own (default: the "
+            "thread's own, else those of the command line's graph).",
+        ),
+    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    turns: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
+    ] = None,
+    tokens: Tokens = None,
+    seconds: Seconds = None,
+    talk_turns: TalkTurns = None,
+    tools: Tools = None,
+    approve: Approve = None,
+    protocol: Protocol = None,
+    rounds: Rounds = None,
+    system_prompt: SystemPrompt = None,
+    where: DatabaseOption = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give a task to the workers: one of them begins it, or goes on with it, wherever it runs.
+
+    Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
+    """
+    file = shared_database(where)
+    words = valid_text(sys.stdin.read() if task == "-" else task).strip()
+    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
+    given = Given(*kept, protocol, rounds)
+    with file.open() as storage:
+        assert isinstance(storage, PostgresStorage), "the address was checked above"
+        thread_id = new_thread_id(storage.threads()) if thread is None else checked_thread_id(thread)
+        _check_waits(storage, thread_id, file)
+        whose, _ = check(storage, words, thread_id, queue=queue)
+        _keep_settings(storage, thread_id, whose, given)
+        hand_to_workers(storage, words, thread_id, queue=queue)
+    display_for(as_json, quiet).end(report.of_queued(thread_id, file))
+
+
+def shared_database(where: str | None) -> Database:
+    """The PostgreSQL database that was named. Raises SetupError for any other one."""
+    file = database(where, os.environ)
+    if not file.is_postgres:
+        raise SetupError(f"{file} is a SQLite file. {NO_POSTGRES}" if file.named else NO_POSTGRES)
+    return file
+
+
+def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
+    if waiting := look(reading_graph(storage), thread_id).waiting:
+        how = report.of_waiting(waiting, thread_id, file).resume
+        raise ThreadError(f"Thread {thread_id!r} waits for {waiting.waits_for}; answer it first: {how}")
+
+
+def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: Given) -> None:
+    """Keeps what the thread runs with, unless its graph is somebody's own."""
+    if queue == DEFAULT_QUEUE:
+        before = recall(storage.store, thread_id)
+        remember(storage.store, thread_id, settle(given, before, os.environ))
+    elif given != Given():
+        raise SetupError(
+            f"The queue {queue!r} runs a graph of its own, which has its model, tools and limits; leave "
+            "these options out."
+        )
+
+
+def worker(
+    graph: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:GRAPH]",
+            help="A graph of your own: a function that takes the storage and returns build_graph(…, "
+            "storage=storage), as package.module:name or path/to/file.py:name (default: the command line's).",
+            show_default=False,
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Which queue to serve (default: `module:graph`, else the command line's)."
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", min=1, max=256, metavar="N", help="Threads run at once.")
+    ] = 4,
+    heartbeat: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            max=600,
+            metavar="S",
+            help="Seconds between signs of life; after three that are missing others take over. The same for "
+            "all workers.",
+        ),
+    ] = 10.0,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing is left to begin.")
+    ] = False,
+    where: DatabaseOption = None,
+) -> None:
+    """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.
+
+    Exit codes: 0 drained, or idle, 1 error, 2 wrong usage, 4 stopped at once by a second signal.
+    """
+    file = shared_database(where)
+    with packages():
+        from signoff.workers.worker import Worker
+    with _log_on_stderr(), file.open() as storage, ExitStack() as stack:
+        assert isinstance(storage, PostgresStorage), "the address was checked above"
+        graphs, own = _graphs(graph, storage, stack)
+        made = Worker(storage, graphs, queue=queue or own, concurrency=concurrency, heartbeat=heartbeat)
+        asyncio.run(_until_told(made, until_idle, f"queue {queue or own} of {file}, {concurrency} at once"))
+
+
+def _graphs(named: str | None, storage: PostgresStorage, stack: ExitStack) -> "tuple[Graphs, str]":
+    """Where the graphs of threads come from, and the queue of these threads."""
+    if named is not None:
+        return OneGraph(own_graph(named, storage)), queue_of(named)
+    graphs = OwnGraphs(storage)
+    stack.callback(graphs.close)
+    return graphs, DEFAULT_QUEUE
+
+
+async def _until_told(made: "Worker", until_idle: bool, what: str) -> None:
+    """Runs the worker; the first signal drains it, the second one ends the process at once."""
+    log = logging.getLogger("signoff.workers")
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def told() -> None:
+        if made.draining:
+            log.warning("stopped at once; other workers take over what was running")
+            # Nothing that runs can be lost: it is as after a kill.
+            os._exit(Exit.PAUSED)
+        log.info("draining: what runs stops after its step and goes back to the queue")
+        made.drain()
+
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, told)
+    log.info("ready: %s", what)
+    await made.run(until_idle=until_idle)
+    log.info("ended")
+
+
+class _OneLine(logging.Formatter):
+    """What threads are called, and what errors say, cannot steer a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = cut(one_line(record.message), _LONGEST_LINE)
+        return super().formatMessage(record)
+
+
+@contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine(_FORMAT))
+    log = logging.getLogger("signoff.workers")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    # What matters of the queue's own remarks is said above, in fewer words.
+    logging.getLogger("procrastinate").addHandler(logging.NullHandler())
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

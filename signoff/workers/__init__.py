@@ -1,0 +1,7 @@
+"""Threads on many machines: handed over to a queue in PostgreSQL, and driven by workers."""
+
+from signoff.workers.drive import Driven, drive
+from signoff.workers.inbox import Order, post
+from signoff.workers.submitting import pause, submit
+
+__all__ = ["Driven", "Order", "drive", "pause", "post", "submit"]

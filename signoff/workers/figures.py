@@ -1,0 +1,94 @@
+"""What the queue of a database holds, and how fast its workers are. Needs no package of the workers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.postgres import PostgresStorage
+
+DEAD_SECONDS = 30
+_SPAN_SECONDS = 3600
+
+_DOING = (
+    "SELECT job.*, job.status = 'doing' AND (worker.id IS NULL OR worker.last_heartbeat < now() - "
+    f"interval '{DEAD_SECONDS} seconds') AS stalled FROM procrastinate_jobs job "
+    "LEFT JOIN procrastinate_workers worker ON worker.id = job.worker_id WHERE task_name = 'signoff.drive'"
+)
+# A failure counts until the thread is given to the workers again.
+_JOBS = (
+    f"WITH jobs AS ({_DOING}), latest AS (SELECT DISTINCT ON (lock) * FROM jobs ORDER BY lock, id DESC) "
+    "SELECT (SELECT count(*) FROM jobs WHERE status = 'todo') AS waiting, "
+    "(SELECT count(*) FROM jobs WHERE status = 'doing' AND NOT stalled) AS running, "
+    "(SELECT count(*) FROM jobs WHERE stalled) AS stalled, "
+    "(SELECT count(*) FROM latest WHERE status = 'failed') AS failed, "
+    "(SELECT extract(epoch FROM now() - min(coalesce(scheduled_at, deferred.at))) FROM jobs "
+    "JOIN procrastinate_events deferred ON deferred.job_id = jobs.id AND deferred.type = 'deferred' "
+    "WHERE status = 'todo') AS oldest, "
+    "(SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - "
+    f"interval '{DEAD_SECONDS} seconds') AS workers"
+)
+_ENDED = (
+    "SELECT count(*) FILTER (WHERE event.type = 'succeeded') AS ended, "
+    "extract(epoch FROM now() - min(event.at)) AS seconds FROM procrastinate_events event "
+    "JOIN procrastinate_jobs job ON job.id = event.job_id WHERE job.task_name = 'signoff.drive' "
+    f"AND event.type IN ('started', 'succeeded') AND event.at > now() - interval '{_SPAN_SECONDS} seconds'"
+)
+_STATES = (
+    f"WITH jobs AS ({_DOING}) SELECT DISTINCT ON (lock) args->>'thread_id' AS thread_id, status::text, "
+    "stalled FROM jobs ORDER BY lock, status = 'doing' DESC, id DESC"
+)
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Jobs of the queue: one for each thread that workers are to look at.
+
+    oldest: seconds for which the oldest has been waiting. ended: in the last hour; a job ends when its thread
+    has ended, waits for a person or is paused. per_minute: of these, since the first one began. workers: that
+    are alive.
+    """
+
+    workers: int
+    waiting: int
+    running: int
+    stalled: int
+    failed: int
+    oldest: float
+    ended: int
+    per_minute: float
+
+
+def backlog(storage: Any) -> Backlog | None:
+    """The figures of the workers of this database; None when it has none."""
+    if not isinstance(storage, PostgresStorage):
+        return None
+    with storage.checkpointer.database.cursor() as cursor:
+        found = cursor.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL AS found").fetchone()
+        if found is None or not found["found"]:
+            return None
+        jobs = cursor.execute(_JOBS.encode()).fetchone()
+        ended = cursor.execute(_ENDED.encode()).fetchone()
+    assert jobs is not None, "a query of counts has one row"
+    assert ended is not None, "a query of counts has one row"
+    minutes = max(60.0, float(ended["seconds"] or 0)) / 60
+    return Backlog(
+        workers=jobs["workers"],
+        waiting=jobs["waiting"],
+        running=jobs["running"],
+        stalled=jobs["stalled"],
+        failed=jobs["failed"],
+        oldest=max(0.0, round(float(jobs["oldest"] or 0), 1)),
+        ended=ended["ended"],
+        per_minute=round(ended["ended"] / minutes, 1),
+    )
+
+
+def job_states(storage: Any) -> dict[str, str]:
+    """What the queue says of threads, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
+    if backlog(storage) is None:
+        return {}
+    with storage.checkpointer.database.cursor() as cursor:
+        rows = cursor.execute(_STATES.encode()).fetchall()
+    words = {"todo": "queued", "doing": "running", "failed": "failed"}
+    return {
+        row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done") for row in rows
+    }

@@ -1,0 +1,139 @@
+"""What waits for a thread to be delivered: one entry of the store for each thread that belongs to workers."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langgraph.store.base import BaseStore
+
+from signoff.graph.errors import SetupError
+from signoff.nodes.node import Swap
+from signoff.nodes.record import label
+from signoff.session.moves import Answer, Extend, Retry
+
+INBOX = "inbox"
+DEFAULT_QUEUE = "signoff"
+
+Request = str | Answer | Extend | Retry
+"""What can be put into an inbox."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request with an id of its own, by which the thread's history shows that it was delivered.
+
+    task: the id of the task that an Extend or a Retry goes on with.
+    """
+
+    id: str
+    request: Request
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The requests of one thread, in the order in which they came.
+
+    queue: whose workers run the thread. paused: it is to stand still until it is told to go on. problem: why
+    the workers have given up on it; failures: in a row.
+    """
+
+    queue: str = DEFAULT_QUEUE
+    orders: tuple[Order, ...] = ()
+    paused: bool = False
+    problem: str = ""
+    failures: int = 0
+
+    def with_order(self, order: Order) -> "Inbox":
+        """With `order` at its end; an order is in it once, however often it is put there."""
+        known = {found.id for found in self.orders}
+        orders = self.orders if order.id in known else (*self.orders, order)
+        return replace(self.going(), orders=orders)
+
+    def without(self, ids: set[str]) -> "Inbox":
+        return replace(self, orders=tuple(order for order in self.orders if order.id not in ids))
+
+    def going(self) -> "Inbox":
+        """With nothing that keeps the thread from being run."""
+        return replace(self, paused=False, problem="", failures=0)
+
+
+Swapping = Callable[[Swap], bool]
+Edit = Callable[[Inbox], Inbox]
+
+
+def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
+    """The inbox of a thread; None when the thread does not belong to workers."""
+    item = store.get(_place(thread_id), INBOX)
+    return None if item is None else _inbox(item.value)
+
+
+def edit_inbox(
+    store: BaseStore, thread_id: str, edit: Edit, *, make: bool = False, swap: Swapping | None = None
+) -> Inbox | None:
+    """Changes the inbox of a thread, whoever else does so at the same moment; gives what it is now.
+
+    make: also when there is none yet. swap: how the change is written, by default `Swap.on(store)`.
+    """
+    write = swap or (lambda change: change.on(store))
+    while True:
+        item = store.get(_place(thread_id), INBOX)
+        if item is None and not make:
+            return None
+        before = None if item is None else item.value
+        inbox = edit(Inbox() if before is None else _inbox(before))
+        after = _plain(inbox)
+        if after == before and swap is None:
+            return inbox
+        if write(Swap(_place(thread_id), INBOX, before, after)):
+            return inbox
+
+
+def post(store: BaseStore, thread_id: str, order: Order) -> None:
+    """Puts an order into the inbox of a thread; the next `drive` delivers it."""
+    edit_inbox(store, thread_id, lambda inbox: inbox.with_order(order), make=True)
+
+
+def _place(thread_id: str) -> tuple[str, ...]:
+    return ("signoff", INBOX, label(thread_id))
+
+
+def _inbox(value: Mapping[str, Any]) -> Inbox:
+    return Inbox(**{**value, "orders": tuple(_order(found) for found in value["orders"])})
+
+
+def _order(found: Mapping[str, Any]) -> Order:
+    name, task, given = found["id"], found["task"], found["given"]
+    match found["kind"]:
+        case "answer":
+            return Order(name, Answer(given["value"], given["interrupt_id"]), task)
+        case "extend":
+            return Order(name, Extend(given, name), task)
+        case "retry":
+            return Order(name, Retry(name), task)
+    return Order(name, given, task)
+
+
+def _plain(inbox: Inbox) -> dict[str, Any]:
+    return {**vars(inbox), "orders": [_plain_order(order) for order in inbox.orders]}
+
+
+def _plain_order(order: Order) -> dict[str, Any]:
+    kind, given = _kind_of(order.request)
+    return {"id": order.id, "task": order.task, "kind": kind, "given": given}
+
+
+def _kind_of(request: Request) -> tuple[str, Any]:
+    match request:
+        case Answer(value=value, interrupt_id=interrupt_id):
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError) as error:
+                raise SetupError(f"The answer {value!r:.80} cannot be kept; give text or JSON.") from error
+            return "answer", {"value": value, "interrupt_id": interrupt_id}
+        case Extend(turns=turns):
+            return "extend", turns
+        case Retry():
+            return "retry", None
+    return "task", request

@@ -1,0 +1,190 @@
+"""The queue as a worker uses it: nothing is done to a job that is another worker's, and no outage ends it."""
+
+import asyncio
+import datetime
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from procrastinate import PsycopgConnector
+from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.jobs import Job, Status
+from procrastinate.manager import JobManager, NotificationCallback
+from psycopg import InterfaceError, OperationalError
+from psycopg.errors import ForeignKeyViolation
+
+from signoff.postgres_pool import Database
+from signoff.workers.tables import TASK
+
+_log = logging.getLogger("signoff.workers")
+_T = TypeVar("_T")
+
+_AGAIN_SECONDS = 1.0
+_GIVE_UP_SECONDS = 10.0
+_MINE = (
+    "WITH mine AS (SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
+    "AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE) "
+)
+_FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
+_RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
+_UP = "SELECT extract(epoch FROM now() - pg_postmaster_start_time()) AS seconds"
+# A worker that was taken for dead and has come back is registered again under its number.
+_HEARTBEAT = (
+    "INSERT INTO procrastinate_workers (id) OVERRIDING SYSTEM VALUE VALUES (%(worker_id)s) "
+    "ON CONFLICT (id) DO UPDATE SET last_heartbeat = now()"
+)
+
+
+def session_of(worker_id: int) -> str:
+    """What the server calls the sessions by which this worker holds threads."""
+    return f"signoff worker {worker_id}"
+
+
+class Jobs(JobManager):
+    """Procrastinate's queries, for a worker that was perhaps stopped for a while, or cut off.
+
+    Its job may have been given to another worker meanwhile, so a job is finished or put back only by the
+    worker that it is with. While the database cannot be reached, a worker waits for it.
+    """
+
+    def __init__(self, connector: PsycopgConnector, database: Database, dead_seconds: float) -> None:
+        super().__init__(connector)
+        self.ending = False
+        self._database = database
+        self._dead_seconds = dead_seconds
+        self._reachable = True
+        self._reachable_since = -math.inf
+
+    async def register_worker(self) -> int:
+        worker_id = await super().register_worker()
+        # A thread that a dead worker holds is taken from it by this name.
+        self._database.holds.session = session_of(worker_id)
+        return worker_id
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        try:
+            found = await super().fetch_job(queues, worker_id)
+        except ConnectorException as error:
+            if isinstance(error.__cause__, ForeignKeyViolation):
+                # Taken for dead; being back, it says so first.
+                await self.update_heartbeat(worker_id)
+            else:
+                self._note(error)
+            return None
+        self._note(None)
+        return found
+
+    async def update_heartbeat(self, worker_id: int) -> None:
+        try:
+            await self._execute(_HEARTBEAT, worker_id=worker_id)
+        except ConnectorException as error:
+            self._note(error)
+
+    async def unregister_worker(self, worker_id: int) -> None:
+        try:
+            await super().unregister_worker(worker_id)
+        except ConnectorException as error:
+            self._note(error)
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        while True:
+            try:
+                await super().listen_for_jobs(on_notification=on_notification, queues=queues)
+            except ConnectorException as error:
+                self._note(error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def prune_stalled_workers(self, seconds_since_heartbeat: float) -> list[int]:
+        if not await self._may_judge():
+            return []
+        # Afterwards nobody knows any more whose jobs they were.
+        await self.rescue()
+        return await super().prune_stalled_workers(seconds_since_heartbeat)
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        await self._insist(
+            lambda: self._execute(_FINISH, **_of(job), status=status.value, delete_job=delete_job)
+        )
+
+    async def retry_job(
+        self,
+        job: Job,
+        retry_at: datetime.datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        lock: str | None = None,
+    ) -> None:
+        """Puts the job back into the queue; one that waits there already stands for it, too."""
+
+        async def put_back() -> None:
+            try:
+                await self._execute(_RETRY, **_of(job), retry_at=retry_at)
+            except UniqueViolation:
+                await self._execute(_FINISH, **_of(job), status=Status.ABORTED.value, delete_job=True)
+
+        await self._insist(put_back)
+
+    async def rescue(self, queue: str | None = None) -> list[Job]:
+        """Puts the jobs of dead workers back into the queue; their threads are taken from them.
+
+        Not just after an outage: nobody could give a sign of life in it.
+        """
+        if not await self._may_judge():
+            return []
+        stalled = await self.get_stalled_jobs(
+            queue=queue, task_name=TASK, seconds_since_heartbeat=self._dead_seconds
+        )
+        for job in stalled:
+            if job.worker_id is not None:
+                await asyncio.to_thread(self._cut_off, str(job.task_kwargs["thread_id"]), job.worker_id)
+            await self.retry_job(job)
+        return list(stalled)
+
+    async def _may_judge(self) -> bool:
+        """Whether every worker that lives has had the time to say so."""
+        if time.monotonic() - self._reachable_since < self._dead_seconds:
+            return False
+        found = await self.connector.execute_query_one_async(_UP)
+        return float(found["seconds"]) > self._dead_seconds
+
+    def _cut_off(self, thread_id: str, worker_id: int) -> None:
+        with self._database.cursor() as cursor:
+            self._database.holds.cut_off(cursor, thread_id, session_of(worker_id))
+
+    async def _insist(self, query: Callable[[], Awaitable[_T]]) -> _T | None:
+        """Waits for the database to come back. A worker that ends does so for a moment only: the job is then
+        taken over like that of a dead one."""
+        waited = 0.0
+        while True:
+            try:
+                return await query()
+            except ConnectorException as error:
+                if not isinstance(error.__cause__, OperationalError | InterfaceError):
+                    raise
+                self._note(error)
+                if self.ending and waited >= _GIVE_UP_SECONDS:
+                    return None
+            await asyncio.sleep(_AGAIN_SECONDS)
+            waited += _AGAIN_SECONDS
+
+    async def _execute(self, query: Any, **values: Any) -> None:
+        await self.connector.execute_query_async(query, **values)
+
+    def _note(self, error: ConnectorException | None) -> None:
+        """Says once that the database cannot be reached, and once that it can be again."""
+        if (error is None) == self._reachable:
+            return
+        self._reachable = error is None
+        if error is None:
+            self._reachable_since = time.monotonic()
+            _log.info("the database %s is back", self._database.address)
+        else:
+            _log.warning("the database %s cannot be reached; waiting for it", self._database.address)
+
+
+def _of(job: Job) -> dict[str, Any]:
+    return {"job_id": job.id, "worker_id": job.worker_id}

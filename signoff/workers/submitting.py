@@ -1,0 +1,151 @@
+"""Handing tasks, and answers to what threads wait for, to the workers."""
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.texts import DEFAULT_TEXTS
+from signoff.nodes.node import Swap
+from signoff.postgres import PostgresStorage
+from signoff.session.moves import Answer, Extend, Retry, start
+from signoff.session.pausing import request_pause
+from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.workers.extra import packages
+from signoff.workers.inbox import DEFAULT_QUEUE, Edit, Inbox, Order, Request, edit_inbox, read_inbox
+
+NO_POSTGRES = (
+    "Workers need a PostgreSQL database, which several machines can share; name one by "
+    "postgresql://user@host:5432/database (--database, SIGNOFF_DATABASE, or postgres_storage in Python)."
+)
+
+
+def submit(
+    storage: PostgresStorage,
+    request: Request | None,
+    thread_id: str | None = None,
+    *,
+    queue: str | None = None,
+    id: str | None = None,
+) -> str:
+    """Hands work on a thread to the workers; gives the thread's id. Returns when it is kept durably.
+
+    request: the text of a task (one after another, each when the one before has ended), an `Answer` to what
+        the thread waits for, `Extend` or `Retry`, or None to go on after a pause or a failure. All but a task
+        is checked against what the thread stands at now: what does not fit raises ThreadError or SetupError
+        and changes nothing.
+    thread_id: by default a new one.
+    queue: which workers; a thread stays with the queue that it was begun in. Default: "signoff".
+    id: of this request. Submitting it again, after a lost connection say, changes nothing.
+
+    Raises StorageError when the database cannot be used, SetupError without the extra `signoff[workers]`.
+    """
+    if not isinstance(storage, PostgresStorage):
+        raise SetupError(NO_POSTGRES)
+    thread_id = uuid.uuid4().hex if thread_id is None else thread_id
+    whose, order = check(storage, request, thread_id, queue=queue, id=id)
+
+    def edit(inbox: Inbox) -> Inbox:
+        inbox = replace(inbox, queue=whose)
+        return inbox.going() if order is None else inbox.with_order(order)
+
+    _hand_over(storage, thread_id, whose, edit)
+    return thread_id
+
+
+def check(
+    storage: PostgresStorage,
+    request: Request | None,
+    thread_id: str,
+    *,
+    queue: str | None = None,
+    id: str | None = None,
+) -> tuple[str, Order | None]:
+    """What `submit` would hand over, and to which queue; raises what it would raise, and changes nothing."""
+    known = read_inbox(storage.store, thread_id)
+    whose = _queue(queue, known, thread_id)
+    standing = look(reading_graph(storage), thread_id)
+    return whose, _order(request, standing, known or Inbox(), id or uuid.uuid4().hex)
+
+
+def pause(storage: Any, thread_id: str) -> None:
+    """Has a thread of the workers stand still, at the next step boundary if it runs, until
+    `submit(storage, None, thread_id)`. Raises ThreadError when it is no thread of the workers."""
+    if edit_inbox(storage.store, thread_id, lambda inbox: replace(inbox, paused=True)) is None:
+        raise ThreadError(f"Thread {thread_id!r:.80} does not belong to workers; nothing was changed.")
+    request_pause(storage.store, thread_id)
+
+
+def of_workers(storage: Any, thread_id: str) -> bool:
+    """Whether the thread was handed to workers."""
+    return isinstance(storage, PostgresStorage) and read_inbox(storage.store, thread_id) is not None
+
+
+def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
+    with packages():
+        from signoff.workers.tables import usable_queue
+    default = known.queue if known else DEFAULT_QUEUE
+    name = usable_queue(default if given is None else given)
+    if known is not None and name != known.queue:
+        raise ThreadError(
+            f"Thread {thread_id!r:.80} belongs to the queue {known.queue!r}, not to {name!r}; begin another "
+            "thread there. Nothing was changed."
+        )
+    return name
+
+
+def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str) -> Order | None:
+    """The request as it is kept. Raises ThreadError when it does not fit where the thread stands."""
+    if request is None:
+        if standing.condition is Condition.UNKNOWN and not inbox.orders:
+            raise ThreadError(f"There is no thread {standing.shown!r}; begin it with a task.")
+        return None
+    if isinstance(request, str):
+        if standing.waiting is not None:
+            raise ThreadError(
+                f"Thread {standing.shown!r} waits for {standing.waiting.waits_for}; answer that first. "
+                "Nothing was changed."
+            )
+        if inbox.paused:
+            raise ThreadError(
+                f"Thread {standing.shown!r} is paused; let it go on first. Nothing was changed."
+            )
+        if not request.strip():
+            raise SetupError("The task is empty; say what is to be done.")
+        return Order(name, request)
+    _refuse_second(request, inbox, standing)
+    start(request, standing, "refuse", DEFAULT_TEXTS)
+    if isinstance(request, Answer):
+        assert standing.waiting is not None, "an answer to nothing has just been refused"
+        return Order(name, replace(request, interrupt_id=standing.waiting.interrupt_id))
+    return Order(name, replace(request, id=name), standing.task.id)
+
+
+def _refuse_second(request: Request, inbox: Inbox, standing: Standing) -> None:
+    waits = standing.waiting
+    for order in inbox.orders:
+        given = order.request
+        answers = isinstance(given, Answer) and waits is not None and given.interrupt_id == waits.interrupt_id
+        if answers or (isinstance(given, Extend | Retry) and order.task == standing.task.id):
+            raise ThreadError(
+                f"Thread {standing.shown!r} was told how to go on already, and a worker is about to; nothing "
+                "was changed."
+            )
+
+
+def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit) -> None:
+    """Changes the inbox and wakes a worker, in one transaction: neither is ever there without the other."""
+    with packages():
+        from signoff.postgres_store import swap_in
+        from signoff.workers.tables import prepare, wake
+    database = storage.checkpointer.database
+    prepare(database)
+
+    def write(change: Swap) -> bool:
+        with database.transaction() as connection, connection.cursor(binary=True) as cursor:
+            changed = swap_in(cursor, change.namespace, change.key, change.before, change.after)
+            if changed:
+                wake(connection, database.address, thread_id, queue)
+            return changed
+
+    edit_inbox(storage.store, thread_id, edit, make=True, swap=write)

@@ -1,0 +1,114 @@
+"""The queue in PostgreSQL: its tables, and the job that makes workers look at a thread."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from procrastinate import SyncPsycopgConnector
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
+from procrastinate.jobs import Job
+from procrastinate.manager import JobManager
+from procrastinate.schema import SchemaManager
+from psycopg import Connection
+from psycopg.rows import DictRow
+
+from signoff.graph.errors import SetupError, StorageError
+from signoff.nodes.record import label
+from signoff.postgres_address import Address
+from signoff.postgres_pool import Database
+from signoff.postgres_setup import alone
+
+TASK = "signoff.drive"
+"""The name of the job that drives a thread."""
+
+# A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.
+_LONGEST_QUEUE = 40
+# What this code calls; tables that lack one of these belong to another version.
+_NEEDED = (
+    "procrastinate_fetch_job_v2(character varying[], bigint)",
+    "procrastinate_retry_job_v2(bigint, timestamptz, integer, character varying, character varying)",
+    "procrastinate_finish_job_v1(bigint, procrastinate_job_status, boolean)",
+)
+
+
+def usable_queue(name: str) -> str:
+    """The name itself. Raises SetupError when no queue can have it."""
+    if not name.strip() or "\0" in name or len(name.encode()) > _LONGEST_QUEUE:
+        raise SetupError(
+            f"The queue {name!r:.80} cannot be used; give it a name of 1 to {_LONGEST_QUEUE} bytes."
+        )
+    return name
+
+
+def prepare(database: Database) -> None:
+    """Makes the tables of the queue if they are missing, however many processes do so at the same moment.
+
+    Raises StorageError when they are of another version of procrastinate.
+    """
+    address = database.address
+    with database.transaction() as connection:
+        if _is_there(connection):
+            _check(connection, address)
+            return
+    with address.errors(), address.connect() as connection, alone(connection, address):
+        if not _is_there(connection):
+            with connection.transaction():
+                connection.execute(SchemaManager.get_schema().encode(), prepare=False)
+
+
+def _check(connection: Connection[DictRow], address: Address) -> None:
+    if not all(_has(connection, "to_regprocedure", name) for name in _NEEDED):
+        raise StorageError(
+            f"The tables of the queue in the database {address} are of another version of procrastinate; "
+            'bring them up to date as its documentation says, under "migrations".'
+        )
+
+
+def _is_there(connection: Connection[DictRow]) -> bool:
+    return _has(connection, "to_regclass", "procrastinate_jobs")
+
+
+def _has(connection: Connection[DictRow], function: str, name: str) -> bool:
+    row = connection.execute(f"SELECT {function}(%s) IS NOT NULL AS found".encode(), (name,)).fetchone()
+    return row is not None and bool(row["found"])
+
+
+def wake(connection: Connection[DictRow], address: Address, thread_id: str, queue: str) -> None:
+    """Makes sure that a worker of `queue` looks at the thread after the connection's transaction has ended.
+
+    There is one waiting job a thread: one that is there already will do, and is not to be taken before this
+    transaction has ended, since whoever took it could not see yet what it has written.
+    """
+    jobs = JobManager(SyncPsycopgConnector())
+    mark = lock_of(thread_id)
+    job = Job(
+        queue=queue, lock=mark, queueing_lock=mark, task_name=TASK, task_kwargs={"thread_id": thread_id}
+    )
+    while True:
+        found = connection.execute(
+            "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE queueing_lock = %s AND status = 'todo' "
+            "RETURNING id",
+            (mark,),
+        )
+        if found.fetchone():
+            return
+        # A job that was running may be put back at this moment.
+        with suppress(AlreadyEnqueued), queue_errors(address), connection.transaction():
+            jobs.defer_job(job, connection)
+            return
+
+
+def lock_of(thread_id: str) -> str:
+    """The name by which procrastinate keeps two jobs of a thread from running at once."""
+    return f"signoff:{label(thread_id)}"
+
+
+@contextmanager
+def queue_errors(address: Address) -> Iterator[None]:
+    """Turns errors of the queue's connection into StorageError."""
+    try:
+        yield
+    except ConnectorException as error:
+        cause: Any = error.__cause__
+        with address.errors():
+            raise cause or error from None

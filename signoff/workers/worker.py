@@ -1,0 +1,234 @@
+"""A worker: takes threads from the queue and drives them, until it is told to end."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Protocol
+
+from procrastinate import App, JobContext, PsycopgConnector
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job
+from procrastinate.retry import BaseRetryStrategy, RetryDecision
+from procrastinate.worker import Worker as QueueWorker
+
+from signoff.graph.build import Graph
+from signoff.graph.errors import StorageError
+from signoff.postgres import PostgresStorage
+from signoff.session.decisions import Failed, Finished
+from signoff.tools.output import counted
+from signoff.workers.drive import Driven, Driving
+from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox
+from signoff.workers.jobs import Jobs
+from signoff.workers.tables import TASK, prepare, usable_queue
+
+_log = logging.getLogger("signoff.workers")
+
+HEARTBEAT_SECONDS = 10.0
+DEAD_AFTER = 3
+"""So many heartbeats of a worker have to be missing until its threads are taken over."""
+
+_MOST_FAILURES = 5
+_LONGEST_WAIT = 60
+_BUSY_SECONDS = 2
+_POLL_SECONDS = 1.0
+_KEEP_HOURS = 24
+_CLEAN_SECONDS = 3600.0
+
+
+class Graphs(Protocol):
+    """Where a worker gets the graph of a thread from. Called in threads, for several threads at once."""
+
+    def __call__(self, thread_id: str) -> AbstractContextManager[Graph]: ...
+
+
+class Back(Exception):
+    """The job goes back to the queue, and is due in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class _PutBack(BaseRetryStrategy):
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if not isinstance(exception, Back):
+            return None
+        return RetryDecision(retry_in={"seconds": round(exception.seconds)})
+
+
+class Worker:
+    """Drives the threads of one queue, so many at once, in threads of this process.
+
+    storage: where the threads are kept. graphs: gives the graph of a thread. heartbeat: seconds between two
+    signs of life; a worker that misses three is taken for dead, and its threads are taken over. failure_wait:
+    seconds until a thread is tried again that failed; twice as many after each failure more, and given up
+    after five.
+    """
+
+    def __init__(
+        self,
+        storage: PostgresStorage,
+        graphs: Graphs,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        concurrency: int = 4,
+        heartbeat: float = HEARTBEAT_SECONDS,
+        failure_wait: float = 2.0,
+    ) -> None:
+        self._storage = storage
+        self._graphs = graphs
+        self._queue = usable_queue(queue)
+        self._concurrency = concurrency
+        self._heartbeat = heartbeat
+        self._failure_wait = failure_wait
+        self._driving: set[Driving] = set()
+        self.draining = False
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="signoff-worker")
+        database = storage.checkpointer.database
+        self._connector = PsycopgConnector(
+            conninfo=database.address.conninfo, min_size=1, max_size=4, timeout=5.0, reconnect_timeout=4.0
+        )
+        self._jobs = Jobs(self._connector, database, heartbeat * DEAD_AFTER)
+        self._app = App(connector=self._connector)
+        self._app.job_manager = self._jobs
+        self._app.task(name=TASK, pass_context=True, retry=_PutBack())(self._job)
+        self._worker: QueueWorker | None = None
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Works until `drain` is called; with `until_idle` at most until no job is due.
+
+        Raises StorageError when the database cannot be used at the start; later it is waited for.
+        """
+        await asyncio.to_thread(prepare, self._storage.checkpointer.database)
+        async with self._app.open_async():
+            while not self.draining:
+                self._worker = QueueWorker(
+                    self._app,
+                    [self._queue],
+                    concurrency=self._concurrency,
+                    wait=not until_idle,
+                    fetch_job_polling_interval=_POLL_SECONDS,
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=self._heartbeat,
+                    stalled_worker_timeout=self._heartbeat * DEAD_AFTER,
+                )
+                caring = asyncio.create_task(self._care())
+                # Without it the work of dead workers would lie about: better to end, and say why.
+                caring.add_done_callback(self._cared)
+                try:
+                    await self._worker.run()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
+                finally:
+                    caring.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await caring
+                if until_idle and not await self._due():
+                    break
+        self._pool.shutdown()
+
+    def drain(self) -> None:
+        """Has every run stop at its next step boundary, and its job go back to the queue; then `run` ends.
+
+        To be called in the event loop, by a signal's handler say.
+        """
+        self.draining = self._jobs.ending = True
+        for driving in list(self._driving):
+            driving.drain()
+        if self._worker is not None:
+            self._worker.stop()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
+
+    async def _job(self, context: JobContext, thread_id: str) -> str:
+        """Drives the thread of a job; gives how it stands then."""
+        try:
+            driven = await asyncio.get_running_loop().run_in_executor(self._pool, self._drive, thread_id)
+        except StorageError as error:
+            seconds = min(2**context.job.attempts, _LONGEST_WAIT)
+            _log.warning("%s: trying again in %d s: %s", thread_id, seconds, error)
+            raise Back(seconds) from None
+        except Exception as error:
+            seconds = await asyncio.to_thread(self._failed, thread_id, error)
+            if seconds is None:
+                raise
+            raise Back(seconds) from None
+        if driven.state in ("drained", "busy", "lost"):
+            raise Back(0 if driven.state == "drained" else _BUSY_SECONDS)
+        return driven.state
+
+    def _drive(self, thread_id: str) -> Driven:
+        with self._graphs(thread_id) as graph:
+            driving = Driving(graph, thread_id)
+            self._driving.add(driving)
+            try:
+                if self.draining:
+                    driving.drain()
+                _log.info("%s: begun", thread_id)
+                driven = driving.run()
+            finally:
+                self._driving.discard(driving)
+        _log.info("%s: %s", thread_id, told(driven))
+        if driven.state not in ("busy", "lost"):
+            edit_inbox(self._storage.store, thread_id, lambda inbox: replace(inbox, problem="", failures=0))
+        return driven
+
+    def _failed(self, thread_id: str, error: Exception) -> float | None:
+        """Keeps what went wrong; in how many seconds to try again, None when it has happened too often."""
+        what, inbox = f"{type(error).__name__}: {error}", None
+        with suppress(StorageError):
+            inbox = edit_inbox(
+                self._storage.store,
+                thread_id,
+                lambda found: replace(found, problem=what[:1000], failures=found.failures + 1),
+            )
+        failures = inbox.failures if inbox else 1
+        if failures >= _MOST_FAILURES:
+            _log.error("%s: failed %d times, given up: %s", thread_id, failures, what)
+            return None
+        seconds: float = self._failure_wait * 2 ** (failures - 1)
+        _log.error("%s: failed, trying again in %d s: %s", thread_id, seconds, what)
+        return seconds
+
+    def _cared(self, ended: asyncio.Task[None]) -> None:
+        if not ended.cancelled():
+            self.drain()
+
+    async def _care(self) -> None:
+        """Takes over what dead workers have left, and clears away what is long done."""
+        cleaned = -_CLEAN_SECONDS
+        loop = asyncio.get_running_loop()
+        while True:
+            with suppress(ConnectorException, StorageError):
+                for job in await self._jobs.rescue():
+                    thread_id = job.task_kwargs["thread_id"]
+                    _log.warning("%s: taken over from worker %s, which is gone", thread_id, job.worker_id)
+                if loop.time() - cleaned >= _CLEAN_SECONDS:
+                    await self._jobs.delete_old_jobs(_KEEP_HOURS, self._queue)
+                    cleaned = loop.time()
+            await asyncio.sleep(self._heartbeat)
+
+    async def _due(self) -> bool:
+        """Whether a job could be begun now."""
+        found = await self._connector.execute_query_one_async(
+            "SELECT count(*) AS due FROM procrastinate_jobs job WHERE status = 'todo' "
+            "AND queue_name = %(queue)s AND (scheduled_at IS NULL OR scheduled_at <= now()) AND NOT EXISTS "
+            "(SELECT 1 FROM procrastinate_jobs other WHERE other.lock = job.lock AND other.status = 'doing')",
+            queue=self._queue,
+        )
+        return bool(found["due"])
+
+
+def told(driven: Driven) -> str:
+    """How a call of `drive` ended, in words."""
+    decision = driven.decision
+    if isinstance(decision, Finished | Failed) and driven.state == "ended":
+        outcome = decision.outcome
+        how = outcome.claim if outcome.status == "success" else outcome.reason
+        return f"{outcome.status} ({how}) after {counted(outcome.turns, 'turn')}"
+    words = {
+        "waiting": f"waits for {getattr(decision, 'waits_for', 'a person')}",
+        "drained": "goes back to the queue",
+        "busy": "is run elsewhere",
+        "lost": "was taken over by another worker",
+        "unknown": "there is no such thread",
+    }
+    return words.get(driven.state, driven.state)

@@ -1,0 +1,134 @@
+"""`drive` in processes that are killed at random moments: each order comes once, no effect is repeated."""
+
+import os
+import random
+import select
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from signoff import Answer, Extend, Limits, Retry, Session, build_graph
+from signoff.graph.build import Graph
+from signoff.graph.marks import is_genuine, nudge_kind
+from signoff.models import ScriptedModel, call
+from signoff.session.standing import Standing
+from signoff.workers import Order, drive, post
+from signoff.workers.inbox import read_inbox
+from tests.random_kills import LONGEST, storage_at
+
+pytestmark = pytest.mark.slow
+
+THREADS = 4
+STEPS: list[Any] = [
+    call("pay", amount=1),
+    call("ask_user", question="Which?"),
+    call("pay", amount=2),
+    call("pay", amount=3),
+    call("finish_task", summary="One."),
+    call("finish_task", summary="Two."),
+]
+
+
+def step(messages: list[BaseMessage]) -> Any:
+    """The script; the second task fails until it is tried again."""
+    done = sum(isinstance(message, AIMessage) for message in messages)
+    tried_again = sum(nudge_kind(message) == "resumed" for message in messages) > 1
+    return RuntimeError("no") if done == 5 and not tried_again else STEPS[done]
+
+
+def graph_on(storage: Any, paid: Path) -> Graph:
+    def pay(amount: int) -> str:
+        """Pay."""
+        with paid.open("a") as file:
+            file.write(f"{amount}\n")
+        return f"paid {amount}"
+
+    model = ScriptedModel(step, delay=0.001)
+    return build_graph(model, [pay], storage=storage, limits=Limits(turns=3))
+
+
+def driven_and_killed(database: str, thread_id: str, paid: Path, seconds: float) -> bool:
+    """Whether a process that drives the thread was killed, so many seconds after it began."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(read)
+            with storage_at(database) as storage:
+                os.write(write, b"!")
+                drive(graph_on(storage, paid), thread_id)
+                code = 0
+        finally:
+            os._exit(code)
+    os.close(write)
+    assert os.read(read, 1) == b"!", "the child did not begin"
+    select.select([read], [], [], seconds)
+    os.kill(child, signal.SIGKILL)
+    os.close(read)
+    status = os.waitpid(child, 0)[1]
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "drive failed"
+    return os.WIFSIGNALED(status)
+
+
+def next_order(standing: Standing) -> Order | None:
+    """What a person does who finds the thread like this."""
+    task, outcome = standing.task.id, standing.outcome or {}
+    if standing.waiting:
+        return Order(f"answer {standing.waiting.interrupt_id}", Answer("blue", standing.waiting.interrupt_id))
+    if outcome.get("status") == "limit":
+        return Order("more", Extend(2, "more"), task)
+    if outcome.get("status") == "error":
+        return Order("again", Retry("again"), task)
+    return Order("two", "two") if outcome and task == "one" else None
+
+
+def brought_to_its_end(database: str, thread_id: str, paid: Path, dice: random.Random) -> tuple[int, Any]:
+    """How often the thread was killed on its way, and its messages."""
+    # A little longer than where a process delivers nothing but tasks: here it reads an inbox, too.
+    kills, longest = 0, 1.5 * LONGEST["postgres" if database.startswith("postgres") else "sqlite"]
+    with storage_at(database) as storage:
+        post(storage.store, thread_id, Order("one", "one"))
+    while True:
+        kills += driven_and_killed(database, thread_id, paid, dice.uniform(0, longest))
+        with storage_at(database) as storage:
+            standing = Session(graph_on(storage, paid), thread_id).standing()
+            inbox = read_inbox(storage.store, thread_id)
+            assert inbox is not None
+            if order := next_order(standing):
+                post(storage.store, thread_id, order)
+            elif standing.outcome and standing.task.id == "two" and not inbox.orders:
+                return kills, standing.values["messages"]
+
+
+def sweep(database: str, folder: Path, figure: Callable[[str], None]) -> None:
+    seed, kills, unknown = int(time.time()), 0, 0
+    for number in range(seed, seed + THREADS):
+        paid = folder / f"paid {number}"
+        killed, messages = brought_to_its_end(database, f"t{number}", paid, random.Random(number))
+        kills += killed
+        assert [m.text for m in messages if isinstance(m, HumanMessage) and is_genuine(m)] == ["one", "two"]
+        assert [m.id for m in messages if nudge_kind(m) == "resumed"] == ["more", "again"]
+        assert sum(isinstance(m, AIMessage) for m in messages) == len(STEPS)
+        results = [m.text for m in messages if m.type == "tool" and m.name in ("pay", "ask_user")]
+        assert results[1] == "blue"
+        done = paid.read_text().split() if paid.exists() else []
+        told = [text.removeprefix("paid ") for text in results if text.startswith("paid ")]
+        assert len(set(done)) == len(done), f"seed {number}: twice"
+        assert set(told) <= set(done)
+        unknown += sum("unknown" in text for text in results)
+    figure(f"drive, seeds {seed} on: {THREADS} threads right after {kills} kills, {unknown} outcomes unknown")
+    assert kills >= THREADS
+
+
+def test_on_sqlite(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    sweep(str(tmp_path / "threads.sqlite"), tmp_path, figure)
+
+
+def test_on_postgresql(postgres_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
+    sweep(postgres_url, tmp_path, figure)
