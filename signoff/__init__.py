@@ -1,32 +1,46 @@
-"""Signoff: an explicit finite-state-machine agent loop on LangGraph that ends when the model signs off."""
+"""Signoff: an explicit finite-state-machine agent loop on LangGraph that ends when the model signs off.
 
-from signoff.graph.again import extend, go_on, retry
-from signoff.graph.build import build_graph
-from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError, ThreadLost
-from signoff.graph.limits import Limits
-from signoff.graph.outcome import Outcome, current_outcome
-from signoff.graph.prices import Prices
-from signoff.graph.texts import Texts
-from signoff.postgres import postgres_storage
-from signoff.session.decisions import (
-    Action,
-    Approval,
-    Confirmation,
-    Decision,
-    Failed,
-    Finished,
-    Message,
-    Paused,
-    Question,
-)
-from signoff.session.expiry import expire
-from signoff.session.moves import Answer, Extend, Retry
-from signoff.session.pausing import request_pause
-from signoff.session.session import Session
-from signoff.session.signals import pause_on_signals
-from signoff.storage import sqlite_storage
-from signoff.tools.control import ControlTool, Effect
-from signoff.tools.kinds import Kind
+Each name is imported when it is first used: a program that only asks for one does not wait for all.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from signoff.graph.again import extend, go_on, retry
+    from signoff.graph.build import build_graph
+    from signoff.graph.errors import (
+        SetupError,
+        SignoffError,
+        StorageError,
+        ThreadBusy,
+        ThreadError,
+        ThreadLost,
+    )
+    from signoff.graph.limits import Limits
+    from signoff.graph.outcome import Outcome, current_outcome
+    from signoff.graph.prices import Prices
+    from signoff.graph.texts import Texts
+    from signoff.postgres import postgres_storage
+    from signoff.session.decisions import (
+        Action,
+        Approval,
+        Confirmation,
+        Decision,
+        Failed,
+        Finished,
+        Message,
+        Paused,
+        Question,
+    )
+    from signoff.session.expiry import expire
+    from signoff.session.moves import Answer, Extend, Retry
+    from signoff.session.pausing import request_pause
+    from signoff.session.session import Session
+    from signoff.session.signals import pause_on_signals
+    from signoff.storage import sqlite_storage
+    from signoff.tools.control import ControlTool, Effect
+    from signoff.tools.kinds import Kind
 
 __all__ = [
     "Action",
@@ -66,3 +80,53 @@ __all__ = [
     "retry",
     "sqlite_storage",
 ]
+
+# By module what stands above for type checkers, and nothing else.
+_NAMES = {
+    "signoff.graph.again": ("extend", "go_on", "retry"),
+    "signoff.graph.build": ("build_graph",),
+    "signoff.graph.errors": (
+        "SetupError",
+        "SignoffError",
+        "StorageError",
+        "ThreadBusy",
+        "ThreadError",
+        "ThreadLost",
+    ),
+    "signoff.graph.limits": ("Limits",),
+    "signoff.graph.outcome": ("Outcome", "current_outcome"),
+    "signoff.graph.prices": ("Prices",),
+    "signoff.graph.texts": ("Texts",),
+    "signoff.postgres": ("postgres_storage",),
+    "signoff.session.decisions": (
+        "Action",
+        "Approval",
+        "Confirmation",
+        "Decision",
+        "Failed",
+        "Finished",
+        "Message",
+        "Paused",
+        "Question",
+    ),
+    "signoff.session.expiry": ("expire",),
+    "signoff.session.moves": ("Answer", "Extend", "Retry"),
+    "signoff.session.pausing": ("request_pause",),
+    "signoff.session.session": ("Session",),
+    "signoff.session.signals": ("pause_on_signals",),
+    "signoff.storage": ("sqlite_storage",),
+    "signoff.tools.control": ("ControlTool", "Effect"),
+    "signoff.tools.kinds": ("Kind",),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_MODULES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import signoff
+
 REPOSITORY = Path(__file__).parent.parent
 
 # From the bottom up. A module belongs to the layer with the longest name that fits, and imports only from its
@@ -72,7 +74,21 @@ def test_no_circle() -> None:
         pytest.fail(" imports ".join(reversed(circle.args[1])))
 
 
-@pytest.mark.parametrize("module", sorted(name for name, path in SOURCES.items() if path.stem == "__init__"))
+PACKAGES = sorted(name for name, path in SOURCES.items() if path.stem == "__init__" and name != "signoff")
+
+
+def test_what_signoff_gives_is_imported_when_it_is_used() -> None:
+    body = ast.parse(SOURCES["signoff"].read_text("utf-8")).body
+    (block,) = (node for node in body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    for_checkers = {alias.name: node.module for node in imports for alias in node.names}
+    assert for_checkers == signoff._MODULES
+    assert sorted(for_checkers) == signoff.__all__ == dir(signoff)
+    assert [name for name in signoff.__all__ if not hasattr(signoff, name)] == []
+    assert not hasattr(signoff, "build_grahp")
+
+
+@pytest.mark.parametrize("module", PACKAGES)
 def test_a_package_file_only_re_exports(module: str) -> None:
     def allowed(statement: ast.stmt) -> bool:
         if isinstance(statement, ast.Expr):
