@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
 from signoff.graph.errors import StorageError
-from signoff.locks import is_locked, thread_lock
+from signoff.locks import is_locked, opening_lock, thread_lock
 from signoff.savers import SaverInThreads, StoreInThreads, strict_serde
 
 SCHEMA = 1
@@ -108,9 +108,10 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     try:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            # The checkpointer commits its own transactions, the store wants autocommit.
-            connections += [_connect(file, "DEFERRED"), _connect(file, None)]
-            storage = _opened(file, *connections)
+            with opening_lock(file, _BUSY_SECONDS):
+                # The checkpointer commits its own transactions, the store wants autocommit.
+                connections += [_connect(file, "DEFERRED"), _connect(file, None)]
+                storage = _opened(file, *connections)
         except (sqlite3.Error, OSError) as error:
             raise StorageError(
                 f"The database {file} cannot be used ({error}); move it away or name another one."

@@ -1,6 +1,8 @@
 """The SQLite file: how it is opened, and what it refuses."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,38 @@ def test_wal_and_normal(tmp_path: Path) -> None:
         read = storage.checkpointer.conn.execute
         assert read("PRAGMA journal_mode").fetchone() == ("wal",)
         assert read("PRAGMA synchronous").fetchone() == (1,)
+
+
+_OPENS = """
+import sys
+from signoff import sqlite_storage
+for line in sys.stdin:
+    try:
+        with sqlite_storage(line.strip()):
+            print("opened", flush=True)
+    except Exception as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    """Without a lock SQLite answers some of them "database is locked", about every second time."""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for number in range(15):
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write(f"{tmp_path / str(number)}.sqlite\n")
+            child.stdin.flush()
+        answers = [child.stdout.readline().strip() for child in children if child.stdout]
+        assert answers == ["opened"] * 4
+    for child in children:
+        child.communicate()
 
 
 def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
