@@ -55,7 +55,8 @@ def opening_lock(database: Path, seconds: float) -> Iterator[None]:
         lock.acquire(timeout=seconds, poll_interval=0.01)
     except Timeout:
         raise StorageError(
-            f"Another process has been opening the database {database} for {seconds:g} s; end it, or try again."
+            f"Another process has been opening the database {database} for {seconds:g} s; end it, or try "
+            "again."
         ) from None
     except (OSError, NotImplementedError) as error:
         raise _no_lock_files(database, error) from error
@@ -79,7 +80,8 @@ def is_locked(database: Path, thread_id: str) -> bool:
 
 def _no_lock_files(database: Path, error: Exception) -> StorageError:
     return StorageError(
-        f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another disk."
+        f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another "
+        "disk."
     )
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ def test_wal_and_normal(tmp_path: Path) -> None:
 
 
 _OPENS = """
-import sys
+import sys, time
 from signoff import sqlite_storage
 for line in sys.stdin:
+    file, at = line.split()
+    time.sleep(max(float(at) - time.time(), 0))
     try:
-        with sqlite_storage(line.strip()):
+        with sqlite_storage(file):
             print("opened", flush=True)
     except Exception as error:
         print(error, flush=True)
@@ -43,17 +46,18 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
-    """Without a lock SQLite answers some of them "database is locked", about every second time."""
+    """SQLite answers some of them "database is locked", or they add the same column twice."""
     children = [
         subprocess.Popen(
             [sys.executable, "-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for _ in range(4)
     ]
-    for number in range(15):
+    for number in range(25):
+        at = time.time() + (0.05 if number else 5)
         for child in children:
             assert child.stdin is not None
-            child.stdin.write(f"{tmp_path / str(number)}.sqlite\n")
+            child.stdin.write(f"{tmp_path / str(number)}.sqlite {at}\n")
             child.stdin.flush()
         answers = [child.stdout.readline().strip() for child in children if child.stdout]
         assert answers == ["opened"] * 4
