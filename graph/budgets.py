@@ -1,6 +1,6 @@
 """How much of each limit a task has used, and which of them is the nearest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from signoff.graph.limits import Limits
@@ -47,23 +47,47 @@ class Budget:
         return texts.amounts[self.name].format(left=left, percent=percent)
 
 
+def _turns(task: Task, limits: Limits) -> Budget:
+    return Budget("turns", task.turns, limits.turns + task.extra_turns)
+
+
+def _tool_calls(task: Task, limits: Limits) -> Budget | None:
+    most = limits.tool_calls
+    return None if most is None else Budget("tool_calls", task.used.tool_calls, most)
+
+
+def _tokens(task: Task, limits: Limits) -> Budget | None:
+    most = limits.tokens
+    return None if most is None else Budget("tokens", task.used.total_tokens, most)
+
+
+def _cost(task: Task, limits: Limits) -> Budget | None:
+    if limits.cost is None or limits.prices is None:
+        return None
+    return Budget("cost", limits.prices.cost(task.used), limits.cost)
+
+
+def _seconds(task: Task, limits: Limits) -> Budget | None:
+    return None if limits.seconds is None else Budget("seconds", task.used.seconds, limits.seconds)
+
+
+_BUDGETS: Mapping[str, Callable[[Task, Limits], Budget | None]] = {
+    "turns": _turns,
+    "tool_calls": _tool_calls,
+    "tokens": _tokens,
+    "cost": _cost,
+    "seconds": _seconds,
+}
+
+
 def budget(name: str, task: Task, limits: Limits) -> Budget | None:
     """The budget of this name; None when it has no limit."""
-    return next((found for found in budgets(task, limits) if found.name == name), None)
+    return _BUDGETS[name](task, limits)
 
 
 def budgets(task: Task, limits: Limits) -> Iterator[Budget]:
     """All that is limited, the turns first."""
-    used = task.used
-    yield Budget("turns", task.turns, limits.turns + task.extra_turns)
-    if limits.tool_calls is not None:
-        yield Budget("tool_calls", used.tool_calls, limits.tool_calls)
-    if limits.tokens is not None:
-        yield Budget("tokens", used.total_tokens, limits.tokens)
-    if limits.cost is not None and limits.prices is not None:
-        yield Budget("cost", limits.prices.cost(used), limits.cost)
-    if limits.seconds is not None:
-        yield Budget("seconds", used.seconds, limits.seconds)
+    return (found for of in _BUDGETS.values() if (found := of(task, limits)))
 
 
 def nearest(task: Task, limits: Limits) -> Budget | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 
 from signoff.graph.layout import (
     BOXES,
@@ -11,6 +10,7 @@ from signoff.graph.layout import (
     END_AT,
     EXITS,
     HEIGHT,
+    MAIN_LINES,
     MAIN_PATH,
     PAUSES,
     ROUTES,
@@ -63,7 +63,7 @@ class Line:
     def look(self) -> str:
         if self.exit is not None:
             return str(self.exit)
-        return "main" if (self.source, self.target) in pairwise(MAIN_PATH) else "plain"
+        return "main" if (self.source, self.target) in MAIN_LINES else "plain"
 
 
 def mermaid() -> str:

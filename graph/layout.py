@@ -6,6 +6,7 @@ Units are pixels of a picture `WIDTH` by `HEIGHT`. All lines run straight across
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from signoff.graph.machine import Event, State
@@ -81,6 +82,10 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 
 
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
+# The line of each turn: the main path, and the way back from its end.
+MAIN_LINES = frozenset({*pairwise(MAIN_PATH), (State.EXECUTE, State.DECIDE)})
+# The machine cannot be drawn flat; this line of it runs straight across others.
+ACROSS = (State.EXECUTE, State.DECIDE)
 PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
 START_AT, END_AT = Point(30, 230), Point(562, 572)
@@ -121,14 +126,15 @@ ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
     (State.DECIDE, State.NUDGE, None): route((290, 202), (290, 108), (444, 108), label=(366, 100)),
     (State.ROUTE_TOOLS, State.NUDGE, None): route((682, 202), (682, 108), (556, 108), label=(618, 100)),
     (State.NUDGE, State.COMPRESS, None): route(
-        (500, 80), (500, 32), (120, 32), (120, 202), label=(508, 61), anchor="start"
+        (500, 80), (500, 32), (120, 32), (120, 202), label=(508, 75), anchor="start"
     ),
     (State.ROUTE_TOOLS, State.COMPRESS, None): route(
         (710, 202), (710, 32), (120, 32), (120, 202), label=(718, 122), anchor="start"
     ),
-    (State.EXECUTE, State.COMPRESS, None): route(
-        (880, 202), (880, 32), (120, 32), (120, 202), label=(888, 122), anchor="start"
+    (State.EXECUTE, State.DECIDE, None): route(
+        (880, 202), (880, 56), (270, 56), (270, 202), label=(888, 122), anchor="start"
     ),
+    (State.DECIDE, State.COMPRESS, None): route((254, 246), (176, 246), label=(215, 262)),
     (State.DECIDE, State.ASK_USER, None): route(
         (268, 258), (268, 346), (246, 346), label=(262, 305), anchor="end"
     ),

@@ -29,6 +29,7 @@ class State(StrEnum):
 
 class Event(StrEnum):
     READY = "ready"
+    NOT_READY = "not ready"
     CALLS_OPEN = "calls open"
     ASKED = "asked"
     CLAIMED = "claimed"
@@ -64,6 +65,7 @@ class Event(StrEnum):
 _TABLE: dict[State, dict[Event, State]] = {
     State.COMPRESS: {Event.READY: State.DECIDE},
     State.DECIDE: {
+        Event.NOT_READY: State.COMPRESS,
         Event.CALLS_OPEN: State.ROUTE_TOOLS,
         Event.ASKED: State.ASK_USER,
         Event.CLAIMED: State.REVIEW,
@@ -90,7 +92,7 @@ _TABLE: dict[State, dict[Event, State]] = {
     },
     State.APPROVE: {Event.DECIDED: State.ROUTE_TOOLS},
     State.HAND_OVER: {Event.OBSERVED: State.ROUTE_TOOLS},
-    State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.COMPRESS},
+    State.EXECUTE: {Event.MORE: State.ROUTE_TOOLS, Event.DONE: State.DECIDE},
     State.NUDGE: {Event.NUDGED: State.COMPRESS},
     State.ASK_USER: {Event.ANSWERED: State.COMPRESS},
     State.REVIEW: {

@@ -75,13 +75,18 @@ class _Steps:
         end = len(self.found)
         if end and self.found[-1].step() is None:
             end -= 1
-        times, start = max((self._rounds(period, end) for period in _PERIODS), key=lambda found: found[0])
+        periods = [period for period in _PERIODS if period == 1 or self._alike(end - 1, period)]
+        times, start = max((self._rounds(period, end) for period in periods), key=lambda found: found[0])
         return Row(times, self.told_at > start)
+
+    def _alike(self, at: int, period: int) -> bool:
+        """Whether a step is that of `period` steps before."""
+        return at >= period and bool(step := self.found[at].step()) and step == self.found[at - period].step()
 
     def _rounds(self, period: int, end: int) -> tuple[int, int]:
         """How often the last `period` steps have come round before `end`, and where that begins."""
         at = end - 1
-        while at >= period and (step := self.found[at].step()) and step == self.found[at - period].step():
+        while self._alike(at, period):
             at -= 1
         alike = end - 1 - at
         return (alike + period) // period, max(0, end - alike - period)

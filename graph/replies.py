@@ -4,12 +4,12 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, ToolMessage
 
 from signoff.graph.arguments import complete_json
+from signoff.graph.lazy import lazy
 from signoff.graph.marks import marks
 from signoff.graph.shapes import Stop, in_order, normal, raw_texts, stop_of, thinks, words_of
 from signoff.tools.control import Effect
@@ -66,28 +66,28 @@ class Reply:
     stop: Stop
     results: dict[int, ToolMessage] = field(default_factory=dict)
 
-    @cached_property
+    @lazy
     def control(self) -> Call | None:
         """The first finish or ask that counts; what follows it is never run."""
         return next((call for call in self.calls if call.decides), None)
 
-    @cached_property
+    @lazy
     def before_control(self) -> tuple[Call, ...]:
         """The calls that are settled before the first finish or ask; all of them when there is none."""
         control = self.control
         return self.calls if control is None else self.calls[: control.index]
 
-    @cached_property
+    @lazy
     def works(self) -> bool:
         """Whether the reply calls a tool that is no control tool."""
         return any(call.effect is None for call in self.calls)
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         """What it says, without thoughts."""
         return words_of(self.message)
 
-    @cached_property
+    @lazy
     def silent(self) -> bool:
         """Whether the reply came to its end without a word and without a call."""
         return not self.calls and not self.text and self.stop is Stop.NORMAL
@@ -107,7 +107,7 @@ class Reply:
         """Whether this is a whole reply of words without a call."""
         return not self.calls and bool(self.text) and self.stop is Stop.NORMAL
 
-    @cached_property
+    @lazy
     def plain(self) -> bool:
         """Whether a provider takes the message as it is."""
         written = self.message.tool_calls

@@ -204,7 +204,9 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
 
     Without either the malformed come first, which is the careful reading: a finish beside them is void.
     """
-    order: Sequence[int] = marks(message).get("order", ())
+    noted = marks(message).get("order")
+    # A provider can send a mark of this name, too.
+    order = noted if isinstance(noted, list) and all(type(at) is int for at in noted) else []
     if sorted(order) == list(range(len(found))):
         return [found[at] for at in order]
     blocks = [_of_block(part) for part in _blocks(message) if part.get("type") in _ARGUMENTS]

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import is_
+from typing import Any
 
 from langchain_core.messages import HumanMessage
 
@@ -107,13 +108,11 @@ def current_task(reader: Reader, state: AgentState, *, can_ask: bool = True) -> 
 
 
 def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
-    before = None if reader.before is None else _task(state, reader, reader.before, None)
-    task = _task(state, reader, reader.section, before)
-    kept = [*task.due, *(call for call in (task.ask, task.finish) if call)]
-    return replace(task, strays=reader.strays(kept), call_ids=reader.call_ids, can_ask=can_ask)
+    before = None if reader.before is None else _task(state, reader, reader.before)
+    return _task(state, reader, reader.section, before=before, call_ids=reader.call_ids, can_ask=can_ask)
 
 
-def _task(state: AgentState, reader: Reader, section: Section, before: Task | None) -> Task:
+def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
     marked = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
     since = section.replies[marked:]
@@ -121,13 +120,17 @@ def _task(state: AgentState, reader: Reader, section: Section, before: Task | No
     spent = spent if spent and spent["task"] == section.id else None
     tally = section.tally
     total = tally.total(spent)
+    due, ask, finish = section.due(), section.ask(), section.finish(verdicts)
+    # Open calls of the task before this one are strays of this one.
+    newest = section is reader.section
     return Task(
         id=section.id,
         messages=tuple(section.messages),
         replies=tuple(section.replies),
-        due=section.due(),
-        ask=section.ask(),
-        finish=section.finish(verdicts),
+        due=due,
+        ask=ask,
+        finish=finish,
+        strays=reader.strays([call for call in (*due, ask, finish) if call]) if newest else (),
         undecided=section.undecided(reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
@@ -151,7 +154,7 @@ def _task(state: AgentState, reader: Reader, section: Section, before: Task | No
         resumed=marked,
         phases=tuple(phases_of(state.get("phases"), section.id)),
         spent=spent,
-        before=before,
+        **more,
     )
 
 

@@ -51,7 +51,8 @@ def view_size(state: AgentState, reader: Reader, system_prompt: str, texts: Text
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
     """The tokens of what a view shows of the messages from `start` on, by estimate."""
     sums, waiting = reader.noted.sums, [one for calls in reader.open_calls.values() for one in calls]
-    return sums[-1] - sums[start] + tokens([_pending(reply, call, texts) for *_, reply, call in waiting])
+    pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
+    return sums[-1] - sums[start] + pending
 
 
 def beyond(reader: Reader, budget: int) -> int:

@@ -52,6 +52,8 @@ def sent_back(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: An
 
 def answer_waiting(task: Task, run: Run) -> Part[list[BaseMessage]]:
     """A part of a node: the user's words as the results of the calls that waited for a person."""
+    if not task.answers:
+        return []
     calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
     texts, answers = run.kit.texts.results, list[BaseMessage]()
     for call_id, words in task.answers.items():

@@ -1,12 +1,18 @@
-"""Applies the ordered rules and reports the event of the first that fires."""
+"""Applies the ordered rules and reports the event of the first that fires.
+
+Work leads here without a pass through `compress`, which nearly always would find nothing to do: so it is
+looked for here first.
+"""
 
 from typing import Any
 
 from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
-from signoff.graph.state import AgentState, Ending
+from signoff.graph.state import AgentState, Decision, Ending
+from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
+from signoff.nodes.shown import is_full
 
 _STATUS = {Event.EXHAUSTED: "limit", Event.FAILED: "error", Event.CANCELLED: "error"}
 _WHAT_TO_DO = {
@@ -21,6 +27,9 @@ _WHAT_TO_DO = {
 
 def decide(state: AgentState, run: Run) -> Report:
     task = run.task(state)
+    if state.get("event") == Event.DONE and (why := _unready(state, task, run)):
+        decision = Decision(rule="not_ready", event=Event.NOT_READY.value, why=why)
+        return Report(Event.NOT_READY, {"decision": decision})
     decision = apply_rules(task, run.limits)
     event = Event(decision["event"])
     update: dict[str, Any] = {"decision": decision}
@@ -31,3 +40,12 @@ def decide(state: AgentState, run: Run) -> Report:
             ending["error"] = text.format(question=question)
         update["ending"] = ending
     return Report(event, update)
+
+
+def _unready(state: AgentState, task: Task, run: Run) -> str | None:
+    """What `compress` has to do first."""
+    if state.get("task") != task.id or task.answers or run.reader(state).unmarked:
+        return "an edit of the state brought a new message"
+    if task.strays:
+        return "calls are open that nothing will run"
+    return "the view is over its budget" if is_full(state, run) else None

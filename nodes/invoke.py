@@ -175,7 +175,7 @@ class Job:
         **notes: Any,
     ) -> Done:
         content = savable(content)
-        kept = artifact if saves(artifact) else None
+        kept = artifact if artifact is not None and saves(artifact) else None
         if artifact is not None and kept is None:
             lost = self.run.kit.texts.results["no_artifact"]
             content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 
 from signoff.graph.history import Reader, read_messages
+from signoff.graph.lazy import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.rules import Offer
 from signoff.graph.state import AgentState, Context
@@ -73,6 +73,7 @@ class Run:
     kit: Kit
     config: RunnableConfig
     _held: list[Reader] = field(default_factory=list, init=False)
+    _read: list[AgentState] = field(default_factory=list, init=False)
 
     @property
     def _configurable(self) -> Mapping[str, Any]:
@@ -106,7 +107,7 @@ class Run:
         runtime = self._configurable.get("__pregel_runtime")
         return getattr(runtime, "store", None)
 
-    @cached_property
+    @lazy
     def context(self) -> Context:
         runtime = self._configurable.get("__pregel_runtime")
         given = getattr(runtime, "context", None)
@@ -114,7 +115,7 @@ class Run:
             return given
         return Context.model_validate(given) if given else _NO_CONTEXT
 
-    @cached_property
+    @lazy
     def _named(self) -> Models:
         name = (self.context.model or "").strip()
         return self.kit.by_name(name) if name else Models(self.kit.models, self.kit.digester)
@@ -130,7 +131,7 @@ class Run:
         """The model that writes this run's digests. Raises as `models`."""
         return self._named.digester
 
-    @cached_property
+    @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where there are no prices."""
@@ -151,10 +152,12 @@ class Run:
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
         before = self._held[-1] if self._held else None
+        if before is not None and self._read[-1] is state:
+            return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
             before = self.kit.readings.pop(self._place(state.get("messages", ())), None)
-        self._held[:] = [read_messages(state, self.kit.toolbox, before)]
+        self._held[:], self._read[:] = [read_messages(state, self.kit.toolbox, before)], [state]
         return self._held[-1]
 
     def give_back(self) -> None:

@@ -53,6 +53,12 @@ def show(state: AgentState, run: Run) -> Part[Shown]:
     return Shown(view, size, extra)
 
 
+def is_full(state: AgentState, run: Run) -> bool:
+    """Whether the view is over its budget, before anything in it is cut."""
+    reader, most = run.reader(state), budget(state, state.get("task", ""), run)
+    return view_size(state, reader, run.system_prompt, run.kit.texts) + beyond(reader, most) > most
+
+
 def budget(state: AgentState, task: str, run: Run) -> int:
     """The most tokens of a view of this task: less than usual once the provider found one too long."""
     too_long = state.get("too_long")

@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from signoff.graph.marks import KEY, marks
 from signoff.graph.shapes import reason_of
-from signoff.tools.output import valid_text, valid_values
+from signoff.tools.output import is_plain, valid_text, valid_values
 
 _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 _PARTS = ("content", "tool_calls", "invalid_tool_calls")
@@ -26,6 +26,15 @@ def sound(message: AIMessage) -> AIMessage:
     Raises ValidationError, or TypeError, for what is no reply at all even so.
     """
     name, own = message.name, message.id
+    given = [getattr(message, part) for part in (*_PARTS, *_EXTRAS)]
+    if all(map(is_plain, [*given, name, own])) and all(
+        text is None or isinstance(text, str) for text in (name, own)
+    ):
+        # Nearly every reply.
+        AIMessage(**dict(zip(_PARTS, given, strict=False)))
+        return message.model_copy(
+            update={"usage_metadata": _counted(message.usage_metadata), "id": own or None}
+        )
     parts = {part: valid_values(getattr(message, part)) for part in _PARTS}
     AIMessage(**parts)
     rest = {

@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-import signoff.storage
+import signoff.sqlite_saver
+import signoff.sqlite_store
 from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.models import ScriptedModel, call
 
@@ -51,14 +52,14 @@ def around(method: Any) -> Any:
     return wrapped
 
 
-class Saver(signoff.storage.ThreadSaver):
-    put = around(signoff.storage.ThreadSaver.put)
-    put_writes = around(signoff.storage.ThreadSaver.put_writes)
+class Saver(signoff.sqlite_saver.ThreadSaver):
+    put = around(signoff.sqlite_saver.ThreadSaver.put)
+    put_writes = around(signoff.sqlite_saver.ThreadSaver.put_writes)
 
 
-class Store(signoff.storage.ThreadStore):
-    batch = around(signoff.storage.ThreadStore.batch)
-    swap = around(signoff.storage.ThreadStore.swap)
+class Store(signoff.sqlite_store.ThreadStore):
+    batch = around(signoff.sqlite_store.ThreadStore.batch)
+    swap = around(signoff.sqlite_store.ThreadStore.swap)
 
 
 def script(messages: list[BaseMessage]) -> Any:
@@ -82,8 +83,8 @@ def act_tool(kind: str, ledger: Path) -> StructuredTool:
 
 def drive(folder: Path, durability: Any, kind: str, kill_at: int) -> dict[str, Any]:
     """Drives the thread to its end, as anyone would who knows its ID and the task."""
-    signoff.storage.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
-    signoff.storage.ThreadStore = Store  # type: ignore[misc]
+    signoff.sqlite_saver.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
+    signoff.sqlite_store.ThreadStore = Store  # type: ignore[misc]
     ledger = folder / "ledger"
     with sqlite_storage(folder / "threads.sqlite") as storage:
         approvals = {"act": True} if kind == "approval" else None

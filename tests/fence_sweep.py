@@ -162,10 +162,11 @@ def finish(url: str, thread_id: str, ledger: Path) -> dict[str, Any]:
     begun = time.monotonic()
     with postgres_storage(url) as storage:
         graph, config = graph_of(storage, ledger, "other"), config_of(thread_id)
+        was_over = bool(current_outcome(graph.get_state(config).values))
         graph.invoke(task_for(graph, thread_id), config)
         while not current_outcome(graph.get_state(config).values):
             graph.invoke(None, config)
-    return {"seconds": round(time.monotonic() - begun, 2)}
+    return {"seconds": round(time.monotonic() - begun, 2), "was_over": was_over}
 
 
 def found(url: str, thread_id: str, ledger: Path) -> dict[str, Any]:
@@ -218,7 +219,9 @@ def one_stop(url: str, which: str, way: str, stop_at: int, folder: Path) -> dict
 def faults(stop: dict[str, Any]) -> list[str]:
     """What went wrong; nothing when the stopped runner has done nothing more."""
     wrong = {
-        f"ended with {stop['child'] or 'no error'}": stop["child"] not in ("ThreadLost", "StorageError"),
+        # Nothing is left to be refused when it stopped after its very last write.
+        f"ended with {stop['child'] or 'no error'}": stop["child"] not in ("ThreadLost", "StorageError")
+        and not stop["was_over"],
         f"outcome {stop['outcome']}": stop["outcome"] != "All of it.",
         "wrote to the database": stop["wrote"],
         "forked the history": stop["forks"] > 0,

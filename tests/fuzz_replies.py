@@ -1,6 +1,6 @@
 """Replies as no provider should send them: whatever comes, the thread ends or asks, and can be read again.
 
-Run as a program: `python -m tests.fuzz_replies --examples 100000 [--seconds N] [--seed N]`. It prints figures
+Run as a program: `python -m tests.fuzz_replies --replies 100000 [--seconds N] [--seed N]`. It prints figures
 as it goes, and fails with the shortest replies that break something.
 """
 
@@ -143,6 +143,7 @@ class Bench:
             decision = drive(session, way, decision)
         else:
             raise AssertionError(f"the thread does not end; it stands at {decision}")
+        self.figures["replies"] += len(sent) - len(model.queue)
         self.outcome = decision.outcome
         self._check(session, decision.outcome, model.views)
         self.figures[f"{decision.outcome.status}: {decision.outcome.reason}"] += 1
@@ -205,22 +206,19 @@ def fuzz(bench: Bench, examples: int, number: int | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=100_000)
+    parser.add_argument("--replies", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     given_ = parser.parse_args(arguments)
-    begun, done, number = time.monotonic(), 0, given_.seed
-    while done < given_.examples and time.monotonic() - begun < given_.seconds:
-        batch = min(1_000, given_.examples - done)
+    begun, number, done = time.monotonic(), given_.seed, Counter[str]()
+    while done["replies"] < given_.replies and time.monotonic() - begun < given_.seconds:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             bench = Bench(stack.enter_context(sqlite_storage(Path(folder) / "threads.sqlite")))
-            fuzz(bench, batch, number)
-        done, number = done + batch, number + 1
-        print(
-            f"{done} threads in {time.monotonic() - begun:.0f} s, seed {number - 1}: {dict(bench.figures)}",
-            flush=True,
-        )
+            fuzz(bench, min(1_000, given_.replies), number)
+        done += bench.figures
+        print(f"after {time.monotonic() - begun:.0f} s and seed {number}: {dict(done)}", flush=True)
+        number += 1
     return 0
 
 

@@ -66,6 +66,8 @@ class Threads(RuleBasedStateMachine):
         self.told: dict[str, Any] = {}
         # Where each thread stood last: its condition, and for one that has ended its outcome's status.
         self.stood: dict[str, str] = {}
+        # Where each stands, for as long as nothing has been done to it.
+        self.seen: dict[str, Standing] = {}
         self.used = self.tried = False
 
     def teardown(self) -> None:
@@ -141,7 +143,7 @@ class Threads(RuleBasedStateMachine):
         thread, target = self._thread(at), "c"
         if target in self.threads:
             return
-        before = self._look(thread)
+        before = self._stands(thread)
         if isinstance(point, float):
             path = path_of(self.world.storage.checkpointer, thread)
             point = path[int(point * (len(path) - 1))].checkpoint_id if path else "none"
@@ -173,7 +175,7 @@ class Threads(RuleBasedStateMachine):
     def _goes_on(self, at: int, by_step: bool, **how: Any) -> None:
         """Whatever comes next, as a driver that means well does it."""
         thread = self._thread(at)
-        standing = self._look(thread)
+        standing = self._stands(thread)
         handed_out = not isinstance(standing.waiting, Action) or thread in self.told
         if standing.waiting is not None and handed_out:
             self._answer(thread, "approve", how)
@@ -187,13 +189,18 @@ class Threads(RuleBasedStateMachine):
             answer = self._act(thread, told)
         self._move(thread, Answer(answer), **how)
 
+    def _stands(self, thread: str) -> Standing:
+        return self.seen.get(thread) or self._look(thread)
+
     def _look(self, thread: str) -> Standing:
-        return self.world.session(thread).standing()
+        self.seen[thread] = standing = self.world.session(thread).standing()
+        return standing
 
     def _open(self) -> None:
         self.world.close()
         self.world.open()
         self.told.clear()
+        self.seen.clear()
         self.used = False
 
     def _act(self, thread: str, action: Action) -> Any:
@@ -216,7 +223,7 @@ class Threads(RuleBasedStateMachine):
         pending: Any = "answer",
     ) -> None:
         world = self.world
-        session, before = world.session(thread, pending), self._look(thread)
+        session, before = world.session(thread, pending), self._stands(thread)
         allowed = legal(move, before, pending)
         self.watches[thread].moves(move, before)
         if isinstance(move, Answer) and allowed:
@@ -233,12 +240,10 @@ class Threads(RuleBasedStateMachine):
             return
         if decision is not None:
             self.told[thread] = decision
-            fits(
-                decision,
-                self._look(thread),
-                paused=reached and asked in ("pause", "request"),
-                by_step=by_step,
-            )
+            paused = reached and asked in ("pause", "request")
+            fits(decision, self._look(thread), paused=paused, by_step=by_step)
+        else:
+            self._look(thread)
         self._check(thread)
 
     def _drive(self, session: Session, move: Move, by_step: bool) -> Any:
@@ -266,8 +271,7 @@ class Threads(RuleBasedStateMachine):
         return found
 
     def _check(self, thread: str) -> None:
-        session = self.world.session(thread)
-        standing = session.standing()
+        session, standing = self.world.session(thread), self._stands(thread)
         faults = [*self.world.faults, *self.watches[thread].faults(standing, self.world)]
         assert not faults, faults
         if self.figures["steps"] % 10 == 0:

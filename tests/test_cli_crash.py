@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import signoff.storage
+import signoff.sqlite_saver
 from tests.cli_bench import ASKS, Bench
 
 
@@ -15,7 +15,7 @@ class Died(BaseException):
     """The process is gone: no code of ours may catch this, and nothing is written after it."""
 
 
-class Mortal(signoff.storage.ThreadSaver):
+class Mortal(signoff.sqlite_saver.ThreadSaver):
     """Dies at the n-th moment before or after a write, and stays dead."""
 
     left = 0

@@ -15,7 +15,7 @@ EMPTY = 'call("finish_task", summary="")'
 LOOK = 'call("read_file", path="config.py")'
 THINK = 'call("think", thought="First the port.")'
 ASK = 'call("ask_user", question="Which?")'
-TURN = "call_llm → route_tools → execute → compress → decide"
+TURN = "call_llm → route_tools → execute → decide"
 
 
 @pytest.fixture

@@ -22,5 +22,6 @@ def test_a_runner_that_was_stopped_and_replaced_gives_up(
     unknown = sum(told[1] == "error" for stop in stops for told in stop["told"])
     figure(f"{len(stops)} runners stopped, cut off and replaced: all gave up; {unknown} effects unknown")
     assert len(stops) > 20
-    assert {stop["child"] for stop in stops} == {"ThreadLost", "StorageError"}
+    assert {stop["child"] for stop in stops if not stop["was_over"]} == {"ThreadLost", "StorageError"}
+    assert sum(stop["was_over"] for stop in stops) <= 4
     assert [stop for stop in stops if stop["faults"]] == []

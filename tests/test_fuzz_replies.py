@@ -41,6 +41,7 @@ ONCE_BROKE: dict[str, Sent] = {
     ),
     "arguments with keys that are no text": Sent([call_with({"what": {"": None, None: None}})]),
     "arguments that are no JSON": Sent([call_with({"what": object()})]),
+    "an order of the calls that is none": Sent([{**TALK, "response_metadata": {"signoff": {"order": None}}}]),
     "no content": Sent([TALK], assigned={"content": None}),
 }
 

@@ -14,6 +14,7 @@ LIMIT = 20_000
 """Characters of one tool result that a model is shown by default."""
 
 _UNSAFE = re.compile("[\ud800-\udfff\x00]")
+_MOST = 2**63
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -47,6 +48,23 @@ def valid_values(value: Any) -> Any:
     if isinstance(value, list):
         return [valid_values(part) for part in value]
     return value
+
+
+def is_plain(value: Any, depth: int = 20) -> bool:
+    """Whether this is a JSON-like value that can be stored as it is: valid texts, integers of 64 bits, and at
+    most `depth` values inside each other."""
+    kind = type(value)
+    if kind is str:
+        return _UNSAFE.search(value) is None
+    if kind is int:
+        return bool(-_MOST <= value < _MOST)
+    if kind is dict and depth:
+        return all(
+            type(key) is str and is_plain(key) and is_plain(part, depth - 1) for key, part in value.items()
+        )
+    if kind is list and depth:
+        return all(is_plain(part, depth - 1) for part in value)
+    return value is None or kind in (bool, float)
 
 
 def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:

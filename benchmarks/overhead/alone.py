@@ -36,7 +36,10 @@ def import_seconds(module: str, runs: int = 5) -> float:
 
 def heavy_imports() -> list[str]:
     """Which of the packages that it should not need `import signoff` brings in."""
-    told = _python(f"import sys, signoff; print([n for n in {_HEAVY!r} if n in sys.modules])")
+    told = _python(
+        "import sys, langgraph.graph; before = set(sys.modules); import signoff; "
+        f"print([n for n in {_HEAVY!r} if n in sys.modules.keys() - before])"
+    )
     return [name for name in _HEAVY if repr(name) in told]
 
 

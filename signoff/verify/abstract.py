@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from signoff.graph.history import Reader, read_messages
-from signoff.graph.machine import State
+from signoff.graph.machine import Event, State
 from signoff.graph.marks import is_genuine, marks
 from signoff.graph.replies import Call
 from signoff.graph.section import decided, verdicts_of
@@ -136,6 +136,7 @@ def _state(point: Point, task: Task, reader: Reader) -> Hashable:
     confirm = given.get("asked") if given else None
     return (
         state["decision"]["rule"] if point.place is State.NUDGE else None,
+        point.place is State.DECIDE and state.get("event") == Event.DONE,
         ending and (ending["task"] == task.id, ending["status"], ending["reason"]),
         ended and (ended["task"] == task.id, last is not None and ended["message"] == last.id),
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),

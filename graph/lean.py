@@ -1,0 +1,118 @@
+"""The nodes of a compiled graph without the work that LangGraph does for each of them and nobody asked for.
+
+Before each condition LangGraph copies every channel, so that it can be shown the state as the node left it:
+here a condition looks at nothing but the reported event, which the node has just given. And each node and
+each of its writes gets callbacks of its own: where nothing listens, there are none. Together they are a
+quarter of what a super-step costs.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph._internal._constants import CONF, CONFIG_KEY_SEND  # the keys have no public names
+from langgraph.graph._branch import BranchSpec
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel._read import ChannelRead, PregelNode
+from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
+
+from signoff.nodes.direct import listened
+
+_INTO = "branch:to:{}"
+
+
+class Leave(ChannelWrite):
+    """Writes what a node gave, and takes the edge that its branch names for the reported event."""
+
+    def __init__(self, given: ChannelWrite, branch: BranchSpec) -> None:
+        ends = branch.ends or {}
+        drawn = [(_INTO.format(target), None, str(label)) for label, target in ends.items()]
+        super().__init__([*given.writes, ChannelWriteTupleEntry(_nothing, static=drawn)])
+        self.branch = branch
+        self.ways: dict[Any, Any] = {label: [(_INTO.format(target), None)] for label, target in ends.items()}
+
+    def _write(self, input: Any, config: RunnableConfig) -> Any:
+        super()._write(input, config)
+        report = input
+        if not isinstance(input, dict) or "event" not in input:
+            # Not from a node but from an edit of the state: the last event stands. When the graph is only
+            # drawn there is none.
+            report = {"event": ChannelRead.do_read(config, select="event", fresh=True)}
+        if report["event"] is not None:
+            config[CONF][CONFIG_KEY_SEND](self.ways[self.branch.path.invoke(report)])
+        return input
+
+    async def _awrite(self, input: Any, config: RunnableConfig) -> Any:
+        return self._write(input, config)
+
+
+def _nothing(_: Any) -> None:
+    """What is drawn is written by `Leave` itself."""
+
+
+class Lean(PregelNode):
+    """A node of LangGraph's that is run without callbacks where nothing listens."""
+
+    @cached_property
+    def node(self) -> Runnable[Any, Any]:
+        (write,) = self.flat_writers
+        assert isinstance(write, ChannelWrite), "writes and one edge are joined to one writer"
+        whole = super().node
+        assert whole is not None, "there is a node"
+        return _Step(self.bound, write, whole)
+
+
+class _Step(Runnable[Any, Any]):
+    """A node and its writes; `whole` is what LangGraph makes of them."""
+
+    def __init__(self, bound: Runnable[Any, Any], write: ChannelWrite, whole: Runnable[Any, Any]) -> None:
+        self.bound = bound
+        self.write = write
+        self.whole = whole
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        if config is None or listened(config):
+            return self.whole.invoke(input, config, **kwargs)
+        with _current(config):
+            given = self.bound.invoke(input, config, **kwargs)
+        return self.write._write(given, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        if config is None or listened(config):
+            return await self.whole.ainvoke(input, config, **kwargs)
+        with _current(config):
+            given = await self.bound.ainvoke(input, config, **kwargs)
+        return self.write._write(given, config)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        # Asked for by a stream of events alone, which listens.
+        async for part in self.whole.astream(input, config, **kwargs):
+            yield part
+
+
+@contextmanager
+def _current(config: RunnableConfig) -> Iterator[None]:
+    """Makes `config` the one that `interrupt` and LangGraph's other helpers look up."""
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def lean(graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+    """Gives every node of `graph` the form above."""
+    for name in graph.builder.nodes:
+        node = graph.nodes[name]
+        if branches := graph.builder.branches.get(name):
+            (branch,) = branches.values()
+            (given, _) = node.writers
+            assert isinstance(given, ChannelWrite), "LangGraph attaches a node before its branches"
+            node.writers = [Leave(given, branch)]
+        attributes = vars(node.copy({}))
+        graph.nodes[name] = Lean(**attributes)
