@@ -3,6 +3,7 @@
 The lock is the operating system's, held by the process, so a killed process frees it.
 """
 
+import errno
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,11 @@ def is_locked(database: Path, thread_id: str) -> bool:
 
 
 def _no_lock_files(database: Path, error: Exception) -> StorageError:
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return StorageError(
+            "Too many files are open: each thread that runs holds the file of its lock. Allow more open files "
+            "(ulimit -n), or run fewer threads at once."
+        )
     return StorageError(
         f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another "
         "disk."

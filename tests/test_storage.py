@@ -65,6 +65,28 @@ def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> No
         child.communicate()
 
 
+_MANY = """
+import resource, sys
+from contextlib import ExitStack
+from pathlib import Path
+from signoff.locks import thread_lock
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(thread_lock(Path(sys.argv[1]), str(number)))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _MANY, str(tmp_path / "t.sqlite")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("StorageError Too many files are open")
+    assert "ulimit -n" in told
+
+
 def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
         assert storage.threads() == ["t"]

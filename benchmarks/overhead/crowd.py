@@ -82,10 +82,12 @@ def crowd(
         for _ in range(repeats):
             for one in subjects:
                 found[one.name].append(_one(by_name[one.name], one.name, runs, seconds))
-    return [
-        Crowd(name, runs, seconds, *(median(one[key] for one in each) for key in ("wall", "cpu")), repeats)
-        for name, each in found.items()
-    ]
+    return [_crowd(name, runs, seconds, each) for name, each in found.items()]
+
+
+def _crowd(name: str, runs: int, seconds: float, found: Sequence[dict[str, Any]]) -> Crowd:
+    wall, cpu = median(one["wall"] for one in found), median(one["cpu"] for one in found)
+    return Crowd(name, runs, seconds, wall, cpu, len(found))
 
 
 def _one(worker: Worker, name: str, runs: int, seconds: float, **more: Any) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def slow_tools(runs: int = SIZES[0], repeats: int = 1) -> SlowTools:
     with workers([OWN]) as by_name:
         worker = by_name[OWN.name]
         for is_async in [*found] * repeats:
-            told = {"tool_seconds": TOOL_SECONDS, "is_async": is_async}
+            told: dict[str, Any] = {"tool_seconds": TOOL_SECONDS, "is_async": is_async}
             worker.begin(_SLOW_TOOLS, TURNS, None, runs=runs, seconds=QUICK, **told)
             found[is_async].append(_right(_SLOW_TOOLS, 2 * runs, worker.end()))
     return SlowTools(runs, *_slow_figures(found[False]), *_slow_figures(found[True]))
@@ -128,7 +130,7 @@ def writers(runs: int, processes: int = 1) -> Writers:
             stack.callback(worker.close)
             _one(worker, OWN.name, 1, 0.0)
         for worker in made:
-            given = {"runs": each, "seconds": QUICK, "kind": "write"}
+            given: dict[str, Any] = {"runs": each, "seconds": QUICK, "kind": "write"}
             worker.begin(OWN.name, TURNS, f"{folder}/threads.sqlite", **given)
         found = [_ended(worker, each) for worker in made]
     wrong, why = sum(one["wrong"] for one in found), next((one["why"] for one in found if one["why"]), "")

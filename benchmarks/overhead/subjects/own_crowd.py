@@ -22,6 +22,7 @@ from scripted import MOST_STEPS, TASK  # type: ignore[import-not-found]  # as ab
 from signoff import build_graph, sqlite_storage
 
 Crowd = Callable[[], dict[str, Any]]
+all_at_once: Callable[..., Crowd] = at_once
 FINISH = {"name": "finish_task", "args": {"summary": "Done."}}
 
 
@@ -44,7 +45,7 @@ def signoff(
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))
     model = Waiting(turns=turns, last=FINISH, seconds=seconds)
-    go: Crowd = at_once((_signoff(model, step_tool(0.0, is_async=is_async, kind=kind), **given), runs))
+    go = all_at_once((_signoff(model, step_tool(0.0, is_async=is_async, kind=kind), **given), runs))
 
     def run() -> dict[str, Any]:
         with stack:
@@ -60,8 +61,7 @@ def beside_slow_tools(
     model = Waiting(turns=turns, last=FINISH, seconds=seconds)
     slow = _signoff(model, step_tool(tool_seconds, is_async=is_async))
     quick = _signoff(model, step_tool(0.0, is_async=True))
-    both: Crowd = at_once((slow, runs), (quick, runs))
-    return both
+    return all_at_once((slow, runs), (quick, runs))
 
 
 def bare_loop(turns: int, database: str | None, *, runs: int, seconds: float, is_async: bool = True) -> Crowd:
@@ -74,8 +74,7 @@ def bare_loop(turns: int, database: str | None, *, runs: int, seconds: float, is
             messages += [await tool.ainvoke({**call, "type": "tool_call"}) for call in reply.tool_calls]
         return len(messages) == 2 * turns - 1
 
-    all_of_them: Crowd = at_once((one, runs))
-    return all_of_them
+    return all_at_once((one, runs))
 
 
 def two_nodes(turns: int, database: str | None, *, runs: int, seconds: float, is_async: bool = True) -> Crowd:
@@ -100,11 +99,10 @@ def two_nodes(turns: int, database: str | None, *, runs: int, seconds: float, is
         result = await graph.ainvoke(TASK, {"recursion_limit": MOST_STEPS})
         return len(result["messages"]) == 2 * turns
 
-    all_of_them: Crowd = at_once((one, runs))
-    return all_of_them
+    return all_at_once((one, runs))
 
 
-SUBJECTS = {
+SUBJECTS: dict[str, Callable[..., Crowd]] = {
     "signoff": signoff,
     "signoff beside slow tools": beside_slow_tools,
     "bare loop": bare_loop,
