@@ -82,8 +82,8 @@ def is_locked(database: Path, thread_id: str) -> bool:
 def _no_lock_files(database: Path, error: Exception) -> StorageError:
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return StorageError(
-            "Too many files are open: each thread that runs holds the file of its lock. Allow more open files "
-            "(ulimit -n), or run fewer threads at once."
+            "Too many files are open: each thread that runs holds the file of its lock. Allow more open "
+            "files (ulimit -n), or run fewer threads at once."
         )
     return StorageError(
         f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another "
