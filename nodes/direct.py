@@ -1,6 +1,6 @@
 """Calls a plain tool without LangChain's callbacks where nobody listens to them: a tenth of the time."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
 
@@ -18,16 +18,20 @@ def plain_tools(tools: Iterable[BaseTool]) -> frozenset[str]:
 
 
 def _is_plain(tool: BaseTool) -> bool:
-    if type(tool) is not StructuredTool or tool.func is None or not isinstance(tool.args_schema, type):
+    if type(tool) is not StructuredTool or not isinstance(tool.args_schema, type):
         return False
     own = tool.handle_tool_error or tool.handle_validation_error or tool.callbacks or tool.verbose
     if own or tool.response_format != "content" or not is_basemodel_subclass(tool.args_schema):
         return False
+    return all(_asks_nothing(function) for function in (tool.func, tool.coroutine) if function is not None)
+
+
+def _asks_nothing(function: Callable[..., Any]) -> bool:
     try:
-        asks = "callbacks" in signature(tool.func).parameters
+        asks = "callbacks" in signature(function).parameters
     except (TypeError, ValueError):
         return False
-    return not asks and _get_runnable_config_param(tool.func) is None
+    return not asks and _get_runnable_config_param(function) is None
 
 
 def listened(config: RunnableConfig) -> bool:
@@ -40,7 +44,22 @@ def listened(config: RunnableConfig) -> bool:
 
 def call(tool: StructuredTool, request: ToolCall) -> Any:
     """What `tool.invoke(request)` gives: the result, or the error that is raised."""
-    # LangChain has no public name for these two steps of `invoke`.
-    args, named = tool._to_args_and_kwargs(request["args"], request["id"])
-    assert tool.func is not None, "a plain tool has one"
-    return _format_output(tool.func(*args, **named), None, request["id"], tool.name, "success")
+    assert tool.func is not None, "only a tool with a sync function gets here"
+    args, named = _given(tool, request)
+    return _result(tool, request, tool.func(*args, **named))
+
+
+async def acall(tool: StructuredTool, request: ToolCall) -> Any:
+    """What `await tool.ainvoke(request)` gives: the result, or the error that is raised."""
+    assert tool.coroutine is not None, "only a tool with an async function gets here"
+    args, named = _given(tool, request)
+    return _result(tool, request, await tool.coroutine(*args, **named))
+
+
+# LangChain has no public name for these two steps of `invoke`.
+def _given(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tool._to_args_and_kwargs(request["args"], request["id"])
+
+
+def _result(tool: StructuredTool, request: ToolCall, output: Any) -> Any:
+    return _format_output(output, None, request["id"], tool.name, "success")

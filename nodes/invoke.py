@@ -19,6 +19,7 @@ from signoff.graph.marks import nudge
 from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
+from signoff.nodes.direct import acall as acall_plain
 from signoff.nodes.direct import call as call_plain
 from signoff.nodes.direct import listened
 from signoff.nodes.kit import Run
@@ -120,16 +121,26 @@ class Job:
         return self.tool.name in self.run.kit.plain and not listened(self.run.config)
 
     async def _arun(self) -> Done:
-        # A long result is kept in a file, and a server allows no such waiting in its event loop.
         try:
-            output = await self.tool.ainvoke(self._request(), self.run.config)
+            if isinstance(self.tool, StructuredTool) and self._unheard():
+                output = await acall_plain(self.tool, self._request())
+            else:
+                output = await self.tool.ainvoke(self._request(), self.run.config)
         except GraphBubbleUp:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if _being_cancelled():
                 raise
             return await asyncio.to_thread(self._broken, error)
+        if self._is_short(output):
+            return self._finished(output)
+        # A long result is kept in a file, and a server allows no such waiting in its event loop.
         return await asyncio.to_thread(self._finished, output)
+
+    def _is_short(self, output: Any) -> bool:
+        """Whether this becomes a result without being cut, or read at length."""
+        text = output.content if isinstance(output, ToolMessage) and output.artifact is None else None
+        return isinstance(text, str) and len(text) <= self.run.kit.result_chars
 
     def _request(self) -> ToolCall:
         args = dict(self.call.args if self.edited is None else self.edited)

@@ -3,6 +3,7 @@
 The lock is the operating system's, held by the process, so a killed process frees it.
 """
 
+import errno
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,10 +34,33 @@ def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
     except Timeout:
         raise busy(thread_id) from None
     except (OSError, NotImplementedError) as error:
+        raise _no_lock_files(database, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def opening_lock(database: Path, seconds: float) -> Iterator[None]:
+    """Holds the right to open and set up `database`, for which it waits so long.
+
+    Two connections that make the same new file at once would meet: SQLite answers one of them "database is
+    locked" without waiting, since both have begun to read.
+
+    Raises StorageError when another process holds it all that time, or no lock file can be made.
+    """
+    lock = FileLock(lock_folder(database) / "opening.lock")
+    try:
+        lock_folder(database).mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=seconds, poll_interval=0.01)
+    except Timeout:
         raise StorageError(
-            f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on "
-            "another disk."
-        ) from error
+            f"Another process has been opening the database {database} for {seconds:g} s; end it, or try "
+            "again."
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise _no_lock_files(database, error) from error
     try:
         yield
     finally:
@@ -53,6 +77,18 @@ def is_locked(database: Path, thread_id: str) -> bool:
             return False
     except Timeout:
         return True
+
+
+def _no_lock_files(database: Path, error: Exception) -> StorageError:
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return StorageError(
+            "Too many files are open: each thread that runs holds the file of its lock. Allow more open "
+            "files (ulimit -n), or run fewer threads at once."
+        )
+    return StorageError(
+        f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another "
+        "disk."
+    )
 
 
 def _lock(database: Path, thread_id: str) -> FileLock:

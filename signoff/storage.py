@@ -43,14 +43,18 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     Raises StorageError when the file is no database of this kind, was written by a newer version, or
     cannot be opened.
     """
+    # Most who import this package open no database.
+    from signoff.locks import opening_lock
+
     file = Path(fspath(path)).expanduser()
     connections: list[sqlite3.Connection] = []
     try:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            # The checkpointer commits its own transactions, the store wants autocommit.
-            connections += [_connect(file, "DEFERRED"), _connect(file, None)]
-            storage = _opened(file, *connections)
+            with opening_lock(file, _BUSY_SECONDS):
+                # The checkpointer commits its own transactions, the store wants autocommit.
+                connections += [_connect(file, "DEFERRED"), _connect(file, None)]
+                storage = _opened(file, *connections)
         except (sqlite3.Error, OSError) as error:
             raise StorageError(
                 f"The database {file} cannot be used ({error}); move it away or name another one."

@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from signoff import build_graph
 from signoff.graph.reducers import append_messages, lineage
 from signoff.models import ScriptedModel, call
+from signoff.nodes.direct import acall as acall_plain
 from signoff.nodes.direct import call as call_plain
 from signoff.nodes.direct import plain_tools
 from signoff.nodes.threads import in_thread
@@ -48,6 +49,18 @@ async def only_async(n: int) -> str:
     return str(n)
 
 
+async def _configured(n: int, config: RunnableConfig) -> str:
+    return str(n)
+
+
+def _twice(n: int) -> str:
+    """Act."""
+    return str(n)
+
+
+both_ways = StructuredTool.from_function(_twice, _configured, name="both_ways")
+
+
 @pytest.mark.parametrize(
     ("one", "plain"),
     [
@@ -60,7 +73,8 @@ async def only_async(n: int) -> str:
         (made(args_schema={"type": "object", "properties": {}}), False),
         (configured, False),
         (with_callbacks, False),
-        (only_async, False),
+        (only_async, True),
+        (both_ways, False),
     ],
 )
 def test_which_tools_are_plain(one: BaseTool, plain: bool) -> None:
@@ -78,6 +92,17 @@ def test_what_a_plain_tool_gives_is_what_invoke_gives(output: Any) -> None:
     one = StructuredTool.from_function(act)
     request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
     assert call_plain(one, request) == one.invoke(request)
+
+
+@pytest.mark.parametrize("output", ["text", None, {"a": 1}, [{"type": "text", "text": "x"}]])
+async def test_what_a_plain_async_tool_gives_is_what_ainvoke_gives(output: Any) -> None:
+    async def act(n: int) -> Any:
+        """Act."""
+        return output
+
+    one = StructuredTool.from_function(coroutine=act)
+    request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
+    assert await acall_plain(one, request) == await one.ainvoke(request)
 
 
 def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:

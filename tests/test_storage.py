@@ -1,6 +1,9 @@
 """The SQLite file: how it is opened, and what it refuses."""
 
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,63 @@ def test_wal_and_normal(tmp_path: Path) -> None:
         read = storage.checkpointer.conn.execute
         assert read("PRAGMA journal_mode").fetchone() == ("wal",)
         assert read("PRAGMA synchronous").fetchone() == (1,)
+
+
+_OPENS = """
+import sys, time
+from signoff import sqlite_storage
+for line in sys.stdin:
+    file, at = line.split()
+    time.sleep(max(float(at) - time.time(), 0))
+    try:
+        with sqlite_storage(file):
+            print("opened", flush=True)
+    except Exception as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    """SQLite answers some of them "database is locked", or they add the same column twice."""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for number in range(25):
+        at = time.time() + (0.05 if number else 5)
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write(f"{tmp_path / str(number)}.sqlite {at}\n")
+            child.stdin.flush()
+        answers = [child.stdout.readline().strip() for child in children if child.stdout]
+        assert answers == ["opened"] * 4
+    for child in children:
+        child.communicate()
+
+
+_MANY = """
+import resource, sys
+from contextlib import ExitStack
+from pathlib import Path
+from signoff.locks import thread_lock
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(thread_lock(Path(sys.argv[1]), str(number)))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _MANY, str(tmp_path / "t.sqlite")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("StorageError Too many files are open")
+    assert "ulimit -n" in told
 
 
 def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:

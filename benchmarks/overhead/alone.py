@@ -7,9 +7,11 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.overhead.measure import SUBJECTS, workers
+from benchmarks.overhead.targets import HEAVY, IMPORTING, MEMORY, OPENING
 
 _IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
 _RESUME = """
+import time
 from signoff import Session, build_graph, sqlite_storage
 from signoff.models import ScriptedModel
 with sqlite_storage({database!r}) as storage:
@@ -59,3 +61,13 @@ def memory_megabytes(turns: int = 1_000) -> float:
         by_name["signoff"].run("signoff", 10, stored=False)
         peak: int = by_name["signoff"].run("signoff", turns, stored=False, memory=True)["peak"]
     return peak / 1e6
+
+
+def measured() -> dict[str, float]:
+    """All of it, by the name of the target."""
+    return {
+        OPENING: resume_milliseconds(),
+        MEMORY: memory_megabytes(),
+        IMPORTING: import_seconds("signoff") - import_seconds("langgraph.graph"),
+        HEAVY: len(heavy_imports()),
+    }

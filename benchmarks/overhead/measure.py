@@ -65,6 +65,7 @@ class Worker:
     """A process in which the subjects of one file run. Raises RuntimeError for a run that went wrong."""
 
     def __init__(self, subject: Subject) -> None:
+        self._name = subject.name
         env = {**os.environ, "LANGSMITH_TRACING": "false", "OPENAI_API_KEY": "none", "PYTHONHASHSEED": "0"}
         command = [subject.python, HERE / "worker.py", HERE / "subjects" / f"{subject.file}.py"]
         self._child = subprocess.Popen(
@@ -81,13 +82,24 @@ class Worker:
 
     def run(self, subject: str, turns: int, *, stored: bool, memory: bool = False) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            database = str(Path(folder) / "threads.sqlite") if stored else None
-            order = {"subject": subject, "turns": turns, "database": database, "memory": memory}
-            self._to.write(json.dumps(order) + "\n")
-            self._to.flush()
-            found: dict[str, Any] = json.loads(self._from.readline() or '{"error": "it has ended"}')
-        if "error" in found or found["steps"] != turns - 1:
-            raise RuntimeError(f"{subject}, {turns} turns: {found.get('error', found)}")
+            self.begin(subject, turns, f"{folder}/threads.sqlite" if stored else None, memory=memory)
+            found = self.end()
+        if found["steps"] != turns - 1:
+            raise RuntimeError(f"{subject}, {turns} turns: {found}")
+        return found
+
+    def begin(
+        self, subject: str, turns: int, database: str | None, *, memory: bool = False, **crowd: Any
+    ) -> None:
+        """Starts a run, or many at once, which are told `crowd`; `end` gives what came of it."""
+        given = {"subject": subject, "turns": turns, "database": database, "memory": memory, "crowd": crowd}
+        self._to.write(json.dumps(given) + "\n")
+        self._to.flush()
+
+    def end(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._from.readline() or '{"error": "it has ended"}')
+        if "error" in found:
+            raise RuntimeError(f"A run of {self._name} went wrong: {found['error']}")
         return found
 
     def close(self) -> None:

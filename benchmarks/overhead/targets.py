@@ -1,6 +1,6 @@
 """The targets, as data, and whether figures meet them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.overhead.measure import Figure
@@ -49,6 +49,9 @@ LENGTHS = (50, 200, 1_000)
 LONG = 10_000
 DISK, DISK_GROWTH = 15.0, 1.2
 GROWTH = ((1_000, 1.45), (LONG, 2.0))
+OPENING, MEMORY = "opening 1,000 turns again", "memory of 1,000 turns"
+IMPORTING, HEAVY = "import signoff, over langgraph.graph", "packages that the import should not need"
+ALONE = ((OPENING, 100.0, "ms"), (MEMORY, 6.0, "MB"), (IMPORTING, 0.1, "s"), (HEAVY, 0.0, ""))
 
 
 def ratios(figures: Sequence[Figure]) -> list[Result]:
@@ -80,3 +83,8 @@ def growth(figures: Sequence[Figure]) -> list[Result]:
             grown = disk[LONG].kilobytes / disk[50].kilobytes
             found.append(Result(f"disk of a turn, {LONG:,} turns over 50", grown, DISK_GROWTH, "times"))
     return found
+
+
+def alone(found: Mapping[str, float]) -> list[Result]:
+    """What only Signoff is asked, as far as it was measured."""
+    return [Result(name, found[name], most, unit) for name, most, unit in ALONE if name in found]

@@ -1,8 +1,9 @@
 """Runs subjects in their own environment: `VENV/bin/python worker.py SUBJECTS.py`.
 
-One line of JSON in (`subject`, `turns`, `database`, `memory`), one line out (`cpu`, `wall`, `steps`, `bytes`,
-`peak`, or `error`). A file of subjects has `SUBJECTS`: for each name a function of (turns,
-database) that gives the run, which gives how often its tool has run. Standard library only.
+One line of JSON in (`subject`, `turns`, `database`, `memory`, `crowd`), one line out (`cpu`, `wall`, `steps`,
+`bytes`, `peak`, or `error`). A file of subjects has `SUBJECTS`: for each name a function of (turns, database)
+that gives the run, which gives how often its tool has run; of many runs at once, whose function is given
+`crowd`, too, it gives more (subjects/crowds.py). Standard library only.
 """
 
 import gc
@@ -23,13 +24,14 @@ def _bytes(database: str | None) -> int:
 
 
 def _run(subjects: Any, order: dict[str, Any]) -> dict[str, Any]:
-    go = subjects[order["subject"]](order["turns"], order["database"])
+    go = subjects[order["subject"]](order["turns"], order["database"], **order["crowd"])
     gc.collect()
     if order["memory"]:
         tracemalloc.start()
     cpu, wall = time.process_time(), time.perf_counter()
-    steps = go()
-    found = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "steps": steps}
+    told = go()
+    found = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    found |= told if isinstance(told, dict) else {"steps": told}
     peak = 0
     if order["memory"]:
         peak = tracemalloc.get_traced_memory()[1]

@@ -7,32 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-)
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 sys.path.insert(0, str(Path(__file__).parent))
+from features import equal_features
 from scripted import MOST_STEPS, TASK, Scripted, counted, step
 
 CONFIG: dict[str, Any] = {"recursion_limit": MOST_STEPS, "configurable": {"thread_id": "t"}}
-# No summary is made in any subject: the same history for all.
-VIEW_TOKENS = 100_000_000
 
 
 def _agent(turns: int, database: str | None, *, equal: bool) -> Callable[[], int]:
     model, stack = Scripted(turns=turns), ExitStack()
     saver = stack.enter_context(SqliteSaver.from_conn_string(database)) if database else None
-    middleware = (
-        ModelCallLimitMiddleware(run_limit=turns + 1),
-        ToolCallLimitMiddleware(run_limit=turns + 1),
-        SummarizationMiddleware(model=model, trigger=("tokens", VIEW_TOKENS)),
-        HumanInTheLoopMiddleware(interrupt_on={"pay": True}),
-    )
-    agent = create_agent(model, [step], checkpointer=saver, middleware=middleware if equal else ())
+    middleware = equal_features(model, turns + 1) if equal else ()
+    agent = create_agent(model, [step], checkpointer=saver, middleware=middleware)
 
     def run() -> None:
         with stack:

@@ -71,12 +71,12 @@ def model_alone(turns: int, database: str | None) -> Run:
     return run
 
 
-class _State(TypedDict):
+class State(TypedDict):
     messages: Annotated[list[Any], add_messages]
 
 
 def _graph(turns: int, database: str | None, build: Callable[[StateGraph[Any], Scripted], None]) -> Run:
-    builder, stack = StateGraph(_State), ExitStack()
+    builder, stack = StateGraph(State), ExitStack()
     build(builder, Scripted(turns=turns))
     saver = stack.enter_context(SqliteSaver.from_conn_string(database)) if database else None
     graph = builder.compile(checkpointer=saver)
@@ -89,16 +89,16 @@ def _graph(turns: int, database: str | None, build: Callable[[StateGraph[Any], S
     return lambda: counted(run)
 
 
-def _tools(state: _State) -> _State:
+def _tools(state: State) -> State:
     calls = state["messages"][-1].tool_calls
     return {"messages": [step.invoke({**call, "type": "tool_call"}) for call in calls]}
 
 
-def _nothing(state: _State) -> dict[str, Any]:
+def _nothing(state: State) -> dict[str, Any]:
     return {}
 
 
-def _going_on(state: _State) -> str:
+def going_on(state: State) -> str:
     return "tools" if state["messages"][-1].tool_calls else END
 
 
@@ -107,7 +107,7 @@ def two_nodes(turns: int, database: str | None) -> Run:
         graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
         graph.add_node("tools", _tools)
         graph.add_edge(START, "model")
-        graph.add_conditional_edges("model", _going_on, ["tools", END])
+        graph.add_conditional_edges("model", going_on, ["tools", END])
         graph.add_edge("tools", "model")
 
     return _graph(turns, database, build)
@@ -122,7 +122,7 @@ def six_nodes(turns: int, database: str | None) -> Run:
         for source, target in [(START, "compress"), ("compress", "decide"), ("decide", "model")]:
             graph.add_edge(source, target)
         graph.add_edge("model", "route")
-        graph.add_conditional_edges("route", _going_on, {"tools": "tools", END: "finish"})
+        graph.add_conditional_edges("route", going_on, {"tools": "tools", END: "finish"})
         graph.add_edge("tools", "compress")
         graph.add_edge("finish", END)
 

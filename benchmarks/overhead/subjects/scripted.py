@@ -47,6 +47,10 @@ class Scripted(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         at, self.said = self.said, self.said + 1
+        return self.result(at)
+
+    def result(self, at: int) -> ChatResult:
+        """The reply at this place of the script."""
         call = {"name": "step", "args": {"n": at}} if at < self.turns - 1 else self.last
         calls = [{**call, "id": f"call_{at}"}] if call else []
         reply = AIMessage("" if calls else "Done.", tool_calls=calls, usage_metadata=USAGE)

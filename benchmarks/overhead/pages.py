@@ -1,0 +1,131 @@
+"""`python -m benchmarks.overhead.pages`: the page and the pictures of the recorded results, for the docs."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.overhead import pictures
+from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
+from benchmarks.overhead.measure import SUBJECTS, Figure
+from benchmarks.overhead.record import RESULTS, Recorded
+from benchmarks.overhead.targets import Result
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGE, PICTURES = DOCS / "overhead.md", DOCS / "pictures"
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+_HEAD = """\
+# What a turn costs
+
+Every framework plays the same scripted run: the model calls a trivial tool in each turn, and ends in the last
+one. The model answers at once, so what is measured is the framework. The subjects take turns, so that
+whatever slows the machine down slows all of them: compare figures within a table, not with other machines.
+"Equal features" are the middleware of `create_agent` that comes nearest to what Signoff does: limits of model
+and tool calls, summaries, approvals. "Stretch" is what we would like to reach.
+
+`python -m benchmarks.overhead --check` measures it on your machine; `--help` tells how to measure parts.
+"""
+
+
+def write() -> None:
+    """Writes the page and its pictures. Raises SetupError when the package that draws is missing."""
+    PAGE.write_text(page())
+    pictures.draw(Recorded.read(RESULTS), PICTURES)
+
+
+def page() -> str:
+    """The recorded results in words and tables."""
+    recorded = Recorded.read(RESULTS)
+    sections = [
+        f"{_HEAD}\n{measured(recorded)}",
+        f"## CPU a turn\n\n{_picture('CPU a turn, by the length of the run', pictures.CPU)}",
+        _figures(recorded.figures, "cpu", "Milliseconds of CPU a turn, without storage.", stored=False),
+        _figures(recorded.figures, "cpu", "The same with every step saved in SQLite.", stored=True),
+        f"## Place on disk\n\n{_picture('KB on disk a turn, by the length of the run', pictures.DISK)}",
+        _figures(recorded.figures, "kilobytes", "KB on disk a turn.", stored=True),
+        f"## Many runs at once\n\n{_picture('Seconds until all runs had ended', pictures.CROWD)}",
+        _crowds(recorded.crowds),
+        f"## The targets\n\n{targets(recorded.results())}",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def measured(recorded: Recorded) -> str:
+    """When, where and with what it was measured, in words."""
+    cores = recorded.machine["cores"]
+    words = _NUMBERS[cores] if cores < len(_NUMBERS) else str(cores)
+    noun = "core" if cores == 1 else "cores"
+    versions = ", ".join(f"{name} {version}" for name, version in recorded.versions.items())
+    return (
+        f"Measured {pictures.days(recorded)} on a machine with {words} {noun} ({recorded.machine['system']}, "
+        f"Python {recorded.machine['python']}), with {versions}."
+    )
+
+
+def _picture(words: str, name: str) -> str:
+    return f"![{words}](pictures/{name})"
+
+
+def _figures(figures: Sequence[Figure], value: str, words: str, *, stored: bool) -> str:
+    """A row a subject, a column a length."""
+    chosen = [one for one in figures if one.stored == stored]
+    lengths = sorted({one.turns for one in chosen})
+    found = {(one.subject, one.turns): float(getattr(one, value)) for one in chosen}
+    known = {name for name, _ in found}
+    rows = [
+        [_name(one.name), *(_number(found.get((one.name, turns))) for turns in lengths)]
+        for one in SUBJECTS
+        if one.name in known
+    ]
+    return f"{words}\n\n{table(['turns', *(f'{turns:,}' for turns in lengths)], rows)}"
+
+
+def _crowds(crowds: Sequence[Crowd]) -> str:
+    columns = list(dict.fromkeys((one.runs, one.model) for one in crowds))
+    found = {(one.subject, one.runs, one.model): one.wall for one in crowds}
+    rows = [
+        [_name(subject), *(_number(found.get((subject, *key))) for key in columns)]
+        for subject in dict.fromkeys(one.subject for one in crowds)
+    ]
+    names = [f"{runs:,} runs, model {_seconds(model)}" for runs, model in columns]
+    words = f"Seconds until the last of so many runs of {TURNS} turns had ended, in one process with asyncio."
+    return f"{words}\n\n{table(['', *names], rows)}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _seconds(model: float) -> str:
+    return f"{model * 1e3:g} ms" if model <= QUICK else f"{model:g} s"
+
+
+def targets(results: Sequence[Result]) -> str:
+    """Each target with what was measured, and how many are met."""
+    rows = [
+        [
+            one.name,
+            f"{one.measured:.2f} {one.unit}".strip(),
+            f"{one.most:g} {one.unit}".strip(),
+            "" if one.stretch is None else f"{one.stretch:g} {one.unit}",
+            "met" if one.met else "**missed**",
+        ]
+        for one in results
+    ]
+    met = sum(one.met for one in results)
+    return (
+        f"{met} of {len(results)} are met.\n\n{table(['target', 'measured', 'at most', 'stretch', ''], rows)}"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, numbers to the right."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _name(subject: str) -> str:
+    return "**Signoff**" if subject == OWN.name else subject
+
+
+if __name__ == "__main__":
+    write()

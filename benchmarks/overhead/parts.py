@@ -1,0 +1,81 @@
+"""The parts of the benchmark, in the order in which they are measured."""
+
+from collections.abc import Callable, Mapping
+
+from benchmarks.overhead.alone import measured as measured_alone
+from benchmarks.overhead.crowd import (
+    CROWDS,
+    OWN,
+    PROCESSES,
+    SIZES,
+    SLOW,
+    crowd,
+    kilobytes_a_run,
+    slow_tools,
+    writers,
+)
+from benchmarks.overhead.measure import installed, measure
+from benchmarks.overhead.record import Recorded
+from benchmarks.overhead.targets import LENGTHS, LONG
+
+SHORT = 10
+_RUNS = {SHORT: 15, 50: 9, 200: 7, 1_000: 3, LONG: 1}
+
+
+def _turns(turns: int) -> Callable[[Recorded], None]:
+    def part(recorded: Recorded) -> None:
+        there, runs = installed(), _RUNS.get(turns, 3)
+        recorded.add_figures(
+            [one for stored in (False, True) for one in measure(there, turns, runs, stored=stored)]
+        )
+
+    return part
+
+
+def _crowd(runs: int) -> Callable[[Recorded], None]:
+    return lambda recorded: recorded.add_crowds(crowd(installed(CROWDS), runs))
+
+
+def _slow_model(recorded: Recorded) -> None:
+    recorded.add_crowds(crowd([OWN], SIZES[0], SLOW))
+
+
+def _slow_tools(recorded: Recorded) -> None:
+    recorded.slow_tools = slow_tools()
+
+
+def _writers(recorded: Recorded) -> None:
+    recorded.writers = [
+        *(writers(runs) for runs in SIZES),
+        *(writers(runs, PROCESSES) for runs in (SIZES[0], 4 * SIZES[0])),
+    ]
+
+
+def _memory(recorded: Recorded) -> None:
+    recorded.kilobytes_a_run = kilobytes_a_run()
+
+
+def _alone(recorded: Recorded) -> None:
+    recorded.alone = measured_alone()
+
+
+def of_length(turns: int) -> str:
+    """The name of the part with runs of so many turns."""
+    return f"turns-{turns}"
+
+
+def part(name: str) -> Callable[[Recorded], None]:
+    """What measures the part of this name. Raises KeyError for a name that is none."""
+    head, _, number = name.partition("-")
+    return _turns(int(number)) if head == "turns" and number.isdecimal() else _OTHERS[name]
+
+
+_OTHERS: Mapping[str, Callable[[Recorded], None]] = {
+    "alone": _alone,
+    **{f"crowd-{runs}": _crowd(runs) for runs in SIZES},
+    "slow-model": _slow_model,
+    "slow-tools": _slow_tools,
+    "writers": _writers,
+    "memory": _memory,
+}
+PARTS = (*map(of_length, (SHORT, *LENGTHS, LONG)), *_OTHERS)

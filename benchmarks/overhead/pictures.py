@@ -1,0 +1,207 @@
+"""The recorded results as pictures. Needs the extra `signoff[plot]`."""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
+from benchmarks.overhead.crowd_targets import ideal
+from benchmarks.overhead.measure import Figure
+from benchmarks.overhead.record import RESULTS, Recorded
+from benchmarks.overhead.targets import EQUAL
+from signoff.graph.errors import SetupError
+
+CPU, DISK, CROWD = "overhead-cpu.png", "overhead-disk.png", "overhead-crowd.png"
+_DPI = 130
+_INK, _QUIET, _GRID = "#1f2933", "#66737f", "#e3e8ec"
+_OWN = "#0b6e4f"
+_OTHER = "#a3adb6"
+_COLOURS = {
+    OWN.name: _OWN,
+    "create_agent": "#e08e45",
+    EQUAL: "#c8553d",
+    "deepagents": "#8d3b2e",
+    "OpenAI Agents": "#7b6cb0",
+    "pydantic-ai": "#b0569b",
+    "smolagents": "#4f86c6",
+}
+_NAMES = {OWN.name: "Signoff", "model alone": "the model's call alone"}
+_NEAR = 0.052
+"""The least distance of two labels, as a share of the height."""
+
+
+def draw(recorded: Recorded, folder: Path) -> None:
+    """Writes the pictures into `folder`. Raises SetupError when the package that draws is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"Description": mark()}
+    for name, drawn in {CPU: _cpu, DISK: _disk, CROWD: _crowd}.items():
+        drawn(recorded).savefig(folder / name, dpi=_DPI, metadata=told)
+
+
+def mark() -> str:
+    """What a picture says of the results that it was drawn from."""
+    return f"drawn from results {sha256(RESULTS.read_bytes()).hexdigest()[:16]}"
+
+
+def caption(recorded: Recorded) -> str:
+    """When, where and with what it was measured."""
+    versions = ", ".join(f"{name} {version}" for name, version in recorded.versions.items())
+    machine = f"{recorded.machine['cores']} cores, Python {recorded.machine['python']}"
+    return f"Measured {days(recorded)}, medians, {machine}; {versions}."
+
+
+def days(recorded: Recorded) -> str:
+    """The day of the measurements, or the first and the last."""
+    found = sorted(set(recorded.dates.values()))
+    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _figure(recorded: Recorded, title: str, below: str, size: tuple[float, float]) -> Any:
+    try:
+        # An extra, and slow to import. Without pyplot there is no window and no global state.
+        from matplotlib.figure import Figure as Canvas
+    except ImportError as error:
+        raise SetupError(
+            f"A picture needs a package that is missing ({error}): pip install 'signoff[plot]'."
+        ) from error
+    figure = Canvas(figsize=size)
+    width, height = size
+    figure.text(0.3 / width, 1 - 0.42 / height, title, fontsize=15, fontweight="bold", color=_INK)
+    figure.text(0.3 / width, 1 - 0.72 / height, below, fontsize=10, color=_QUIET)
+    words = fill(caption(recorded), int(width * 15))
+    figure.text(0.3 / width, 0.15 / height, words, fontsize=7.5, color=_QUIET, va="bottom")
+    return figure
+
+
+def _cpu(recorded: Recorded) -> Any:
+    size = (14.0, 7.0)
+    below = "milliseconds of CPU a turn, with model's call and tool; both axes logarithmic; less is better"
+    figure = _figure(recorded, "What a turn costs, by the length of the run", below, size)
+    left, right = figure.subplots(1, 2, sharey=True)
+    figure.subplots_adjust(left=0.045, right=0.855, top=0.83, bottom=0.17, wspace=0.52)
+    for axes, stored, title in (
+        (left, False, "without storage"),
+        (right, True, "every step saved in SQLite"),
+    ):
+        chosen = [one for one in recorded.figures if one.stored == stored]
+        _lines(axes, chosen, lambda one: one.cpu)
+        axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    # Only now both have the heights that they share.
+    for axes in (left, right):
+        axes.tick_params(labelleft=True)
+        _labels(axes)
+    return figure
+
+
+def _disk(recorded: Recorded) -> Any:
+    below = "KB on disk a turn, all steps saved in SQLite; both axes logarithmic; less is better"
+    figure = _figure(recorded, "What a turn leaves on disk, by the length of the run", below, (9.5, 6.2))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.065, right=0.72, top=0.84, bottom=0.19)
+    _lines(axes, [one for one in recorded.figures if one.stored], lambda one: one.kilobytes)
+    _labels(axes)
+    return figure
+
+
+def _lines(axes: Any, figures: Sequence[Figure], value: Callable[[Figure], float]) -> None:
+    """A line a subject."""
+    for name in dict.fromkeys(one.subject for one in figures):
+        points = sorted((one.turns, value(one)) for one in figures if one.subject == name)
+        turns, values = zip(*points, strict=True)
+        own = name == OWN.name
+        style = {"linewidth": 3.2 if own else 1.5, "zorder": 5 if own else 3, "markersize": 6 if own else 3.5}
+        dashed = "--" if name not in _COLOURS else "-"
+        axes.plot(turns, values, dashed, marker="o", color=_COLOURS.get(name, _OTHER), label=name, **style)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    lengths = sorted({one.turns for one in figures})
+    axes.set_xticks(lengths, [f"{turns:,}" for turns in lengths], minor=False)
+    axes.set_xticks([], minor=True)
+    _plain_numbers(axes)
+    axes.set_xlabel("turns in the run", color=_QUIET)
+    axes.grid(True, axis="y", color=_GRID, linewidth=0.8)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_OTHER)
+    axes.tick_params(which="both", colors=_QUIET, length=0)
+
+
+def _plain_numbers(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _labels(axes: Any) -> None:
+    """Names in a column beside the picture, apart from each other, each tied to the end of its line."""
+    ends = [(line.get_label(), line.get_xydata()[-1]) for line in axes.get_lines()]
+    axes.autoscale_view()
+    inverse = axes.transAxes.inverted()
+    placed = [(inverse.transform(axes.transData.transform(end)), name) for name, end in ends]
+    heights = spread([float(at[1]) for at, _ in placed], _NEAR)
+    for (at, name), height in zip(placed, heights, strict=True):
+        colour = _COLOURS.get(name, _QUIET)
+        axes.plot(
+            [at[0], 1.03], [at[1], height], color=colour, alpha=0.45, linewidth=0.8, linestyle=":",
+            transform=axes.transAxes, clip_on=False, zorder=2,
+        )  # fmt: skip
+        axes.text(
+            1.035, height, _NAMES.get(name, name), color=colour, va="center", transform=axes.transAxes,
+            fontsize=11.5 if name == OWN.name else 9, fontweight="bold" if name == OWN.name else "normal",
+        )  # fmt: skip
+
+
+def spread(heights: Sequence[float], near: float) -> list[float]:
+    """The same heights in the same order, moved apart as little as it takes to be `near` or more apart."""
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    groups: list[list[int]] = []
+    middles: list[float] = []
+    for place in order:
+        groups.append([place])
+        middles.append(heights[place])
+        while len(groups) > 1 and middles[-1] - middles[-2] < near * (len(groups[-1]) + len(groups[-2])) / 2:
+            joined = groups.pop(-2) + groups.pop()
+            groups.append(joined)
+            middles[-2:] = [sum(heights[one] for one in joined) / len(joined)]
+    found = list(heights)
+    for group, middle in zip(groups, middles, strict=True):
+        for number, place in enumerate(group):
+            found[place] = middle + near * (number - (len(group) - 1) / 2)
+    return found
+
+
+def _crowd(recorded: Recorded) -> Any:
+    quick = [one for one in recorded.crowds if one.model == QUICK]
+    sizes = sorted({one.runs for one in quick})
+    below = (
+        f"seconds until the last of them had ended: {TURNS} turns each, a model of {QUICK * 1e3:g} ms, one "
+        f"process with asyncio; {ideal(QUICK):.2g} s if nothing but the model took time"
+    )
+    figure = _figure(recorded, "Many runs at once", below, (13.0, 4.6))
+    found = figure.subplots(1, len(sizes), squeeze=False)[0]
+    figure.subplots_adjust(left=0.17, right=0.97, top=0.75, bottom=0.17, wspace=0.5)
+    for axes, runs in zip(found, sizes, strict=True):
+        _bars(axes, [one for one in quick if one.runs == runs], f"{runs:,} runs")
+    return figure
+
+
+def _bars(axes: Any, crowds: Sequence[Crowd], title: str) -> None:
+    crowds = sorted(crowds, key=lambda one: one.wall)
+    names = [_NAMES.get(one.subject, one.subject) for one in crowds]
+    colours = [_COLOURS.get(one.subject, _OTHER) for one in crowds]
+    bars = axes.barh(names, [one.wall for one in crowds], color=colours, height=0.66)
+    axes.bar_label(bars, [f"{one.wall:.1f} s" for one in crowds], padding=4, color=_INK, fontsize=10)
+    axes.invert_yaxis()
+    axes.margins(x=0.14)
+    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    axes.set_xticks([])
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.spines["left"].set_color(_OTHER)
+    axes.tick_params(colors=_INK, length=0)
+    for label in axes.get_yticklabels():
+        label.set_fontweight("bold" if label.get_text() == _NAMES[OWN.name] else "normal")
