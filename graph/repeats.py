@@ -95,6 +95,8 @@ class _Steps:
 class _Thought:
     """The thoughts of a reply that does nothing else."""
 
+    __slots__ = ("added", "thoughts")
+
     def __init__(self, thoughts: tuple[str, ...]) -> None:
         self.thoughts = thoughts
         self.added: list[str] = []
@@ -105,6 +107,8 @@ class _Thought:
 
 class _Work:
     """The work calls of one reply; `added` is what their tools show beside the results."""
+
+    __slots__ = ("_made", "added", "reply")
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply

@@ -28,7 +28,7 @@ class Controls(Protocol):
     def meant(self, name: str) -> str | None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Call:
     """One tool call of a reply. `effect` is None for a work call.
 

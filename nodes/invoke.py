@@ -197,8 +197,12 @@ class Job:
             else:
                 content = [block(note.format(args=args, result="").rstrip()), *content]
         seconds = time.monotonic() - self.begun
-        answer = tool_result(self.call.id, self.call.name, "", ok=ok, seconds=seconds, **notes)
-        return Done(answer.model_copy(update={"content": self._fit(content), "artifact": kept}), more)
+        fitted = self._fit(content)
+        text = fitted if isinstance(fitted, str) else ""
+        answer = tool_result(self.call.id, self.call.name, text, ok=ok, seconds=seconds, **notes)
+        if fitted is not text or kept is not None:
+            answer = answer.model_copy(update={"content": fitted, "artifact": kept})
+        return Done(answer, more)
 
     def _fit(self, content: Any) -> str | list[Any]:
         """`content` with every text in it valid and of bounded length."""
