@@ -31,7 +31,6 @@ def _do(what: str, session: Session, world: World) -> None:
             request_pause(world.storage.store, session.thread_id)
         case "busy":
             _refused(other.run, ThreadBusy)
-            _refused(other.retry, ThreadBusy)
         case "again":
             _refused(session.run, ThreadError)
         case "look":

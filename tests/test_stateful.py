@@ -19,17 +19,18 @@ from tests.stateful_world import Killed, World
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("examples", "steps"), [(460, 3), (34, 10), (6, 50)])
-def test_any_order(examples: int, steps: int, figure: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("number", range(10))
+def test_any_order(number: int, figure: Callable[[str], None]) -> None:
+    """Together 500 examples of up to 50 steps."""
     Threads.figures.clear()
     begun = time.monotonic()
-    play(examples, steps)
+    play(50, 50, number)
     count = Threads.figures
     figure(
-        f"stateful, {examples} examples of up to {steps} steps in {time.monotonic() - begun:.0f} s: "
+        f"stateful, 50 examples of up to 50 steps in {time.monotonic() - begun:.0f} s: "
         f"{count['steps']} moves done, {count['kills']} kills, {count['forks']} forks"
     )
-    assert count["kills"] >= examples // 10
+    assert count["kills"] > 50
 
 
 def test_a_few_in_any_order() -> None:
