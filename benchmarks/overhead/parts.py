@@ -37,7 +37,7 @@ def _crowd(runs: int) -> Callable[[Recorded], None]:
 
 
 def _slow_model(recorded: Recorded) -> None:
-    recorded.add_crowds(crowd([OWN], SIZES[0], SLOW))
+    recorded.add_crowds(crowd([OWN], SIZES[0], SLOW, repeats=1))
 
 
 def _slow_tools(recorded: Recorded) -> None:
