@@ -11,10 +11,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, Session, build_graph
+from signoff.graph.machine import Event
 from signoff.graph.marks import marks, nudge_kind
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText
-from signoff.session.path import steps
+from signoff.session.path import Step, steps
 from signoff.tools.files import workspace_tools
 
 GO: dict[str, Any] = {"messages": [("user", "do it")]}
@@ -166,7 +167,7 @@ class Bench:
         decided = (values.get("approvals") or {"calls": {}})["calls"].values()
         outcome = values.get("outcome")
         return Trail(
-            [(step.state, step.event, step.rule) for step in steps(self.saver, thread)],
+            [(step.state, step.event, step.rule) for step in _straight(steps(self.saver, thread))],
             outcome and {key: outcome[key] for key in _OF_OUTCOME},
             list(self.ran),
             [_shape(message) for message in values["messages"]],
@@ -177,6 +178,12 @@ class Bench:
             _folded(values.get("digest") or {}),
             sum(1 for _ in self.replies),
         )
+
+
+def _straight(path: Sequence[Step]) -> list[Step]:
+    """Without the detours that fold: when a view is full depends on how long its texts are as JSON."""
+    away = [at for at, step in enumerate(path) if step.event == Event.NOT_READY]
+    return [step for at, step in enumerate(path) if at not in away and at - 1 not in away]
 
 
 def _folded(digest: Mapping[str, Any]) -> str | None:

@@ -59,7 +59,7 @@ def died(bench: Bench, *words: str, at: int, monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command that dies at that moment. False when it lived to its end."""
     Mortal.left = at
     with monkeypatch.context() as patch:
-        patch.setattr(signoff.storage, "ThreadSaver", Mortal)
+        patch.setattr(signoff.sqlite_saver, "ThreadSaver", Mortal)
         try:
             bench(*words)
         except Died:

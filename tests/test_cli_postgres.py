@@ -32,7 +32,7 @@ def test_run_show_threads_and_resume(bench: Bench) -> None:
     (row,) = json.loads(bench("threads", "--json").stdout)
     assert (row["thread_id"], row["status"], row["what"]) == ("t1", "waiting", "Which port?")
     shown = bench("show", "t1")
-    assert "call_llm → route_tools → execute → compress → decide" in shown.stdout
+    assert "call_llm → route_tools → execute → decide" in shown.stdout
     words = offered(asked.stdout)["Answer"]
     assert words == offered(shown.stdout)["Answer"] == ["resume", "t1", "your answer"]
     ended = bench(*words[:-1], "8080")
