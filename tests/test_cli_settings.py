@@ -63,7 +63,8 @@ class TestSettings:
             found = recall(storage.store, "t")
         assert found is not None
         assert found.base_url == "https://host:99/v1"
-        assert not [file for file in tmp_path.iterdir() if b"hunter2" in file.read_bytes()]
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        assert not [file for file in files if b"hunter2" in file.read_bytes()]
 
 
 class TestChoice:
