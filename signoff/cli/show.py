@@ -91,6 +91,8 @@ def _write_page(console: Console, file: str, standing: Standing, *rest: Any) -> 
 def _read(
     storage: OpenStorage, thread_id: str
 ) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
+    # Asked first: else a run that ends in between would look as if it had been stopped.
+    running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
     standing = look(graph, thread_id)
     with readable(thread_id):
@@ -100,7 +102,7 @@ def _read(
     outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
     if standing.outcome is not None:
         outcomes[standing.outcome["task"]] = dict(standing.outcome)
-    return standing, told, outcomes, storage.checkpointer.is_running(thread_id), path
+    return standing, told, outcomes, running, path
 
 
 def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:

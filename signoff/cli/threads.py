@@ -81,12 +81,13 @@ def rows(database: Database, limit: int) -> list[Row]:
 
 def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     """One thread. job: what the queue of the workers says of it."""
+    # Asked first: else a run that ends in between would look as if it had been stopped.
+    running = storage.checkpointer.is_running(thread_id)
     try:
         standing = look(reading_graph(storage), thread_id)
     except StorageError:
         return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
     outcome = standing.outcome or {}
-    running = storage.checkpointer.is_running(thread_id)
     waiting = None if running else standing.waiting
     inbox = read_inbox(storage.store, thread_id)
     status = "running" if running else _status(standing, inbox, job)

@@ -35,6 +35,8 @@ class Story:
 
 def read_story(storage: OpenStorage, thread_id: str) -> Story:
     """The thread as it is saved. Raises StorageError for one that cannot be read."""
+    # Asked first: a run that ends in between is looked at once more; one that had ended is read whole.
+    running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
     standing = look(graph, thread_id)
     with readable(thread_id):
@@ -45,7 +47,6 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
         ends[standing.task.id] = dict(standing.outcome)
     ran = [step for step in path if step.task == standing.task.id and step.state]
     at = _next_state(path) or (ran[-1].state if ran else None)
-    running = storage.checkpointer.is_running(thread_id)
     return Story(standing, list(_events(told, ends)), _edges(ran, at), at, running)
 
 
