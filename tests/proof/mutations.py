@@ -127,6 +127,7 @@ _WORLD_OF: Mapping[State | Event, str] = {
     Event.TALKED: "imports",
     Event.CALLS_OPEN: "imports",
     Event.TOO_LONG: "errors",
+    Event.NOT_READY: "every reply",
 }
 
 
