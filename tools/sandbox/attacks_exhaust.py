@@ -203,7 +203,8 @@ for number in range(100_000):
         "leave a process behind, forked twice in a session of its own",
         """
 import os, time
-if os.fork() == 0:
+child = os.fork()
+if child == 0:
     try:
         os.setsid()
     except OSError:
@@ -211,6 +212,8 @@ if os.fork() == 0:
     if os.fork() == 0:
         time.sleep(60)
     os._exit(0)
+# A program that ends at once is ended with its group before the process has left it.
+os.waitpid(child, 0)
 """,
         lambda observed: "",
     ),
