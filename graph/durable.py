@@ -1,7 +1,7 @@
 """The compiled graph with a safe durability, and one runner a thread."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command, Durability
+from langgraph.types import Command, Durability, GraphOutput
 
 from signoff.graph.runner import runner, thread_to_hold
 from signoff.graph.state import AgentState, Output
@@ -23,6 +23,21 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
     of one thread overwrite each other): a second run at the same time raises ThreadBusy.
     """
+
+    # LangGraph's overloads of these two tell the return type by `version`.
+    def invoke(  # type: ignore[override]  # as above
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any] | Any:
+        if not _asks_for_values(kwargs):
+            return super().invoke(input, config, **kwargs)
+        return _with_interrupts(super().invoke(input, config, **kwargs, version="v2"))
+
+    async def ainvoke(  # type: ignore[override]  # as above
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any] | Any:
+        if not _asks_for_values(kwargs):
+            return await super().ainvoke(input, config, **kwargs)
+        return _with_interrupts(await super().ainvoke(input, config, **kwargs, version="v2"))
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config):
@@ -145,6 +160,22 @@ async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None
 def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
     if not entered.cancelled() and entered.exception() is None:
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
+
+
+def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
+    """Whether `invoke` is to give the last values in LangGraph's older form, which is its default.
+
+    For that LangGraph has every step tell its updates, too, and looks for interrupts in them; in the newer
+    form they come with the values.
+    """
+    return kwargs.get("stream_mode", "values") == "values" and "version" not in kwargs
+
+
+def _with_interrupts(output: GraphOutput[Any]) -> Any:
+    """What the older form of `invoke` gives."""
+    if not output.interrupts:
+        return output.value
+    return {**(output.value or {}), "__interrupt__": list(output.interrupts)}
 
 
 def _without_default(config: RunnableConfig | None) -> RunnableConfig | None:

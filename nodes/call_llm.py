@@ -27,6 +27,7 @@ from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.advice import advise, is_too_long, secrets_of
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
+from signoff.nodes.prompt import prompt
 from signoff.nodes.shown import Shown, show
 from signoff.nodes.sound import sound
 
@@ -39,10 +40,10 @@ class Stream:
     view: list[BaseMessage]
 
     def do(self, run: Run) -> list[BaseMessage]:
-        return list(self.model.stream(self.view, run.config))
+        return list(self.model.stream(prompt(self.model, self.view), run.config))
 
     async def ado(self, run: Run) -> list[BaseMessage]:
-        return [chunk async for chunk in self.model.astream(self.view, run.config)]
+        return [chunk async for chunk in self.model.astream(prompt(self.model, self.view), run.config)]
 
 
 def call_llm(state: AgentState, run: Run) -> Steps:

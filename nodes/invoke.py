@@ -48,7 +48,8 @@ class Job:
     """Runs `call` and turns everything that can come of it into a tool result.
 
     A sync tool runs in a daemon thread: one that hangs is given up on after its time, and cannot keep the
-    process alive. `edited` are arguments that a person put in place of the model's.
+    process alive. Without a time limit, and alone, it needs no thread, and saves the way there and back.
+    `edited` are arguments that a person put in place of the model's.
     """
 
     def __init__(
@@ -71,6 +72,12 @@ class Job:
         context = contextvars.copy_context()
         in_thread(lambda: context.run(self._in_thread))
         return self
+
+    def alone(self) -> Done:
+        """What came of the job, which runs beside no other."""
+        if self.seconds is None and not _only_async(self.tool):
+            return contextvars.copy_context().run(self._run)
+        return self.start().result()
 
     def result(self) -> Done:
         """What came of the job, at the latest when its own time, counted from its start, is over."""

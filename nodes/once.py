@@ -25,8 +25,8 @@ class Jobs:
     one_by_one: bool = False
 
     def do(self, run: Run) -> list[Done]:
-        if self.one_by_one:
-            return [job.start().result() for job in self.jobs]
+        if self.one_by_one or len(self.jobs) == 1:
+            return [job.alone() for job in self.jobs]
         for job in self.jobs:
             job.start()
         return [job.result() for job in self.jobs]

@@ -218,3 +218,38 @@ class TestHistory:
         changed = append_messages(messages, [[ToolMessage("x", id="50", tool_call_id="c")]])
         assert [m.id for m in changed] == [m.id for m in messages]
         assert changed[50].content == "x"
+
+
+WHERE: dict[str, tuple[list[str], float | None, bool]] = {
+    "alone, without a limit": (["where"], None, True),
+    "alone, with a limit": (["where"], 60.0, False),
+    "beside another, without a limit": (["where", "where"], None, False),
+    "async alone, without a limit": (["where_async"], None, False),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+async def test_only_a_call_that_may_take_as_long_as_it_likes_needs_no_thread(name: str) -> None:
+    """In a sync run inside of a running event loop, where an async tool cannot be run at once, either."""
+    names, seconds, here = WHERE[name]
+    found: list[bool] = []
+
+    @tool
+    def where() -> str:
+        """Say where."""
+        found.append(threading.current_thread() is threading.main_thread())
+        return "ran"
+
+    @tool
+    async def where_async() -> str:
+        """Say where."""
+        found.append(threading.current_thread() is threading.main_thread())
+        return "ran"
+
+    where.metadata = where_async.metadata = {"kind": "read"}
+    calls = [call(name) for name in names]
+    with ScriptedModel([calls, call("finish_task", summary="Done.")]) as model:
+        result = build_graph(model, [where, where_async], tool_seconds=seconds).invoke({"messages": ["go"]})
+    results = [m.content for m in result["messages"] if isinstance(m, ToolMessage)]
+    assert results[: len(calls)] == ["ran"] * len(calls)
+    assert found == [here] * len(calls)

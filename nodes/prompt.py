@@ -1,0 +1,24 @@
+"""A view in the form that a LangChain chat model takes as it is.
+
+A list it would first turn into messages and validate, one by one, each turn the whole of it.
+"""
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.runnables import Runnable, RunnableBinding
+
+_ASKED_BY = ("invoke", "ainvoke", "stream", "astream")
+
+
+def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMessage]) -> LanguageModelInput:
+    """`view` for `model`: the list itself where something else than LangChain's own code might look at it."""
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
+    # Without validation: what is in a view are messages already.
+    return ChatPromptValue.model_construct(messages=view) if own else view
+
+
+def _asked_as_usual(model: type[BaseChatModel]) -> bool:
+    return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
