@@ -88,7 +88,7 @@ class _Sizes:
         return folded(self.state, self.reader)[1]
 
     @cached_property
-    def starts(self) -> list[int]:
+    def starts(self) -> Sequence[int]:
         """Where the turns of the view begin."""
         places = self.reader.noted.replies
         return places[bisect_left(places, self.start) :]

@@ -26,6 +26,8 @@ class lazy(Generic[_T]):
     def __get__(self, instance: object | None, owner: type) -> Self | _T:
         if instance is None:
             return self
-        # From now on the instance's own attribute is found first.
-        vars(instance)[self._name] = value = self._work(instance)
+        value = self._work(instance)
+        # From now on the instance's own attribute is found first. Not by `vars`, which makes a dict of each
+        # instance, nor by the instance's own class, which may be frozen.
+        object.__setattr__(instance, self._name, value)
         return value

@@ -3,6 +3,7 @@
 So the view and its size cost as much as what is new, not as much as the whole thread.
 """
 
+from array import array
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
@@ -26,8 +27,9 @@ class Ledger:
     no place of their own in a view."""
 
     def __init__(self) -> None:
-        self.sums = [0]
-        self.replies: list[int] = []
+        # An array takes a quarter of the memory of a list of numbers.
+        self.sums = array("q", [0])
+        self.replies = array("q")
         self.places: dict[str, int] = {}
         self.systems: list[str] = []
 

@@ -15,8 +15,8 @@ from langchain_core.messages import (
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-# A full copy of the messages is stored once in this many updates of the channel; between two of them only
-# what was appended. Lower makes `get_state_history` faster and the database larger.
+# A full copy of a channel is stored once in this many updates of it, or less often (`HistoryChannel`);
+# between two of them only what was written. Lower makes `get_state_history` faster and the database larger.
 SNAPSHOT_EVERY = 1000
 
 Messages = list[BaseMessage]
@@ -104,7 +104,7 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     Deterministic and batching-invariant, as `DeltaChannel` needs it.
     """
     before = history if history is not None else ()
-    merged: Messages = list(before)
+    merged: Messages = History(before)
     ids = before.taken() if isinstance(before, History) else None
     lineage = before.lineage if isinstance(before, History) and ids is not None else None
     taken = {message.id for message in merged} if ids is None else ids
@@ -113,7 +113,8 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
             if message.id in taken or isinstance(message, RemoveMessage):
                 lineage = None
             merged = _merge(merged, message, taken)
-    return History(merged).grown(taken, lineage)
+    whole = merged if isinstance(merged, History) else History(merged)
+    return whole.grown(taken, lineage)
 
 
 def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ results are compared, too, as they are.
 """
 
 import re
-from collections.abc import Hashable
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -16,6 +16,7 @@ from signoff.tools.approvals import fingerprint
 from signoff.tools.control import Effect
 
 _PERIODS = (1, 2, 3)
+_Step = TypeVar("_Step", "_Work", "_Thought")
 
 # The file that keeps the whole of a long result is named by the call; the digest at its end is of the text.
 _KEPT = re.compile(r"the full text is in [^\n;]*-([0-9a-f]{12}\.txt)")
@@ -36,13 +37,13 @@ class Repeats:
     """The work of a task, reply by reply, and the thoughts since the last of it."""
 
     def __init__(self) -> None:
-        self._work = _Steps()
-        self._thoughts = _Steps()
+        self._work = _Steps[_Work]()
+        self._thoughts = _Steps[_Thought]()
 
     def replied(self, reply: Reply) -> None:
         if any(call.effect is None for call in reply.before_control):
             self._work.found.append(_Work(reply))
-            self._thoughts = _Steps()
+            self._thoughts = _Steps[_Thought]()
         elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
             self._thoughts.found.append(
                 _Thought(tuple(fingerprint(call.name, call.args) for call in thought))
@@ -51,23 +52,23 @@ class Repeats:
     def shown(self, message: BaseMessage) -> None:
         """What a tool shows beside its result."""
         if self._work.found:
-            self._work.found[-1].added.append(_text(message))
+            self._work.found[-1].shows(_text(message))
 
     def told(self) -> None:
         """The model was told of the row that the task ends in."""
-        for steps in (self._work, self._thoughts):
-            steps.told_at = len(steps.found)
+        self._work.told_at = len(self._work.found)
+        self._thoughts.told_at = len(self._thoughts.found)
 
     def row(self) -> Row:
         """The longer row: that of the work, or of the thoughts after it."""
         return max(self._work.row(), self._thoughts.row(), key=lambda row: row.times)
 
 
-class _Steps:
+class _Steps(Generic[_Step]):
     """Steps in order. Only as much of their end is compared as is alike."""
 
     def __init__(self) -> None:
-        self.found: list[_Work | _Thought] = []
+        self.found: list[_Step] = []
         self.told_at = 0
 
     def row(self) -> Row:
@@ -95,29 +96,32 @@ class _Steps:
 class _Thought:
     """The thoughts of a reply that does nothing else."""
 
-    __slots__ = ("added", "thoughts")
+    __slots__ = ("_step",)
 
     def __init__(self, thoughts: tuple[str, ...]) -> None:
-        self.thoughts = thoughts
-        self.added: list[str] = []
+        self._step = _digest(thoughts)
 
-    def step(self) -> Hashable:
-        return self.thoughts
+    def step(self) -> bytes:
+        return self._step
 
 
 class _Work:
-    """The work calls of one reply; `added` is what their tools show beside the results."""
+    """The work calls of one reply, and what their tools show beside the results."""
 
-    __slots__ = ("_made", "added", "reply")
+    __slots__ = ("_added", "_step", "reply")
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
-        self.added: list[str] = []
-        self._made: tuple[int, Hashable] | None = None
+        self._added: tuple[str, ...] = ()
+        self._step: bytes | None = None
 
-    def step(self) -> Hashable | None:
+    def shows(self, text: str) -> None:
+        self._added += (text,)
+        self._step = None
+
+    def step(self) -> bytes | None:
         """The calls and what came of them, to compare; None while one is open."""
-        if self._made is None or self._made[0] != len(self.added):
+        if self._step is None:
             calls = [call for call in self.reply.before_control if call.effect is None]
             results = [self.reply.results.get(call.index) for call in calls]
             if None in results:
@@ -127,8 +131,13 @@ class _Work:
                 for call, result in zip(calls, results, strict=True)
                 if result
             )
-            self._made = len(self.added), (*done, *self.added)
-        return self._made[1]
+            self._step = _digest((done, self._added))
+        return self._step
+
+
+def _digest(step: object) -> bytes:
+    """A long run keeps a few bytes of each of its steps, not their texts."""
+    return blake2b(repr(step).encode(errors="backslashreplace"), digest_size=16).digest()
 
 
 def _text(message: BaseMessage) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from signoff.graph.checked import Checked
+from signoff.graph.history_channel import HistoryChannel
 from signoff.graph.reducers import SNAPSHOT_EVERY, append_messages, latest
 
 
@@ -161,7 +162,7 @@ class Spent(TypedDict):
 class Input(TypedDict):
     """What `graph.invoke` takes."""
 
-    messages: Annotated[list[AnyMessage], DeltaChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)]
+    messages: Annotated[list[AnyMessage], HistoryChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)]
 
 
 class Output(Input):

@@ -1,8 +1,9 @@
 """The current task of a thread: all that the rules need to know."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import is_
 from typing import Any
 
@@ -29,9 +30,10 @@ class Task:
 
     `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
     `undecided` are those of `due` that a person must approve first; `decisions` are the decisions that hold.
-    `answers` are words of the user for calls that waited, by call id, not yet written as results.
-    `spoke` is the reply that is put to the user in a dialogue; `batch` is the number of calls of the last
-    reply, where the model works in rounds. In-a-row counts (`talk_turns`, `filtered`) start anew at a
+    `answers` are words of the user for calls that waited, by call id, not yet written as results. `spoke` is
+    the reply that is put to the user in a dialogue; `batch` is the number of calls of the last reply, where
+    the model works in rounds. `replies` are those of the reading that the task was made from, and grow with
+    it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start anew at a
     "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
     digests have cost. `row` is how often its last work has come round. `resumed` is the number of replies
@@ -40,7 +42,7 @@ class Task:
 
     id: str = ""
     messages: tuple[HumanMessage, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    replies: Sequence[Reply] = ()
     due: tuple[Call, ...] = ()
     ask: Call | None = None
     finish: Call | None = None
@@ -115,7 +117,7 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
     marked = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
-    since = section.replies[marked:]
+    since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
     spent = spent if spent and spent["task"] == section.id else None
     tally = section.tally
@@ -126,7 +128,7 @@ def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> T
     return Task(
         id=section.id,
         messages=tuple(section.messages),
-        replies=tuple(section.replies),
+        replies=section.replies,
         due=due,
         ask=ask,
         finish=finish,
@@ -137,11 +139,11 @@ def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> T
         nudges=tuple(kind for kind, _ in section.nudges),
         nudged=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
         reminded=any(kind == "near_limit" and at >= marked for kind, at in section.nudges),
-        fresh=since[-1] if since else None,
+        fresh=section.replies[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
-        batch=_batch(since) if reader.tools.rounds else 0,
-        talk_turns=_talk_in_a_row(section.replies[max([marked, *section.heard]) :]),
-        filtered=_filtered_in_a_row(since),
+        batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,
+        talk_turns=_talk_in_a_row(_newest(section.replies, max([marked, *section.heard]))),
+        filtered=_filtered_in_a_row(_newest(section.replies, marked)),
         answered=_answered(section),
         extra_turns=(extra["turns"] if extra and extra["task"] == section.id else 0) + tally.granted,
         requested=tally.requested,
@@ -163,9 +165,14 @@ def _refused(section: Section, verdicts: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(section.sent_back, "sent back") | refusals_of(verdicts)
 
 
-def _talk_in_a_row(replies: Sequence[Reply]) -> int:
+def _newest(replies: Sequence[Reply], since: int) -> Iterator[Reply]:
+    """Those from the place `since` on, the newest first; nothing is copied, since a run may be long."""
+    return islice(reversed(replies), max(0, len(replies) - since))
+
+
+def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
-    for reply in reversed(replies):
+    for reply in newest:
         if reply.works:
             break
         # A reply that the provider only interrupted is no talk.
@@ -173,15 +180,14 @@ def _talk_in_a_row(replies: Sequence[Reply]) -> int:
     return count
 
 
-def _batch(replies: Sequence[Reply]) -> int:
-    """The work calls of the last reply that could run."""
-    calls = replies[-1].calls if replies else ()
-    return sum(call.effect is None and call.problem is None and call.known for call in calls)
+def _batch(reply: Reply) -> int:
+    """The work calls of a reply that could run."""
+    return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
 
 
-def _filtered_in_a_row(replies: Sequence[Reply]) -> int:
+def _filtered_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
-    for reply in reversed(replies):
+    for reply in newest:
         if reply.stop is not Stop.FILTERED:
             break
         count += 1

@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from signoff.graph.history_channel import HistoryChannel
 from signoff.graph.reducers import append_messages
 
 
@@ -93,3 +94,17 @@ def test_batching_changes_nothing(seed: int) -> None:
         size = rng.randrange(1, len(rest) + 1)
         parts, rest = append_messages(parts, rest[:size]), rest[size:]
     assert [(m.id, m.text) for m in parts] == [(m.id, m.text) for m in whole]
+
+
+def test_full_copies_stay_in_proportion_to_the_history() -> None:
+    history: HistoryChannel = HistoryChannel(append_messages, snapshot_frequency=10).from_checkpoint([])
+    copied, since, updates = list[int](), 0, 1_000
+    for number in range(updates):
+        history.update([AIMessage(f"{number}")])
+        since += 1
+        if since >= history.snapshot_frequency:
+            copied.append(len(history.get()))
+            since = 0
+    assert copied[:4] == [10, 20, 30, 44]
+    assert sum(copied) < 3 * updates, "at a fixed distance it is fifty times as much as there is"
+    assert history.copy().snapshot_frequency == history.snapshot_frequency
