@@ -32,10 +32,13 @@ from signoff.cli.options import (
     Seconds,
     SystemPrompt,
     TalkTurns,
+    Task,
     Thread,
     Tokens,
     Tools,
+    Turns,
     Workspace,
+    task_text,
 )
 from signoff.cli.plans import with_task
 from signoff.cli.report import Exit, Report
@@ -48,7 +51,6 @@ from signoff.cli.ui import serve, ui
 from signoff.cli.verify import verify
 from signoff.cli.workers import submit, worker
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
-from signoff.tools.output import valid_text
 
 
 class Commands(TyperGroup):
@@ -116,7 +118,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    task: Task,
     workspace: Workspace = None,
     thread: Annotated[
         str | None,
@@ -130,10 +132,7 @@ def run(
     ] = None,
     model: Model = None,
     base_url: BaseUrl = None,
-    turns: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
-    ] = None,
+    turns: Turns = None,
     tokens: Tokens = None,
     seconds: Seconds = None,
     talk_turns: TalkTurns = None,
@@ -237,7 +236,7 @@ def signoff(
 
 
 def _task(task: str) -> str:
-    words = valid_text(sys.stdin.read() if task == "-" else task).strip()
+    words = task_text(task)
     if not words:
         raise SetupError("The task is empty; say what is to be done.")
     return words
