@@ -4,9 +4,7 @@ Run as a program: `python -m tests.stateful --examples 10000 [--steps 50] [--sec
 figures as it goes, and fails with the shortest sequence of rules that breaks something.
 """
 
-import argparse
 import asyncio
-import random
 import shutil
 import sys
 import tempfile
@@ -16,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -29,6 +27,7 @@ from signoff import Action, Session, SignoffError
 from signoff.session.moves import Answer, Extend, Move, Retry, Stop
 from signoff.session.path import steps as path_of
 from signoff.session.standing import Condition, Standing
+from tests.drawn import drawn_settings, program_options
 from tests.stateful_cast import Settings
 from tests.stateful_drawn import (
     ANSWERS,
@@ -290,25 +289,13 @@ def play(examples: int, steps: int, number: int | None = None) -> None:
         machine = seed(number)(machine)
     run_state_machine_as_test(
         machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            derandomize=number is None,
-            database=None,
-            deadline=None,
-            print_blob=True,
-            phases=(Phase.generate, Phase.shrink),
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=drawn_settings(examples, number, stateful_step_count=steps),
     )
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=10_000)
+    parser = program_options(__doc__, "examples", 10_000)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     given = parser.parse_args(arguments)
     begun, done, number = time.monotonic(), 0, given.seed
     while done < given.examples and time.monotonic() - begun < given.seconds:

@@ -248,15 +248,21 @@ def slow_script(bench: Bench) -> Path:
     return mark
 
 
+def in_the_middle(bench: Bench, worker: Callable[..., Process], *words: str) -> tuple[Process, Path]:
+    """A worker that has begun the second turn of a thread, and which processes have asked the model."""
+    asked = slow_script(bench)
+    handed(bench)
+    process = worker(*words)
+    until(lambda: len(asked.read_text().split()) >= 2)
+    return process, asked
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_another_worker_goes_on(
     bench: Bench, worker: Callable[..., Process], number: signal.Signals
 ) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker()
-    until(lambda: len(asked.read_text().split()) >= 2)
+    first, asked = in_the_middle(bench, worker)
     first.running.send_signal(number)
     assert first.ended() == 0
     assert first.said("t1: goes back to the queue")
@@ -273,10 +279,7 @@ def test_a_signal_drains_and_another_worker_goes_on(
 def test_a_second_signal_ends_at_once_and_the_thread_is_taken_over(
     bench: Bench, worker: Callable[..., Process]
 ) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker("--heartbeat", "1")
-    until(lambda: len(asked.read_text().split()) >= 2)
+    first, _ = in_the_middle(bench, worker, "--heartbeat", "1")
     first.running.terminate()
     until(lambda: first.said("draining"))
     first.running.terminate()
@@ -291,10 +294,7 @@ def test_a_second_signal_ends_at_once_and_the_thread_is_taken_over(
 def test_a_stopped_worker_that_comes_back_leaves_the_thread_to_the_one_who_took_it(
     bench: Bench, worker: Callable[..., Process]
 ) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker("--heartbeat", "1")
-    until(lambda: len(asked.read_text().split()) >= 2)
+    first, asked = in_the_middle(bench, worker, "--heartbeat", "1")
     os.kill(first.running.pid, signal.SIGSTOP)
     second = worker("--heartbeat", "1")
     until(lambda: second.said("t1: taken over from worker"))
