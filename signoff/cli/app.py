@@ -3,15 +3,12 @@
 import importlib.metadata
 import io
 import os
-import sqlite3
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from signoff.cli import report
+from signoff.cli.commands import Commands
 from signoff.cli.database import Database, database
 from signoff.cli.diagram import diagram
 from signoff.cli.display import stdout_console
@@ -41,8 +38,6 @@ from signoff.cli.options import (
     task_text,
 )
 from signoff.cli.plans import with_task
-from signoff.cli.report import Exit, Report
-from signoff.cli.safe import one_line
 from signoff.cli.settings import Given
 from signoff.cli.show import show_thread
 from signoff.cli.stats import rate, stats
@@ -50,50 +45,7 @@ from signoff.cli.threads import print_expired, print_threads
 from signoff.cli.ui import serve, ui
 from signoff.cli.verify import verify
 from signoff.cli.workers import submit, worker
-from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
-
-
-class Commands(TyperGroup):
-    """The commands; whatever is wrong with a command line is told in one sentence on stderr."""
-
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
-        try:
-            _check_folder()
-            code = super().main(words, *rest, **{**options, "standalone_mode": False})
-        except typer.TyperException as error:
-            code = _refuse(error.format_message(), Exit.USAGE, words)
-        except SignoffError as error:
-            broken = isinstance(error, IllegalEvent)
-            code = _refuse(str(error), Exit.ERROR if broken else Exit.USAGE, words)
-        except sqlite3.Error as error:
-            told = (
-                f"The database cannot be used ({error}); put it right, or name another one with --database."
-            )
-            code = _refuse(told, Exit.USAGE, words)
-        except Exception as error:
-            if os.environ.get("SIGNOFF_DEBUG"):
-                raise
-            told = (
-                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
-                "SIGNOFF_DEBUG=1 shows where."
-            )
-            code = _refuse(told, Exit.ERROR, words)
-        sys.exit(code or 0)
-
-
-def _check_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise SetupError("The folder that you are in does not exist any more; go to another one.") from error
-
-
-def _refuse(told: str, code: Exit, words: Sequence[str]) -> Exit:
-    sys.stderr.write(f"{one_line(told)}\n")
-    if "--json" in words:
-        report.print_document(Report(None, "error", code, error=told))
-    return code
+from signoff.graph.errors import SetupError
 
 
 class ModelCommands(LazyCommands):

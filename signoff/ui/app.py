@@ -12,7 +12,7 @@ from textual.widgets import Footer, Input
 from signoff.cli.database import Database, OpenStorage
 from signoff.cli.report import command
 from signoff.cli.settings import Given
-from signoff.cli.threads import rows
+from signoff.cli.thread_rows import rows
 from signoff.graph.errors import ThreadError
 from signoff.session.answers import read_json
 from signoff.tools.output import valid_text
