@@ -52,11 +52,6 @@ def found_in(database: Database, limit: int) -> Found:
         return Found([row(storage, name, jobs.get(name)) for name in names], backlog(storage))
 
 
-def rows(database: Database, limit: int) -> list[Row]:
-    """The threads of `found_in`."""
-    return found_in(database, limit).rows
-
-
 def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     """One thread. job: what the queue of the workers says of it."""
     # Asked first: else a run that ends in between would look as if it had been stopped.

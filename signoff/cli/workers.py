@@ -40,6 +40,7 @@ from signoff.cli.worker_graphs import OwnGraphs
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.postgres import PostgresStorage
 from signoff.session.standing import look, reading_graph
+from signoff.workers.agreed import HEARTBEAT_SECONDS
 from signoff.workers.extra import packages
 from signoff.workers.graphs import OneGraph, own_graph, queue_of
 from signoff.workers.inbox import DEFAULT_QUEUE
@@ -168,7 +169,7 @@ def worker(
     graph: OwnGraph = None,
     queue: ServedQueue = None,
     concurrency: Concurrency = 4,
-    heartbeat: Heartbeat = 10.0,
+    heartbeat: Heartbeat = HEARTBEAT_SECONDS,
     until_idle: UntilIdle = False,
     where: DatabaseOption = None,
 ) -> None:
