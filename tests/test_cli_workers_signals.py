@@ -5,12 +5,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli_bench import Bench, steps
 from tests.cli_workers_bench import handed, row, work
+from tests.workers_bench import until
 
 pytestmark = pytest.mark.slow
 
@@ -59,13 +59,6 @@ def worker(bench: Bench) -> Iterator[Callable[..., Process]]:
         if process.running.poll() is None:
             process.running.kill()
             process.running.wait()
-
-
-def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 def slow_script(bench: Bench) -> Path:
