@@ -25,7 +25,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, tool
 from rich.console import Console
 
-from benchmarks.comparison import Prices, fewer, rows, table, told
+from benchmarks.comparison import Prices, Row, fewer, rows, table, told
 from benchmarks.file_tasks import TASKS as FILE_TASKS
 from benchmarks.file_tasks import TURNS as FILE_TURNS
 from benchmarks.file_tasks import run_task
@@ -142,17 +142,8 @@ def main(
     measured = rows(runs, prices)
     if as_json:
         document = {
-            "simulated": {
-                "note": SIMULATED,
-                "rows": [asdict(row) for row in scripted],
-                "less": fewer(scripted),
-            },
-            "real": {
-                "model": name,
-                "recorded": not with_real,
-                "rows": [asdict(row) for row in measured],
-                "less": fewer(measured),
-            },
+            "simulated": {"note": SIMULATED, **_figures(scripted)},
+            "real": {"model": name, "recorded": not with_real, **_figures(measured)},
         }
         print(json.dumps(document, indent=2))
         return
@@ -166,6 +157,10 @@ def main(
         "run just now" if with_real else "recorded on two cores that had other work, too; --real runs it anew"
     )
     console.print("", table(title, measured), told(measured), REAL.format(name=name, how=how), sep="\n")
+
+
+def _figures(measured: Sequence[Row]) -> dict[str, Any]:
+    return {"rows": [asdict(row) for row in measured], "less": fewer(measured)}
 
 
 if __name__ == "__main__":

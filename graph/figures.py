@@ -29,14 +29,23 @@ _NAME_CHARACTERS = 60
 
 
 class Nudged(TypedDict):
-    """Reminders of one kind. back: those whose next reply went back to work."""
+    """Reminders of one kind. back: those after which the model went back to work.
+
+    That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
+    question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
+    reply are not. A reminder between two rounds puts nothing right and is not counted.
+    """
 
     given: int
     back: int
 
 
 class Refused(TypedDict):
-    """Finishes refused for one reason. needless: false positives, see `figures`."""
+    """Finishes refused for one reason. needless: those that are false positives.
+
+    That is: a finish that `review` refused, while a later one with the same claim was accepted and no working
+    tool had run between the two. What a person sent back is a refusal and never a false positive.
+    """
 
     times: int
     needless: int
@@ -56,8 +65,16 @@ class Figures(TypedDict):
     at: when it ended; began: when its first model call began (both in seconds since 1970).
     model: the name that its last reply gave. talk: replies of words only.
     nudges: by kind. refused: finishes, by reason. end: how it ended; ends: how it had ended before, the last
-    four times; resumed: how often it went on after an end. cut_short: limits that were false negatives, see
-    `figures`. rules: how often a rule of `decide` fired.
+    four times; resumed: how often it went on after an end.
+
+    cut_short: limits that were false negatives, which ended the task although its work was done. Nothing
+    extra is run to find that out: it counts when the task was extended afterwards and ended with an accepted
+    "done" that no check contradicts, and no call that may change something had run since. Nothing had
+    changed, so the checks would have passed at the limit, too. A limit that nobody extends is never counted:
+    this is a lower bound.
+
+    rules: how often a rule of `decide` fired, of those that leave a trace: a turn (`think`), a claim, a
+    question, a reminder, and the rule that ended the task.
     """
 
     at: float
@@ -90,21 +107,6 @@ def figures(
     changes: whether a tool of this name may change something (kinds write and terminal).
     earlier: what was recorded when the task ended before; None when it never did.
     at: the time now, in seconds since 1970.
-
-    Back to work: the reply right after the reminder makes a call that can run, of a working tool, a finish or
-    a question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
-    reply are not. A reminder between two rounds puts nothing right and is not counted.
-
-    False positive: a finish that `review` refused, while a later one with the same claim was accepted and no
-    working tool had run between the two. What a person sent back is a refusal and never a false positive.
-
-    False negative: a limit that ended the task although its work was done. Nothing extra is run to find that
-    out: it counts when the task was extended afterwards and ended with an accepted "done" that no check
-    contradicts, and no call that may change something had run since. Nothing had changed, so the checks would
-    have passed at the limit, too. A limit that nobody extends is never counted: this is a lower bound.
-
-    The rules that fired are those that leave a trace: a turn (`think`), a claim, a question, a reminder, and
-    the rule that ended the task.
     """
     resumed = sum(kind == RESUMED for kind, _ in nudges)
     ends = _ends(earlier, resumed)

@@ -1,7 +1,4 @@
-"""A fleet of scripted runs whose scripts dictate how each ends, and what `signoff stats` must then say.
-
-What is expected is added up from the plans alone, by rules of this file; nothing of it is read from a run.
-"""
+"""A fleet of scripted runs whose scripts dictate how each ends."""
 
 import random
 from collections import Counter
@@ -76,6 +73,11 @@ _CALLS: dict[str, Callable[[str, int], list[Any]]] = {
     "q": lambda *_: [call("ask_user", question="Which one?")],
 }
 _BACK = frozenset("wseqF")
+# How a run ends, and how many of a hundred do so.
+_KINDS = {
+    "done": 50, "partial": 6, "blocked": 4, "impossible": 3, "turns": 8, "extended": 9, "talk_turns": 6,
+    "error": 5, "retried": 5, "filter": 4,
+}  # fmt: skip
 
 
 def plans(count: int, seed: int) -> list[Plan]:
@@ -92,51 +94,35 @@ def plans(count: int, seed: int) -> list[Plan]:
 
 
 def _plan(rng: random.Random, thread: str, marker: str) -> Plan:
-    kind = rng.choices(
-        [
-            "done",
-            "partial",
-            "blocked",
-            "impossible",
-            "turns",
-            "extended",
-            "talk_turns",
-            "error",
-            "retried",
-            "filter",
-        ],
-        [50, 6, 4, 3, 8, 9, 6, 5, 5, 4],
-    )[0]
-    steps, acts = "".join(rng.sample("wwwwkttseq", rng.randint(0, 5))), list[str]()
-    told = Told()
-    if kind == "turns":
-        told = Told("limit", "turns", None)
-        steps = "w" * TURNS
-    elif kind == "extended":
-        steps = "w" * TURNS + rng.choice(["F", "kF", "wF", "F"])
-        acts, told.extended = ["extend"], 1
-        told.cut_short = int("w" not in steps[TURNS:])
-    elif kind == "talk_turns":
-        told = Told("limit", "talk_turns", None)
-        steps = "w" * rng.randint(0, 2) + "t" * 5
-    elif kind == "error":
-        told = Told("error", "model_error", None)
-        steps += "x"
-    elif kind == "retried":
-        steps, acts = steps + "xF", ["retry"]
-    elif kind == "filter":
-        told = Told("error", "content_filter", None)
-        steps += "cc"
-    else:
-        told.claim = kind
-        steps += "F"
-    acts = ["answer"] * steps.count("q") + acts
+    kind = rng.choices([*_KINDS], [*_KINDS.values()])[0]
+    steps, acts, told = _story(kind, "".join(rng.sample("wwwwkttseq", rng.randint(0, 5))), rng)
     _dictate(told, steps)
     if rng.random() < 0.15:
         told.rating = rng.randint(1, 5)
-    return Plan(
-        thread, marker, [_step(letter, marker, n, told) for n, letter in enumerate(steps)], acts, told
-    )
+    played = [_step(letter, marker, n, told) for n, letter in enumerate(steps)]
+    return Plan(thread, marker, played, ["answer"] * steps.count("q") + acts, told)
+
+
+def _story(kind: str, before: str, rng: random.Random) -> tuple[str, list[str], Told]:
+    """The letters of a plan that ends so, what is done after its end, and what is told of that end.
+
+    before: what the model does first, where that cannot change how it ends.
+    """
+    match kind:
+        case "turns":
+            return "w" * TURNS, [], Told("limit", "turns", None)
+        case "extended":
+            more = rng.choice(["F", "kF", "wF", "F"])
+            return "w" * TURNS + more, ["extend"], Told(extended=1, cut_short=int("w" not in more))
+        case "talk_turns":
+            return "w" * rng.randint(0, 2) + "t" * 5, [], Told("limit", "talk_turns", None)
+        case "error":
+            return before + "x", [], Told("error", "model_error", None)
+        case "retried":
+            return before + "xF", ["retry"], Told()
+        case "filter":
+            return before + "cc", [], Told("error", "content_filter", None)
+    return before + "F", [], Told(claim=kind)
 
 
 def _dictate(told: Told, steps: str) -> None:
@@ -219,144 +205,3 @@ def work(marker: str, step: int) -> str:
 def fail() -> str:
     """Fail."""
     raise ValueError("no luck")
-
-
-def expected(every: Sequence[Plan], caps: Sequence[int]) -> dict[str, Any]:
-    """What `signoff stats --json` must say of these plans; waiting is known only as a number of tasks."""
-    told = [plan.told for plan in every]
-    turns = sorted(one.turns for one in told if one.status == "success")
-    middle = len(turns) // 2
-    return {
-        "tasks": len(told),
-        "threads": len({plan.thread for plan in every}),
-        "measured": len(told),
-        "exits": {
-            "status": _count(one.status for one in told),
-            "reason": _count(one.reason for one in told),
-            "claim": _count(one.claim for one in told if one.claim),
-            "verified": {"asserted": len(turns)},
-        },
-        "turns": {
-            "successes": len(turns),
-            "mean": round(sum(turns) / len(turns), 2),
-            "median": turns[middle] if len(turns) % 2 else (turns[middle - 1] + turns[middle]) / 2,
-            "p90": turns[-(-9 * len(turns) // 10) - 1],
-            "most": turns[-1],
-        },
-        "talk_only": _talk(told),
-        "nudges": _nudges(told),
-        "refused": _refused(told),
-        "limits": {
-            "reached": sum((one.status == "limit") + one.extended for one in told),
-            "extended": sum(one.extended for one in told),
-            "false_negatives": sum(one.cut_short for one in told),
-        },
-        "reopened": {
-            "tasks": sum(one.reopened is not None for one in told),
-            "rated_low": sum(one.reopened == "rated_low" for one in told),
-            "next_task": sum(one.reopened == "next_task" for one in told),
-        },
-        "accuracy": _accuracy(told),
-        "ratings": _ratings(told),
-        "waiting": {"tasks": sum(one.asks > 0 for one in told)},
-        "tokens": _tokens(told),
-        "models": {"fleet": sum(one.turns > 0 for one in told)},
-        "rules": _rules(told),
-        "sections": _sections(told),
-        "what_if": [
-            {"cap": cap, "cut": sum(one > cap for one in turns), "successes": len(turns)} for cap in caps
-        ],
-    }
-
-
-def _talk(told: Sequence[Told]) -> dict[str, Any]:
-    talk, turns = sum(one.talk for one in told), sum(one.turns for one in told)
-    tasks = sum(one.talk > 0 for one in told)
-    return {"replies": talk, "turns": turns, "rate": round(talk / turns, 4), "tasks": tasks}
-
-
-def _nudges(told: Sequence[Told]) -> dict[str, Any]:
-    given, back = _add(one.nudges for one in told), _add(one.back for one in told)
-    kinds = {
-        kind: {"given": n, "back_to_work": back[kind], "rate": round(back[kind] / n, 4)}
-        for kind, n in given.items()
-    }
-    total, returned = sum(given.values()), sum(back.values())
-    return {"given": total, "back_to_work": returned, "rate": round(returned / total, 4), "kinds": kinds}
-
-
-def _refused(told: Sequence[Told]) -> dict[str, Any]:
-    times, needless = _add(one.refused for one in told), _add(one.needless for one in told)
-    kinds = {kind: {"times": n, "false_positives": needless[kind]} for kind, n in times.items()}
-    total, false = sum(times.values()), sum(needless.values())
-    return {"finishes": total, "false_positives": false, "rate": round(false / total, 4), "kinds": kinds}
-
-
-def _accuracy(told: Sequence[Told]) -> dict[str, Any]:
-    accepted = [one for one in told if one.accepted]
-    kept = sum(one.reopened is None for one in accepted)
-    return {"accepted": len(accepted), "not_reopened": kept, "rate": round(kept / len(accepted), 4)}
-
-
-def _ratings(told: Sequence[Told]) -> dict[str, Any]:
-    given = [one.rating for one in told if one.rating]
-    stars = {str(star): given.count(star) for star in range(1, 6)}
-    return {"count": len(given), "mean": round(sum(given) / len(given), 2), "stars": stars}
-
-
-def _tokens(told: Sequence[Told]) -> dict[str, Any]:
-    turns, (read, written) = sum(one.turns for one in told), USAGE
-    total = turns * (read + written)
-    mean = round(total / len(told), 1)
-    return {"input": turns * read, "output": turns * written, "total": total, "mean": mean}
-
-
-def _rules(told: Sequence[Told]) -> dict[str, int]:
-    fired = _add(one.nudges for one in told)
-    fired["think"] = sum(one.turns for one in told)
-    fired["claimed"], fired["asked"] = sum(one.claims for one in told), sum(one.asks for one in told)
-    fired += Counter(one.reason for one in told if one.status == "limit" or one.reason == "content_filter")
-    return dict(fired)
-
-
-def _sections(told: Sequence[Told]) -> list[dict[str, Any]]:
-    talk = [one.talk > 0 for one in told]
-    short = [one.cut_short > 0 for one in told]
-    rows = [
-        (
-            "How this ends",
-            {"replies of words only": sum(talk), "a limit although the work was done": sum(short)},
-            sum(a or b for a, b in zip(talk, short, strict=True)),
-        ),
-        (
-            "Look at the results of your work before you finish",
-            {"a finish beside calls that failed": sum(one.refused["siblings"] > 0 for one in told)},
-            None,
-        ),
-        (
-            "the description of finish_task",
-            {"a finish whose arguments did not fit": sum(one.refused["empty_summary"] > 0 for one in told)},
-            None,
-        ),
-        (
-            "Before you call finish_task, ask yourself",
-            {"reopened": sum(one.reopened is not None for one in told)},
-            None,
-        ),
-        ("the reminder near the limit", {"out of turns": sum(one.reason == "turns" for one in told)}, None),
-    ]
-    return [
-        {"section": part, "tasks": sum(signs.values()) if tasks is None else tasks, "signs": signs}
-        for part, signs, tasks in rows
-    ]
-
-
-def _count(values: Any) -> dict[str, int]:
-    return dict(Counter(values))
-
-
-def _add(counts: Iterator[Counter[str]] | Any) -> Counter[str]:
-    total = Counter[str]()
-    for one in counts:
-        total.update(one)
-    return total

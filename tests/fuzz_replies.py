@@ -4,9 +4,7 @@ Run as a program: `python -m tests.fuzz_replies --replies 100000 [--seconds N] [
 as it goes, and fails with the shortest replies that break something.
 """
 
-import argparse
 import asyncio
-import random
 import sys
 import tempfile
 import time
@@ -16,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given, seed
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
@@ -39,6 +37,7 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.storage import SqliteStorage
+from tests.drawn import drawn_settings, program_options
 from tests.fuzz_replies_drawn import DONE, Sent, replies, ways
 from tests.stateful_checks import finished_rightly, history_faults, view_faults
 
@@ -188,15 +187,7 @@ def drive(session: Session, way: str, waiting: Decision | None) -> Decision:
 def fuzz(bench: Bench, examples: int, number: int | None = None) -> None:
     """Plays that many lists of replies: always the same ones, or those of the seed `number`."""
 
-    @settings(
-        max_examples=examples,
-        derandomize=number is None,
-        database=None,
-        deadline=None,
-        print_blob=True,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawn_settings(examples, number)
     @given(replies, ways)
     def play(sent: list[Sent], way: str) -> None:
         bench.play(sent, way)
@@ -205,11 +196,7 @@ def fuzz(bench: Bench, examples: int, number: int | None = None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replies", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--seed", type=int, default=random.randrange(10**9))
-    given_ = parser.parse_args(arguments)
+    given_ = program_options(__doc__, "replies", 100_000).parse_args(arguments)
     begun, number, done = time.monotonic(), given_.seed, Counter[str]()
     while done["replies"] < given_.replies and time.monotonic() - begun < given_.seconds:
         with ExitStack() as stack:

@@ -114,7 +114,7 @@ class Watch:
         self.messages = messages
         yield from history_faults(messages, ended=standing.condition is Condition.ENDED, was_routed=False)
         yield from self._limits(standing, world.settings.limits)
-        yield from self._effects(messages, standing, world)
+        yield from self._effects(messages, world)
         yield from self._outcome(messages, standing, world)
 
     def _limits(self, standing: Standing, limits: Limits) -> Iterator[str]:
@@ -133,7 +133,7 @@ class Watch:
             ):
                 yield f"more than {limits.calls_per_reply} calls of one reply have run"
 
-    def _effects(self, messages: Sequence[BaseMessage], standing: Standing, world: Seen) -> Iterator[str]:
+    def _effects(self, messages: Sequence[BaseMessage], world: Seen) -> Iterator[str]:
         done = {
             token: times
             for (thread, token), times in world.effects.items()

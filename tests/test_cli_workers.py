@@ -1,12 +1,7 @@
 """`signoff submit`, `signoff worker`, and the other commands on threads that belong to the workers."""
 
 import json
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,16 +9,9 @@ from signoff.postgres import postgres_storage
 from signoff.workers import submit
 from signoff.workers.inbox import read_inbox
 from tests.cli_bench import ASKS, Bench, offered, one_sentence, steps
+from tests.cli_workers_bench import handed, row, work
 from tests.postgres import PASSWORD
 
-WAITS = """
-import os, time
-def wait(messages):
-    with open({mark!r}, "a") as file:
-        file.write(f"{{os.getpid()}}\\n")
-    time.sleep(0.5)
-    return call("search_files", pattern=str(len(messages)))
-"""
 GRAPHS = """
 import time
 from signoff import build_graph, sqlite_storage
@@ -57,23 +45,6 @@ def bench(tmp_path: Path, postgres_url: str) -> Bench:
     bench = Bench(tmp_path)
     bench.env["SIGNOFF_DATABASE"] = postgres_url
     return bench
-
-
-def handed(bench: Bench, task: str = "Change the port", *words: str) -> None:
-    result = bench("submit", task, "-t", "t1", "-w", str(bench.workspace), *words)
-    assert (result.exit_code, result.stderr) == (0, "")
-
-
-def work(bench: Bench, *words: str) -> str:
-    """What a worker says that runs until nothing is left to begin."""
-    done = bench("worker", "--until-idle", *words)
-    assert (done.exit_code, done.stdout) == (0, ""), done.output
-    return done.stderr
-
-
-def row(bench: Bench) -> dict[str, Any]:
-    (found,) = json.loads(bench("threads", "--json").stdout)["threads"]
-    return dict(found)
 
 
 @pytest.mark.parametrize("words", [["submit", "x"], ["worker"]])
@@ -199,113 +170,6 @@ def test_backlog_and_throughput(bench: Bench) -> None:
     assert line == (
         "0 workers: 0 waiting, 0 running, 0 stalled, 0 failed; 1 a minute ended, 1 in the last hour"
     )
-
-
-class Process:
-    """`signoff worker` in the background."""
-
-    def __init__(self, bench: Bench, *words: str) -> None:
-        self.log = bench.folder / f"worker{time.monotonic_ns()}.log"
-        with self.log.open("w") as log:
-            self.running = bench.start("worker", *words, stdout=log, stderr=log)
-
-    def said(self, words: str) -> bool:
-        return words in self.log.read_text()
-
-    def ended(self) -> int:
-        return self.running.wait(60)
-
-
-@pytest.fixture
-def worker(bench: Bench) -> Iterator[Callable[..., Process]]:
-    begun: list[Process] = []
-
-    def begin(*words: str) -> Process:
-        begun.append(Process(bench, *words))
-        return begun[-1]
-
-    yield begin
-    for process in begun:
-        if process.running.poll() is None:
-            process.running.kill()
-            process.running.wait()
-
-
-def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
-
-
-def slow_script(bench: Bench) -> Path:
-    """A model that takes half a second a turn and says which process asked it."""
-    mark = bench.folder / "asked"
-    mark.touch()
-    bench.model(steps(*["wait"] * 6, 'call("finish_task", summary="Done.")'))
-    file = Path(str(bench.env["SIGNOFF_MODEL"]).removeprefix("scripted:"))
-    file.write_text(WAITS.format(mark=str(mark)) + file.read_text())
-    return mark
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_another_worker_goes_on(
-    bench: Bench, worker: Callable[..., Process], number: signal.Signals
-) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker()
-    until(lambda: len(asked.read_text().split()) >= 2)
-    first.running.send_signal(number)
-    assert first.ended() == 0
-    assert first.said("t1: goes back to the queue")
-    assert first.said("ended")
-    assert row(bench)["status"] == "queued"
-    work(bench)
-    asking = asked.read_text().split()
-    assert (row(bench)["status"], row(bench)["turns"]) == ("success", 7)
-    # A reply that is still coming in is closed, and asked for again.
-    assert (len(asking) in (6, 7), len(set(asking))) == (True, 2)
-
-
-@pytest.mark.slow
-def test_a_second_signal_ends_at_once_and_the_thread_is_taken_over(
-    bench: Bench, worker: Callable[..., Process]
-) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker("--heartbeat", "1")
-    until(lambda: len(asked.read_text().split()) >= 2)
-    first.running.terminate()
-    until(lambda: first.said("draining"))
-    first.running.terminate()
-    assert first.ended() in (0, 4)
-    second = worker("--heartbeat", "1")
-    until(lambda: row(bench)["status"] == "success")
-    second.running.terminate()
-    assert second.ended() == 0
-
-
-@pytest.mark.slow
-def test_a_stopped_worker_that_comes_back_leaves_the_thread_to_the_one_who_took_it(
-    bench: Bench, worker: Callable[..., Process]
-) -> None:
-    asked = slow_script(bench)
-    handed(bench)
-    first = worker("--heartbeat", "1")
-    until(lambda: len(asked.read_text().split()) >= 2)
-    os.kill(first.running.pid, signal.SIGSTOP)
-    second = worker("--heartbeat", "1")
-    until(lambda: second.said("t1: taken over from worker"))
-    until(lambda: str(second.running.pid) in asked.read_text())
-    os.kill(first.running.pid, signal.SIGCONT)
-    until(lambda: first.said("t1: was taken over by another worker"))
-    until(lambda: row(bench)["status"] == "success")
-    assert row(bench)["turns"] == 7
-    for process in (first, second):
-        process.running.terminate()
-        assert process.ended() == 0
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from signoff import sqlite_storage
 from signoff.cli.app import app
 from signoff.stats import CAPS
-from tests.fleet import Fleet, expected, plans
+from tests.fleet import Fleet, plans
+from tests.fleet_expected import expected
 
 # pytest does not put it there, and the benchmarks are in no installed package.
 sys.path.insert(0, str(Path(__file__).parent.parent))

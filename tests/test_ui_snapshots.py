@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from signoff import Session, build_graph
 from signoff.cli.database import Database
 from signoff.cli.settings import Given
-from signoff.cli.threads import Row
+from signoff.cli.thread_rows import Row
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.script import Step
 from signoff.session.events import Ended, Event

@@ -1,9 +1,12 @@
 """Workers on a bench: a PostgreSQL database, a graph with a dictated script, and workers in this process."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+
+from procrastinate.jobs import Job
 
 from signoff import Session, build_graph
 from signoff.graph.build import Graph
@@ -11,6 +14,8 @@ from signoff.models import ScriptedModel
 from signoff.postgres import PostgresStorage
 from signoff.session.standing import Standing
 from signoff.workers import submit
+from signoff.workers.figures import Backlog, backlog
+from signoff.workers.jobs import Jobs
 from signoff.workers.worker import Worker
 from tests.postgres import execute
 from tests.session_bench import DONE, play
@@ -59,3 +64,36 @@ class Bench:
             "ORDER BY id",
             list(statuses),
         )
+
+    def figures(self) -> Backlog:
+        found = backlog(self.storage)
+        assert found is not None, "the database has no queue"
+        return found
+
+
+@asynccontextmanager
+async def opened(bench: Bench, **options: Any) -> AsyncIterator[Jobs]:
+    """The queue as one more worker has it."""
+    worker = bench.worker(**options)
+    async with worker._app.open_async():
+        yield worker._jobs
+
+
+async def taken(jobs: Jobs) -> Job:
+    """A job that this worker has taken."""
+    job = await jobs.fetch_job(["signoff"], await jobs.register_worker())
+    assert job is not None
+    return job
+
+
+def silence(bench: Bench) -> None:
+    """All workers have been silent for a minute."""
+    execute(bench.url, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+
+
+def until(holds: Callable[[], Any]) -> None:
+    """Waits until it holds; fails after a minute."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.overhead.measure import SUBJECTS, workers
+from benchmarks.overhead.subjects.own import signoff
 from benchmarks.overhead.targets import HEAVY, IMPORTING, MEMORY, OPENING
 
 _IMPORT = """
@@ -51,8 +52,6 @@ def heavy_imports() -> list[str]:
 
 def resume_milliseconds(turns: int = 1_000, runs: int = 5) -> float:
     """The median of the time until a fresh process knows where a thread of so many turns stands."""
-    from benchmarks.overhead.subjects.own import signoff
-
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "threads.sqlite")
         signoff(turns, database)()

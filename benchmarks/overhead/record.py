@@ -69,7 +69,11 @@ class Recorded:
     def measured(self, part: str) -> None:
         """Notes the day, the machine and the versions of what was just measured."""
         self.dates[part] = date.today().isoformat()
-        self.machine = {"cores": os.cpu_count(), "system": platform.system(), "python": _python()}
+        self.machine = {
+            "cores": os.cpu_count(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+        }
         self.versions = _versions()
 
     def add_figures(self, figures: Sequence[Figure]) -> None:
@@ -95,10 +99,6 @@ class Recorded:
 
     def results(self) -> list[Result]:
         return [*self.of_turns(), *self.of_crowds(), *self.of_memory()]
-
-
-def _python() -> str:
-    return platform.python_version()
 
 
 def _versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from signoff.graph.marks import marks
 from signoff.postgres import PostgresStorage
 from signoff.session.standing import Condition, look, reading_graph
 from signoff.workers import submit
-from signoff.workers.worker import DEAD_AFTER
+from signoff.workers.agreed import DEAD_AFTER
 from tests.postgres import Server
 
 HEARTBEAT = 1.0

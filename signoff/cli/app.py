@@ -3,15 +3,12 @@
 import importlib.metadata
 import io
 import os
-import sqlite3
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from signoff.cli import report
+from signoff.cli.commands import Commands
 from signoff.cli.database import Database, database
 from signoff.cli.diagram import diagram
 from signoff.cli.display import stdout_console
@@ -32,14 +29,15 @@ from signoff.cli.options import (
     Seconds,
     SystemPrompt,
     TalkTurns,
+    Task,
     Thread,
     Tokens,
     Tools,
+    Turns,
     Workspace,
+    task_text,
 )
 from signoff.cli.plans import with_task
-from signoff.cli.report import Exit, Report
-from signoff.cli.safe import one_line
 from signoff.cli.settings import Given
 from signoff.cli.show import show_thread
 from signoff.cli.stats import rate, stats
@@ -47,51 +45,7 @@ from signoff.cli.threads import print_expired, print_threads
 from signoff.cli.ui import serve, ui
 from signoff.cli.verify import verify
 from signoff.cli.workers import submit, worker
-from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
-from signoff.tools.output import valid_text
-
-
-class Commands(TyperGroup):
-    """The commands; whatever is wrong with a command line is told in one sentence on stderr."""
-
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
-        try:
-            _check_folder()
-            code = super().main(words, *rest, **{**options, "standalone_mode": False})
-        except typer.TyperException as error:
-            code = _refuse(error.format_message(), Exit.USAGE, words)
-        except SignoffError as error:
-            broken = isinstance(error, IllegalEvent)
-            code = _refuse(str(error), Exit.ERROR if broken else Exit.USAGE, words)
-        except sqlite3.Error as error:
-            told = (
-                f"The database cannot be used ({error}); put it right, or name another one with --database."
-            )
-            code = _refuse(told, Exit.USAGE, words)
-        except Exception as error:
-            if os.environ.get("SIGNOFF_DEBUG"):
-                raise
-            told = (
-                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
-                "SIGNOFF_DEBUG=1 shows where."
-            )
-            code = _refuse(told, Exit.ERROR, words)
-        sys.exit(code or 0)
-
-
-def _check_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise SetupError("The folder that you are in does not exist any more; go to another one.") from error
-
-
-def _refuse(told: str, code: Exit, words: Sequence[str]) -> Exit:
-    sys.stderr.write(f"{one_line(told)}\n")
-    if "--json" in words:
-        report.print_document(Report(None, "error", code, error=told))
-    return code
+from signoff.graph.errors import SetupError
 
 
 class ModelCommands(LazyCommands):
@@ -116,7 +70,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    task: Task,
     workspace: Workspace = None,
     thread: Annotated[
         str | None,
@@ -130,10 +84,7 @@ def run(
     ] = None,
     model: Model = None,
     base_url: BaseUrl = None,
-    turns: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
-    ] = None,
+    turns: Turns = None,
     tokens: Tokens = None,
     seconds: Seconds = None,
     talk_turns: TalkTurns = None,
@@ -237,7 +188,7 @@ def signoff(
 
 
 def _task(task: str) -> str:
-    words = valid_text(sys.stdin.read() if task == "-" else task).strip()
+    words = task_text(task)
     if not words:
         raise SetupError("The task is empty; say what is to be done.")
     return words

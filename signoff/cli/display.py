@@ -1,30 +1,24 @@
 """What a run shows: a live terminal, plain lines, only the end, or one JSON document."""
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.cards import AMBER, Card, card, ending
 from signoff.cli.dialogue import Dialogue
 from signoff.cli.lines import Lines
+from signoff.cli.live import LiveArea
 from signoff.cli.report import Exit, Report, print_document
 from signoff.cli.safe import one_line, plain, styled
 from signoff.cli.settings import Settings
 from signoff.cli.streamed import Streamed
-from signoff.cli.tail import Tail
 from signoff.session.decisions import Question, Waiting
 from signoff.session.events import CallFinished, CallStarted, Entered, Event, Stopping
-from signoff.tools.output import counted
-
-_LIVE_LINES = 8
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
@@ -138,7 +132,7 @@ class Terminal(Plain):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self.status = _Status()
+        self.live = LiveArea()
 
     @contextmanager
     def loading(self) -> "Iterator[Progress]":
@@ -157,23 +151,23 @@ class Terminal(Plain):
 
     @contextmanager
     def running(self, streamed: Streamed) -> Iterator[None]:
-        self.status.streamed = streamed
-        with Live(self.status, console=self.console, refresh_per_second=8, transient=True):
+        self.live.streamed = streamed
+        with Live(self.live, console=self.console, refresh_per_second=8, transient=True):
             yield
 
     def show(self, event: Event) -> None:
         if isinstance(event, Entered):
-            self.status.tail.clear()
-            self.status.entered, self.status.running = event, None
+            self.live.tail.clear()
+            self.live.entered, self.live.running = event, None
         elif isinstance(event, CallStarted):
-            self.status.running = self.status.running or event
+            self.live.running = self.live.running or event
         elif isinstance(event, CallFinished):
             # Now it is above, with its result.
-            self.status.running = None
+            self.live.running = None
         super().show(event)
 
     def output(self, data: bytes) -> None:
-        self.status.tail.feed(data)
+        self.live.tail.feed(data)
 
     def ask(self, waiting: Waiting) -> Any:
         if not sys.stdin.isatty():
@@ -186,46 +180,6 @@ class Terminal(Plain):
             answer = None
         self.print(Text())
         return answer
-
-
-class _Status:
-    """The live area: what a command writes now, and a line with state, turn n of N, tokens and time."""
-
-    def __init__(self) -> None:
-        self.begun = time.monotonic()
-        self.entered: Entered | None = None
-        self.running: CallStarted | None = None
-        self.streamed: Streamed | None = None
-        self.spinner = Spinner("dots", style="cyan")
-        self.tail = Tail()
-
-    def __rich__(self) -> RenderableType:
-        row = Table.grid(padding=(0, 1))
-        row.add_row(self.spinner, _fitted(self._text()))
-        call = self.running
-        if call is None or call.name != "run_shell":
-            return row
-        head = Text.assemble(("    $ ", "dim"), (one_line(str(call.args.get("command", ""))), "bold"))
-        lines = [Text(f"      {line}", style="dim") for line in self.tail.lines(_LIVE_LINES)]
-        return Group(*map(_fitted, [head, *lines]), row)
-
-    def _text(self) -> Text:
-        now, coming = self.entered, self.streamed.pieces if self.streamed else 0
-        if now is None:
-            return Text("starting", style="bold")
-        thinking = 1 if now.state == "call_llm" else 0
-        parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
-        if now.tokens or coming:
-            parts.append(counted(now.tokens + coming, "token"))
-        minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
-        parts.append(f"{minutes}:{seconds:02}")
-        state = f"{now.state} {one_line(self.running.name) if self.running else ''}".strip()
-        return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
-
-
-def _fitted(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
 
 
 def _print_commands(console: Console, shown: Card) -> None:

@@ -13,8 +13,8 @@ from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.runner import busy
 from signoff.postgres import PostgresStorage
 from signoff.session.moves import Answer, Extend, Retry
-from signoff.session.standing import Condition, look, reading_graph
-from signoff.workers.inbox import DEFAULT_QUEUE, read_inbox
+from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
 from signoff.workers.submitting import check, of_workers, submit
 
 
@@ -47,15 +47,7 @@ def hand_over(
             raise busy(thread_id)
         standing = look(reading_graph(storage), thread_id)
         inbox = read_inbox(storage.store, thread_id)
-        goes_on = bare and standing.waiting is None and inbox is not None and inbox.orders
-        if standing.condition is Condition.UNKNOWN or goes_on:
-            if not bare:
-                raise ThreadError(
-                    f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
-                )
-            begin = Begin()
-        else:
-            begin = plan(standing)
+        begin = _begin(standing, inbox, plan, bare=bare)
         move = begin.move
         if begin.waiting:
             answer = display.ask(begin.waiting)
@@ -73,3 +65,16 @@ def hand_over(
             remember(storage.store, thread_id, settle(options, recall(storage.store, thread_id), os.environ))
         submit(storage, move, thread_id)
     return report.of_queued(thread_id, file)
+
+
+def _begin(standing: Standing, inbox: Inbox | None, plan: Plan, *, bare: bool) -> Begin:
+    """By the plan, but for what the workers have in the queue still."""
+    if standing.condition is Condition.UNKNOWN:
+        if not bare:
+            raise ThreadError(
+                f"Thread {standing.thread_id!r} is in the queue and has not begun; there is nothing to "
+                "answer."
+            )
+        return Begin()
+    goes_on = bare and standing.waiting is None and inbox is not None and inbox.orders
+    return Begin() if goes_on else plan(standing)

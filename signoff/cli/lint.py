@@ -25,37 +25,49 @@ _ID = 40
 _NO_WRAP = 1000
 
 
+TraceFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE.json",
+        help="The messages of one thread, as LangChain, OpenAI or Anthropic write them; - reads stdin.",
+        show_default=False,
+    ),
+]
+Finish = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--finish",
+        metavar="NAME",
+        help="The tool by which that agent finishes (default: finish_task, task_done, final_answer, "
+        "attempt_completion, submit and the like). May be repeated.",
+    ),
+]
+Ask = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ask",
+        metavar="NAME",
+        help="The tool by which it asks a person (default: ask_user and the like). May be repeated.",
+    ),
+]
+Ignore = Annotated[
+    list[Kind] | None,
+    typer.Option("--ignore", metavar="FAULT", help="A fault not to report. May be repeated."),
+]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        "--repeats", min=2, max=1000, metavar="N", help="How many times the same work is a repetition."
+    ),
+]
+
+
 def lint(
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRACE.json",
-            help="The messages of one thread, as LangChain, OpenAI or Anthropic write them; - reads stdin.",
-            show_default=False,
-        ),
-    ],
-    finish: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The tool by which that agent finishes (default: finish_task, task_done, final_answer, "
-            "attempt_completion, submit and the like). May be repeated.",
-        ),
-    ] = None,
-    ask: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The tool by which it asks a person (default: ask_user and the like). May be repeated.",
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[Kind] | None, typer.Option(metavar="FAULT", help="A fault not to report. May be repeated.")
-    ] = None,
-    repeats: Annotated[
-        int,
-        typer.Option(min=2, max=1000, metavar="N", help="How many times the same work is a repetition."),
-    ] = REPEATS,
+    trace: TraceFile,
+    finish: Finish = None,
+    ask: Ask = None,
+    ignore: Ignore = None,
+    repeats: Repeats = REPEATS,
     as_json: Json = False,
 ) -> None:
     """Find the faults of an agent's loop in its messages: exit code 0: none, 1: some, 2: unreadable."""

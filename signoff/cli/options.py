@@ -1,10 +1,14 @@
-"""The options that commands share."""
+"""The arguments and options that commands share."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from signoff.tools.output import valid_text
+
+Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
 Workspace = Annotated[
     Path | None,
     typer.Option(
@@ -29,6 +33,10 @@ BaseUrl = Annotated[
     typer.Option(
         "--base-url", metavar="URL", help="Address of that server (default: OPENAI_BASE_URL, else OpenAI)."
     ),
+]
+Turns = Annotated[
+    int | None,
+    typer.Option("--turns", min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
 ]
 Tokens = Annotated[
     int | None,
@@ -110,3 +118,8 @@ DatabaseOption = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary, or the question.")]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]
+
+
+def task_text(given: str) -> str:
+    """The text of a task that was given as `Task`; it may be empty."""
+    return valid_text(sys.stdin.read() if given == "-" else given).strip()

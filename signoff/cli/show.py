@@ -15,7 +15,8 @@ from signoff.cli.plans import unknown
 from signoff.cli.report import Exit, Report, documents, of_outcome, of_stop, of_waiting
 from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import recall
-from signoff.cli.threads import in_words, status_of
+from signoff.cli.thread_rows import status_of
+from signoff.cli.threads import in_words
 from signoff.graph.errors import SetupError
 from signoff.graph.machine import State
 from signoff.nodes.record import recorded

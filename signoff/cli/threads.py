@@ -1,8 +1,8 @@
-"""`signoff threads`: the threads of a database, as a table or as JSON."""
+"""`signoff threads`: prints the threads of a database, as a table or as JSON."""
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -13,14 +13,13 @@ from signoff.cli.cards import AMBER
 from signoff.cli.database import Database, OpenStorage
 from signoff.cli.report import command
 from signoff.cli.safe import cut, one_line, plain
+from signoff.cli.thread_rows import Row, found_in
 from signoff.graph.errors import StorageError, ThreadBusy
 from signoff.postgres import PostgresStorage
-from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 from signoff.session.expiry import Expired, expire
-from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.session.standing import reading_graph
 from signoff.tools.output import counted
-from signoff.workers.figures import Backlog, backlog, job_states
-from signoff.workers.inbox import Inbox, read_inbox
+from signoff.workers.figures import Backlog
 from signoff.workers.submitting import of_workers, submit
 
 _STYLES = {"running": "cyan", "queued": "cyan", "waiting": "magenta", "stopped": AMBER, "success": "green"}
@@ -30,117 +29,6 @@ _WAITS = {
     "action": "waiting for an action",
     "confirmation": "waiting for confirmation",
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One thread.
-
-    status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read). Of a thread of
-    the workers also queued (a worker will go on with it), paused, or failed (they have given up on it).
-    claim: of a success. turns: of the current task. changed: ISO 8601. task: the words that began it.
-    waits_for: answer, approval, action or confirmation; since `changed`. what: the question, the calls that
-    wait, the summary to confirm, or why workers have given up.
-    """
-
-    thread_id: str
-    status: str
-    claim: str | None
-    reason: str | None
-    turns: int
-    changed: str
-    task: str
-    waits_for: str | None
-    what: str | None
-
-
-@dataclass(frozen=True)
-class Found:
-    """The threads of a database, and the figures of its workers; None where there are none."""
-
-    rows: list[Row]
-    workers: Backlog | None = None
-
-
-def found_in(database: Database, limit: int) -> Found:
-    """The threads changed last, at most `limit`, those that have not begun yet first. A database that does
-    not exist has none."""
-    if not database.exists():
-        return Found([])
-    with database.open() as storage:
-        jobs, begun = job_states(storage), storage.threads()
-        known = set(begun)
-        names = [*(name for name in jobs if name not in known), *begun][:limit]
-        return Found([row(storage, name, jobs.get(name)) for name in names], backlog(storage))
-
-
-def rows(database: Database, limit: int) -> list[Row]:
-    """The threads of `found_in`."""
-    return found_in(database, limit).rows
-
-
-def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
-    """One thread. job: what the queue of the workers says of it."""
-    # Asked first: else a run that ends in between would look as if it had been stopped.
-    running = storage.checkpointer.is_running(thread_id)
-    try:
-        standing = look(reading_graph(storage), thread_id)
-    except StorageError:
-        return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
-    outcome = standing.outcome or {}
-    waiting = None if running else standing.waiting
-    inbox = read_inbox(storage.store, thread_id)
-    status = "running" if running else _status(standing, inbox, job)
-    told = inbox.problem if inbox and status == "failed" else None
-    first = standing.task.messages[0].text if standing.task.messages else ""
-    return Row(
-        thread_id=thread_id,
-        status=status,
-        claim=outcome.get("claim"),
-        reason=outcome.get("reason"),
-        turns=standing.task.turns,
-        changed=standing.changed,
-        task=first or _next_task(inbox),
-        waits_for=waiting.waits_for if waiting else None,
-        what=_what(waiting) if waiting else told,
-    )
-
-
-def _status(standing: Standing, inbox: Inbox | None, job: str | None) -> str:
-    """The status of a thread that does not run at this moment."""
-    if inbox is None:
-        return status_of(standing)
-    goes_on = bool(inbox.orders) or standing.condition is Condition.STOPPED
-    if inbox.paused and goes_on:
-        return "paused"
-    if job not in (None, "done") and goes_on:
-        return "failed" if job == "failed" else "queued"
-    return status_of(standing)
-
-
-def _next_task(inbox: Inbox | None) -> str:
-    """The words of the first task that waits to be begun."""
-    orders = inbox.orders if inbox else ()
-    return next((order.request for order in orders if isinstance(order.request, str)), "")
-
-
-def _what(waiting: Waiting) -> str:
-    match waiting:
-        case Question(text=text):
-            return text
-        case Approval(calls=calls):
-            return ", ".join(call.name for call in calls)
-        case Action(tool=tool):
-            return tool
-        case Confirmation(summary=summary):
-            return summary
-
-
-def status_of(standing: Standing) -> str:
-    """`waiting`, `stopped`, or how the current task ended."""
-    if standing.condition is Condition.ENDED and standing.outcome:
-        return str(standing.outcome["status"])
-    return str(standing.condition)
 
 
 def in_words(status: str, waits_for: str | None) -> str:

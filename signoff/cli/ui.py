@@ -21,22 +21,20 @@ from signoff.cli.options import (
     TalkTurns,
     Tokens,
     Tools,
+    Turns,
     Workspace,
 )
 from signoff.cli.settings import Given
 from signoff.graph.errors import SetupError
 
-Thread = Annotated[
+ThreadOption = Annotated[
     str | None,
     typer.Option("--thread", "-t", metavar="ID", help="Open this thread (default: a new one)."),
-]
-Turns = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30).")
 ]
 
 
 def ui(
-    thread: Thread = None,
+    thread: ThreadOption = None,
     workspace: Workspace = None,
     model: Model = None,
     base_url: BaseUrl = None,
@@ -65,7 +63,7 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="N", help="The port (0: any that is free).")
     ] = 0,
-    thread: Thread = None,
+    thread: ThreadOption = None,
     where: DatabaseOption = None,
 ) -> None:
     """Show the application in a browser, on this machine only; takes the options of `signoff ui`, too."""

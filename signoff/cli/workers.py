@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -27,9 +26,12 @@ from signoff.cli.options import (
     Seconds,
     SystemPrompt,
     TalkTurns,
+    Task,
     Tokens,
     Tools,
+    Turns,
     Workspace,
+    task_text,
 )
 from signoff.cli.report import Exit
 from signoff.cli.safe import cut, one_line
@@ -38,7 +40,7 @@ from signoff.cli.worker_graphs import OwnGraphs
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.postgres import PostgresStorage
 from signoff.session.standing import look, reading_graph
-from signoff.tools.output import valid_text
+from signoff.workers.agreed import HEARTBEAT_SECONDS
 from signoff.workers.extra import packages
 from signoff.workers.graphs import OneGraph, own_graph, queue_of
 from signoff.workers.inbox import DEFAULT_QUEUE
@@ -52,30 +54,61 @@ if TYPE_CHECKING:
 _FORMAT = "%(asctime)s %(message)s"
 _LONGEST_LINE = 500
 
+ThreadOption = Annotated[
+    str | None,
+    typer.Option("--thread", "-t", metavar="ID", help="Add the task to this thread (default: a new one)."),
+]
+WhoseQueue = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        metavar="NAME",
+        help="Whose workers run it: `module:graph` for those of a graph of your own (default: the "
+        "thread's own, else those of the command line's graph).",
+    ),
+]
+OwnGraph = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODULE:GRAPH]",
+        help="A graph of your own: a function that takes the storage and returns build_graph(…, "
+        "storage=storage), as package.module:name or path/to/file.py:name (default: the command line's).",
+        show_default=False,
+    ),
+]
+ServedQueue = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        metavar="NAME",
+        help="Which queue to serve (default: `module:graph`, else the command line's).",
+    ),
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", "-c", min=1, max=256, metavar="N", help="Threads run at once.")
+]
+Heartbeat = Annotated[
+    float,
+    typer.Option(
+        "--heartbeat",
+        min=0.5,
+        max=600,
+        metavar="S",
+        help="Seconds between signs of life; after three that are missing others take over. The same for "
+        "all workers.",
+    ),
+]
+UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to begin.")]
+
 
 def submit(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    task: Task,
     workspace: Workspace = None,
-    thread: Annotated[
-        str | None,
-        typer.Option(
-            "--thread", "-t", metavar="ID", help="Add the task to this thread (default: a new one)."
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Whose workers run it: `module:graph` for those of a graph of your own (default: the "
-            "thread's own, else those of the command line's graph).",
-        ),
-    ] = None,
+    thread: ThreadOption = None,
+    queue: WhoseQueue = None,
     model: Model = None,
     base_url: BaseUrl = None,
-    turns: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
-    ] = None,
+    turns: Turns = None,
     tokens: Tokens = None,
     seconds: Seconds = None,
     talk_turns: TalkTurns = None,
@@ -93,7 +126,7 @@ def submit(
     Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
     """
     file = shared_database(where)
-    words = valid_text(sys.stdin.read() if task == "-" else task).strip()
+    words = task_text(task)
     kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
     given = Given(*kept, protocol, rounds)
     with file.open() as storage:
@@ -133,37 +166,11 @@ def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: 
 
 
 def worker(
-    graph: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODULE:GRAPH]",
-            help="A graph of your own: a function that takes the storage and returns build_graph(…, "
-            "storage=storage), as package.module:name or path/to/file.py:name (default: the command line's).",
-            show_default=False,
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Which queue to serve (default: `module:graph`, else the command line's)."
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", min=1, max=256, metavar="N", help="Threads run at once.")
-    ] = 4,
-    heartbeat: Annotated[
-        float,
-        typer.Option(
-            min=0.5,
-            max=600,
-            metavar="S",
-            help="Seconds between signs of life; after three that are missing others take over. The same for "
-            "all workers.",
-        ),
-    ] = 10.0,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when nothing is left to begin.")
-    ] = False,
+    graph: OwnGraph = None,
+    queue: ServedQueue = None,
+    concurrency: Concurrency = 4,
+    heartbeat: Heartbeat = HEARTBEAT_SECONDS,
+    until_idle: UntilIdle = False,
     where: DatabaseOption = None,
 ) -> None:
     """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from signoff.cli.threads import in_words, status_of
+from signoff.cli.thread_rows import status_of
+from signoff.cli.threads import in_words
 from signoff.models.choose import SCRIPTED
 from signoff.page.ending import TONES, title_of
 from signoff.page.html import Child, Html, line, tag

@@ -21,7 +21,7 @@ def stats(ended: Sequence[Ended], *, since: float = 0.0, caps: Iterable[int] = C
 
     A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused, limits,
     rules, models) are of the `measured` tasks, which have some. What counts as back to work, as a false
-    positive and as a false negative is defined in `signoff.graph.figures.figures`, what as reopened in
+    positive and as a false negative is defined in `signoff.graph.figures`, what as reopened in
     `signoff.stats.reopened`.
     """
     again = reopened(ended)

@@ -12,7 +12,7 @@ from textual.widgets import Footer, Input
 from signoff.cli.database import Database, OpenStorage
 from signoff.cli.report import command
 from signoff.cli.settings import Given
-from signoff.cli.threads import rows
+from signoff.cli.thread_rows import found_in
 from signoff.graph.errors import ThreadError
 from signoff.session.answers import read_json
 from signoff.tools.output import valid_text
@@ -133,7 +133,7 @@ class SignoffApp(App[None]):
         if self.desk.driving:
             self.notify("Pause it first (F5); one thread runs at a time here.", severity="warning")
             return
-        found = rows(self.database, _THREADS)
+        found = found_in(self.database, _THREADS).rows
 
         async def chosen(thread_id: str | None) -> None:
             if thread_id is not None:

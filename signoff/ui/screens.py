@@ -12,7 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static, TextArea
 
 from signoff.cli.safe import cut, one_line
-from signoff.cli.threads import Row, ago, in_words
+from signoff.cli.thread_rows import Row
+from signoff.cli.threads import ago, in_words
 
 _ABOUT = 60
 

@@ -13,7 +13,7 @@ from signoff.session.session import Session
 from signoff.session.standing import Condition, Standing
 from signoff.workers.inbox import Inbox, Order, edit_inbox, read_inbox
 
-State = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "unknown"]
+DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Driven:
     """
 
     thread_id: str
-    state: State
+    state: DrivenState
     decision: Decision | None = None
 
 
 class Rests(Exception):
     """Nothing is to be done. Ends a run before it has begun."""
 
-    def __init__(self, state: State, left: tuple[str, ...]) -> None:
+    def __init__(self, state: DrivenState, left: tuple[str, ...]) -> None:
         super().__init__(state)
         self.state = state
         self.left = left
@@ -102,7 +102,7 @@ class Driving:
         return _move(due)
 
 
-_STATES: dict[Condition, State] = {
+_STATES: dict[Condition, DrivenState] = {
     Condition.UNKNOWN: "unknown",
     Condition.WAITING: "waiting",
     Condition.ENDED: "ended",

@@ -1,17 +1,27 @@
 """What the queue of a database holds, and how fast its workers are. Needs no package of the workers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from signoff.postgres import PostgresStorage
+from signoff.workers.agreed import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
 
-DEAD_SECONDS = 30
+if TYPE_CHECKING:
+    # An extra.
+    from psycopg import Cursor
+    from psycopg.rows import DictRow
+
+# Looked at from outside nobody knows what heartbeat the workers were given: the usual one is taken.
+_DEAD_SECONDS = HEARTBEAT_SECONDS * DEAD_AFTER
 _SPAN_SECONDS = 3600
 
 _DOING = (
     "SELECT job.*, job.status = 'doing' AND (worker.id IS NULL OR worker.last_heartbeat < now() - "
-    f"interval '{DEAD_SECONDS} seconds') AS stalled FROM procrastinate_jobs job "
-    "LEFT JOIN procrastinate_workers worker ON worker.id = job.worker_id WHERE task_name = 'signoff.drive'"
+    f"interval '{_DEAD_SECONDS} seconds') AS stalled FROM procrastinate_jobs job "
+    "LEFT JOIN procrastinate_workers worker ON worker.id = job.worker_id "
+    f"WHERE task_name = '{TASK}'"
 )
 # A failure counts until the thread is given to the workers again.
 _JOBS = (
@@ -24,12 +34,12 @@ _JOBS = (
     "JOIN procrastinate_events deferred ON deferred.job_id = jobs.id AND deferred.type = 'deferred' "
     "WHERE status = 'todo') AS oldest, "
     "(SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - "
-    f"interval '{DEAD_SECONDS} seconds') AS workers"
+    f"interval '{_DEAD_SECONDS} seconds') AS workers"
 )
 _ENDED = (
     "SELECT count(*) FILTER (WHERE event.type = 'succeeded') AS ended, "
     "extract(epoch FROM now() - min(event.at)) AS seconds FROM procrastinate_events event "
-    "JOIN procrastinate_jobs job ON job.id = event.job_id WHERE job.task_name = 'signoff.drive' "
+    f"JOIN procrastinate_jobs job ON job.id = event.job_id WHERE job.task_name = '{TASK}' "
     f"AND event.type IN ('started', 'succeeded') AND event.at > now() - interval '{_SPAN_SECONDS} seconds'"
 )
 _STATES = (
@@ -59,11 +69,8 @@ class Backlog:
 
 def backlog(storage: Any) -> Backlog | None:
     """The figures of the workers of this database; None when it has none."""
-    if not isinstance(storage, PostgresStorage):
-        return None
-    with storage.checkpointer.database.cursor() as cursor:
-        found = cursor.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL AS found").fetchone()
-        if found is None or not found["found"]:
+    with _queue(storage) as cursor:
+        if cursor is None:
             return None
         jobs = cursor.execute(_JOBS.encode()).fetchone()
         ended = cursor.execute(_ENDED.encode()).fetchone()
@@ -84,11 +91,22 @@ def backlog(storage: Any) -> Backlog | None:
 
 def job_states(storage: Any) -> dict[str, str]:
     """What the queue says of threads, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
-    if backlog(storage) is None:
-        return {}
-    with storage.checkpointer.database.cursor() as cursor:
+    with _queue(storage) as cursor:
+        if cursor is None:
+            return {}
         rows = cursor.execute(_STATES.encode()).fetchall()
     words = {"todo": "queued", "doing": "running", "failed": "failed"}
     return {
         row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done") for row in rows
     }
+
+
+@contextmanager
+def _queue(storage: Any) -> "Iterator[Cursor[DictRow] | None]":
+    """A cursor for the tables of the queue; None when the database has none."""
+    if not isinstance(storage, PostgresStorage):
+        yield None
+        return
+    with storage.checkpointer.database.cursor() as cursor:
+        found = cursor.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL AS found").fetchone()
+        yield cursor if found is not None and found["found"] else None

@@ -16,7 +16,7 @@ from psycopg import InterfaceError, OperationalError
 from psycopg.errors import ForeignKeyViolation
 
 from signoff.postgres_pool import Database
-from signoff.workers.tables import TASK
+from signoff.workers.agreed import TASK
 
 _log = logging.getLogger("signoff.workers")
 _T = TypeVar("_T")
@@ -128,16 +128,14 @@ class Jobs(JobManager):
 
         await self._insist(put_back)
 
-    async def rescue(self, queue: str | None = None) -> list[Job]:
+    async def rescue(self) -> list[Job]:
         """Puts the jobs of dead workers back into the queue; their threads are taken from them.
 
         Not just after an outage: nobody could give a sign of life in it.
         """
         if not await self._may_judge():
             return []
-        stalled = await self.get_stalled_jobs(
-            queue=queue, task_name=TASK, seconds_since_heartbeat=self._dead_seconds
-        )
+        stalled = await self.get_stalled_jobs(task_name=TASK, seconds_since_heartbeat=self._dead_seconds)
         for job in stalled:
             if job.worker_id is not None:
                 await asyncio.to_thread(self._cut_off, str(job.task_kwargs["thread_id"]), job.worker_id)

@@ -113,7 +113,7 @@ def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str)
         if not request.strip():
             raise SetupError("The task is empty; say what is to be done.")
         return Order(name, request)
-    _refuse_second(request, inbox, standing)
+    _refuse_second(inbox, standing)
     start(request, standing, "refuse", DEFAULT_TEXTS)
     if isinstance(request, Answer):
         assert standing.waiting is not None, "an answer to nothing has just been refused"
@@ -121,7 +121,7 @@ def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str)
     return Order(name, replace(request, id=name), standing.task.id)
 
 
-def _refuse_second(request: Request, inbox: Inbox, standing: Standing) -> None:
+def _refuse_second(inbox: Inbox, standing: Standing) -> None:
     waits = standing.waiting
     for order in inbox.orders:
         given = order.request

@@ -17,9 +17,7 @@ from signoff.nodes.record import label
 from signoff.postgres_address import Address
 from signoff.postgres_pool import Database
 from signoff.postgres_setup import alone
-
-TASK = "signoff.drive"
-"""The name of the job that drives a thread."""
+from signoff.workers.agreed import TASK
 
 # A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.
 _LONGEST_QUEUE = 40

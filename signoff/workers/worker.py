@@ -18,16 +18,13 @@ from signoff.graph.errors import StorageError
 from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Failed, Finished
 from signoff.tools.output import counted
+from signoff.workers.agreed import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
 from signoff.workers.drive import Driven, Driving
 from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox
 from signoff.workers.jobs import Jobs
-from signoff.workers.tables import TASK, prepare, usable_queue
+from signoff.workers.tables import prepare, usable_queue
 
 _log = logging.getLogger("signoff.workers")
-
-HEARTBEAT_SECONDS = 10.0
-DEAD_AFTER = 3
-"""So many heartbeats of a worker have to be missing until its threads are taken over."""
 
 _MOST_FAILURES = 5
 _LONGEST_WAIT = 60
