@@ -6,8 +6,7 @@ each of its writes gets callbacks of its own: where nothing listens, there are n
 quarter of what a super-step costs.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any
 
@@ -31,18 +30,21 @@ class Leave(ChannelWrite):
         ends = branch.ends or {}
         drawn = [(_INTO.format(target), None, str(label)) for label, target in ends.items()]
         super().__init__([*given.writes, ChannelWriteTupleEntry(_nothing, static=drawn)])
-        self.branch = branch
+        self.way = branch.path
         self.ways: dict[Any, Any] = {label: [(_INTO.format(target), None)] for label, target in ends.items()}
+
+    def report(self, reported: dict[str, Any], config: RunnableConfig) -> None:
+        """Writes what one of our nodes reported: channels by their names, the event among them."""
+        config[CONF][CONFIG_KEY_SEND]([*reported.items(), *self.ways[self.way.invoke(reported)]])
 
     def _write(self, input: Any, config: RunnableConfig) -> Any:
         super()._write(input, config)
-        report = input
-        if not isinstance(input, dict) or "event" not in input:
-            # Not from a node but from an edit of the state: the last event stands. When the graph is only
-            # drawn there is none.
-            report = {"event": ChannelRead.do_read(config, select="event", fresh=True)}
-        if report["event"] is not None:
-            config[CONF][CONFIG_KEY_SEND](self.ways[self.branch.path.invoke(report)])
+        # Without an event it is not from a node but from an edit of the state: the last event stands. When
+        # the graph is only drawn there is none.
+        of_a_node = isinstance(input, dict) and "event" in input
+        event = input["event"] if of_a_node else ChannelRead.do_read(config, select="event", fresh=True)
+        if event is not None:
+            config[CONF][CONFIG_KEY_SEND](self.ways[self.way.invoke({"event": event})])
         return input
 
     async def _awrite(self, input: Any, config: RunnableConfig) -> Any:
@@ -70,22 +72,31 @@ class _Step(Runnable[Any, Any]):
 
     def __init__(self, bound: Runnable[Any, Any], write: ChannelWrite, whole: Runnable[Any, Any]) -> None:
         self.bound = bound
-        self.write = write
+        self.leave = write.report if isinstance(write, Leave) else write._write
         self.whole = whole
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return self.whole.invoke(input, config, **kwargs)
-        with _current(config):
+        # The one that `interrupt` and LangGraph's other helpers look up.
+        token = var_child_runnable_config.set(config)
+        try:
             given = self.bound.invoke(input, config, **kwargs)
-        return self.write._write(given, config)
+        finally:
+            var_child_runnable_config.reset(token)
+        self.leave(given, config)
+        return given
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return await self.whole.ainvoke(input, config, **kwargs)
-        with _current(config):
+        token = var_child_runnable_config.set(config)
+        try:
             given = await self.bound.ainvoke(input, config, **kwargs)
-        return self.write._write(given, config)
+        finally:
+            var_child_runnable_config.reset(token)
+        self.leave(given, config)
+        return given
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -93,16 +104,6 @@ class _Step(Runnable[Any, Any]):
         # Asked for by a stream of events alone, which listens.
         async for part in self.whole.astream(input, config, **kwargs):
             yield part
-
-
-@contextmanager
-def _current(config: RunnableConfig) -> Iterator[None]:
-    """Makes `config` the one that `interrupt` and LangGraph's other helpers look up."""
-    token = var_child_runnable_config.set(config)
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
 
 
 def lean(graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:

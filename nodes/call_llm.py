@@ -136,7 +136,7 @@ def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
         last = chunks[-1]
         if not isinstance(last, AIMessage):
             raise TypeError(f"the model answered with a {type(last).__name__}, not with an AIMessage")
-        return normal(last.model_copy())
+        return normal(last)
     merged = add_ai_message_chunks(streamed[0], *streamed[1:])
     message = message_chunk_to_message(merged)
     assert isinstance(message, AIMessage), "an AIMessageChunk makes an AIMessage"

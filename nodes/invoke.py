@@ -87,6 +87,12 @@ class Job:
         except OutOfTime:
             return self._late()
 
+    async def aalone(self) -> Done:
+        """What came of the job, which runs beside no other."""
+        if self.seconds is None and _has_coroutine(self.tool):
+            return await self._arun()
+        return await self.aresult()
+
     async def aresult(self) -> Done:
         waiting: asyncio.Future[Done]
         if _has_coroutine(self.tool):

@@ -32,8 +32,8 @@ class Jobs:
         return [job.result() for job in self.jobs]
 
     async def ado(self, run: Run) -> list[Done]:
-        if self.one_by_one:
-            return [await job.aresult() for job in self.jobs]
+        if self.one_by_one or len(self.jobs) == 1:
+            return [await job.aalone() for job in self.jobs]
         return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
 
 
