@@ -1,6 +1,6 @@
 """Kills a real process with SIGKILL before and after every single write of a run, and picks the thread up.
 
-Run as a program: `python tests/kill_sweep.py FOLDER`. It prints one line of JSON for each kill: where it was,
+Run as a program: `python -m tests.kill_sweep FOLDER`. It prints one line of JSON for each kill: where it was,
 how the thread stood, and how it ended after another process had gone on with it.
 """
 
@@ -18,6 +18,8 @@ import signoff.sqlite_saver
 from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
+from signoff.session.path import steps
+from tests.path_cases import told
 
 THREAD: Any = {"configurable": {"thread_id": "killed"}}
 SCRIPT = [
@@ -96,6 +98,7 @@ def run(file: Path, kill_at: int) -> dict[str, Any]:
             "stood": stood,
             "ended": {key: state["outcome"][key] for key in parts},
             "messages": kinds,
+            "path": told(steps(storage.checkpointer, "killed")),
         }
 
 

@@ -17,7 +17,7 @@ from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
 from tests.kill_sweep import THREAD, add, script
 
-SWEEP = Path(__file__).parent / "kill_sweep.py"
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
@@ -25,7 +25,11 @@ def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(
     tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     done = subprocess.run(
-        [sys.executable, SWEEP, tmp_path], capture_output=True, text=True, cwd=SWEEP.parent.parent, check=True
+        [sys.executable, "-m", "tests.kill_sweep", tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
     )
     kills = [json.loads(line) for line in done.stdout.splitlines()]
     figure(f"{len(kills) - 1} kills around every write, all threads ended as if there had been none")
@@ -37,10 +41,25 @@ def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(
     assert kills[-1]["ended"]["summary"] == "The second task."
     stale = [kill for kill in kills if kill["stood"]["outcome"] == "The first task."]
     assert stale, "some kill fell just after the new message was saved on the ended thread"
+    check_paths([kill["path"] for kill in kills])
+
+
+def check_paths(told: list[list[str]]) -> None:
+    """The path of each thread is that of the last one, which nothing had killed."""
+    # A message that was lost with the process is sent again.
+    paths = [
+        [step for step, before in zip(path, ["", *path], strict=False) if step != before] for path in told
+    ]
+    whole = paths[-1]
+    # LangGraph drops what a state wrote when a new message comes before there is a checkpoint of it.
+    end = whole.index("finish ended")
+    dropped = whole[:end] + whole[end + 1 :]
+    assert [path for path in paths if path not in (whole, dropped)] == []
+    assert sum(path == whole for path in paths) > len(paths) - 5
 
 
 WAITS = f"""
-import sys; sys.path.insert(0, {str(SWEEP.parent.parent)!r})
+import sys; sys.path.insert(0, {str(ROOT)!r})
 from tests.test_kill import open_graph
 with open_graph(sys.argv[1]) as graph:
     graph.invoke({{"messages": [("user", "the first")]}}, {THREAD!r})

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.loopbench.peers import ENVIRONMENTS
 
 HERE = Path(__file__).parent
+LIMITED = "signoff, time limit on tools"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Subject:
 
 SUBJECTS = (
     Subject("signoff", "own", most=10_000),
+    Subject(LIMITED, "own"),
     Subject("bare loop", "own", stores=False),
     Subject("model alone", "own", stores=False, most=10_000),
     Subject("raw graph, 2 nodes", "own"),

@@ -22,6 +22,10 @@ whatever slows the machine down slows all of them: compare figures within a tabl
 "Equal features" are the middleware of `create_agent` that comes nearest to what Signoff does: limits of model
 and tool calls, summaries, approvals. "Stretch" is what we would like to reach.
 
+Tools have no time limit here (`tool_seconds=None`), since they have none in the other frameworks: then
+Signoff needs no thread for a tool that runs alone. "Time limit on tools" is Signoff with its default of 120
+seconds, for which each call of a sync tool is handed to a thread that can be given up on.
+
 `python -m benchmarks.overhead --check` measures it on your machine; `--help` tells how to measure parts.
 """
 
@@ -124,7 +128,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _name(subject: str) -> str:
-    return "**Signoff**" if subject == OWN.name else subject
+    return "**Signoff**" if subject == OWN.name else subject.replace(f"{OWN.name},", "Signoff,")
 
 
 if __name__ == "__main__":

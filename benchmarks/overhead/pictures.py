@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
 from benchmarks.overhead.crowd_targets import ideal
-from benchmarks.overhead.measure import Figure
+from benchmarks.overhead.measure import LIMITED, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import EQUAL
 from signoff.graph.errors import SetupError
@@ -20,6 +20,7 @@ _OWN = "#0b6e4f"
 _OTHER = "#a3adb6"
 _COLOURS = {
     OWN.name: _OWN,
+    LIMITED: "#6bb39a",
     "create_agent": "#e08e45",
     EQUAL: "#c8553d",
     "deepagents": "#8d3b2e",
@@ -27,7 +28,11 @@ _COLOURS = {
     "pydantic-ai": "#b0569b",
     "smolagents": "#4f86c6",
 }
-_NAMES = {OWN.name: "Signoff", "model alone": "the model's call alone"}
+_NAMES = {
+    OWN.name: "Signoff",
+    LIMITED: "Signoff, time limit on tools",
+    "model alone": "the model's call alone",
+}
 _NEAR = 0.052
 """The least distance of two labels, as a share of the height."""
 
@@ -100,7 +105,9 @@ def _disk(recorded: Recorded) -> Any:
     figure = _figure(recorded, "What a turn leaves on disk, by the length of the run", below, (9.5, 6.2))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.065, right=0.72, top=0.84, bottom=0.19)
-    _lines(axes, [one for one in recorded.figures if one.stored], lambda one: one.kilobytes)
+    # The time limit on tools changes nothing on disk.
+    stored = [one for one in recorded.figures if one.stored and one.subject != LIMITED]
+    _lines(axes, stored, lambda one: one.kilobytes)
     _labels(axes)
     return figure
 

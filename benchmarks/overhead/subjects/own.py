@@ -30,9 +30,19 @@ VIEW_TOKENS = 100_000_000
 
 
 def signoff(turns: int, database: str | None) -> Run:
+    """Without a time limit on tools, as the others are: so a lone sync tool needs no thread."""
+    return _signoff(turns, database, tool_seconds=None)
+
+
+def limited(turns: int, database: str | None) -> Run:
+    """With the default time limit on tools."""
+    return _signoff(turns, database)
+
+
+def _signoff(turns: int, database: str | None, **given: Any) -> Run:
     model = Scripted(turns=turns, last={"name": "finish_task", "args": {"summary": "Done."}})
     limits = Limits(turns=turns)
-    given: dict[str, Any] = {"limits": limits, "view_tokens": VIEW_TOKENS, "digest": "lines"}
+    given |= {"limits": limits, "view_tokens": VIEW_TOKENS, "digest": "lines"}
     stack = ExitStack()
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))
@@ -131,6 +141,7 @@ def six_nodes(turns: int, database: str | None) -> Run:
 
 SUBJECTS = {
     "signoff": signoff,
+    "signoff, time limit on tools": limited,
     "bare loop": bare_loop,
     "model alone": model_alone,
     "raw graph, 2 nodes": two_nodes,

@@ -41,7 +41,7 @@ def _signoff(model: Waiting, tool: Any, **given: Any) -> One:
 def signoff(
     turns: int, database: str | None, *, runs: int, seconds: float, is_async: bool = True, kind: str = "read"
 ) -> Crowd:
-    stack, given = ExitStack(), dict[str, Any]()
+    stack, given = ExitStack(), dict[str, Any](tool_seconds=None)
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))
     model = Waiting(turns=turns, last=FINISH, seconds=seconds)
