@@ -13,8 +13,8 @@ from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.runner import busy
 from signoff.postgres import PostgresStorage
 from signoff.session.moves import Answer, Extend, Retry
-from signoff.session.standing import Condition, look, reading_graph
-from signoff.workers.inbox import DEFAULT_QUEUE, read_inbox
+from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
 from signoff.workers.submitting import check, of_workers, submit
 
 
@@ -29,10 +29,34 @@ def is_handed_over(thread_id: str, file: Database) -> bool:
 def refuse_handed_over(thread_id: str, file: Database) -> None:
     """Raises ThreadError for a thread of the workers."""
     if is_handed_over(thread_id, file):
-        words = ["signoff", "submit", "--thread", thread_id, *file.options, "the next task"]
         raise ThreadError(
-            f"Thread {thread_id!r} belongs to the workers; give it to them: {shell_command(words)}"
+            f"Thread {thread_id!r} belongs to the workers; give it to them: {_next_task(thread_id, file)}"
         )
+
+
+def _next_task(thread_id: str, file: Database) -> str:
+    return shell_command(["signoff", "submit", "--thread", thread_id, *file.options, "the next task"])
+
+
+def _just_goes_on(standing: Standing, inbox: Inbox) -> bool:
+    """Whether nobody has to say more: what was said is to be delivered, or the thread was only paused."""
+    if waiting := standing.waiting:
+        return inbox.answers(waiting.interrupt_id)
+    return inbox.paused or bool(inbox.orders)
+
+
+def _begin(standing: Standing, file: Database, plan: Plan) -> Begin:
+    """What is to be said to the thread. Raises ThreadError where nothing can be said."""
+    thread_id = standing.thread_id
+    if standing.condition is Condition.UNKNOWN:
+        raise ThreadError(
+            f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
+        )
+    if standing.outcome and standing.outcome["status"] == "success":
+        raise ThreadError(
+            f"Thread {thread_id!r} has ended; give it another task: {_next_task(thread_id, file)}"
+        )
+    return plan(standing)
 
 
 def hand_over(
@@ -47,15 +71,8 @@ def hand_over(
             raise busy(thread_id)
         standing = look(reading_graph(storage), thread_id)
         inbox = read_inbox(storage.store, thread_id)
-        goes_on = bare and standing.waiting is None and inbox is not None and inbox.orders
-        if standing.condition is Condition.UNKNOWN or goes_on:
-            if not bare:
-                raise ThreadError(
-                    f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
-                )
-            begin = Begin()
-        else:
-            begin = plan(standing)
+        just_on = bare and inbox is not None and _just_goes_on(standing, inbox)
+        begin = Begin() if just_on else _begin(standing, file, plan)
         move = begin.move
         if begin.waiting:
             answer = display.ask(begin.waiting)
