@@ -69,6 +69,7 @@ def broken():
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     (tmp_path / "my_agent.py").write_text(GRAPH)
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     monkeypatch.chdir(tmp_path)
     return Bench(tmp_path)
 
@@ -146,6 +147,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
         (["my_agent.py:nothing"], "has nothing of the name 'nothing'"),
         (["my_agent.py:number"], "is int, no graph"),
         (["my_agent.py:broken"], "could not be loaded (KeyError"),
+        (["leaves.py:graph"], "could not be loaded (SystemExit: 0)"),
         (["my_agent.py:plain", "--finish", "[1]"], "--finish needs a JSON object"),
         (["my_agent.py:plain", "--finish", "{"], "--finish needs a JSON object"),
         (["my_agent.py:plain", "--finish", "{}"], "No arguments of 'finish_task' were found that fit"),
