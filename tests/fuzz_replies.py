@@ -39,6 +39,7 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.storage import SqliteStorage
+from tests.arguments import at_least
 from tests.fuzz_replies_drawn import DONE, Sent, replies, ways
 from tests.stateful_checks import finished_rightly, history_faults, view_faults
 
@@ -206,7 +207,7 @@ def fuzz(bench: Bench, examples: int, number: int | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replies", type=int, default=100_000)
+    parser.add_argument("--replies", type=at_least(1), default=100_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     given_ = parser.parse_args(arguments)

@@ -29,6 +29,7 @@ from signoff import Action, Session, SignoffError
 from signoff.session.moves import Answer, Extend, Move, Retry, Stop
 from signoff.session.path import steps as path_of
 from signoff.session.standing import Condition, Standing
+from tests.arguments import at_least
 from tests.stateful_cast import Settings
 from tests.stateful_drawn import (
     ANSWERS,
@@ -305,8 +306,8 @@ def play(examples: int, steps: int, number: int | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=10_000)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--examples", type=at_least(1), default=10_000)
+    parser.add_argument("--steps", type=at_least(1), default=50)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     given = parser.parse_args(arguments)
