@@ -34,6 +34,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call, reply
+from tests.arguments import at_least
 
 # Seconds that a process lives at most: so that a few kills fall on every thread.
 LONGEST = {"sqlite": 0.12, "postgres": 0.5}
@@ -260,7 +261,7 @@ def _results(messages: list[BaseMessage]) -> dict[str, str]:
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=200)
+    parser.add_argument("--threads", type=at_least(1), default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--database", help="postgresql://…; else a new SQLite file")
     given = parser.parse_args(words)

@@ -20,6 +20,7 @@ from signoff import Action
 from signoff.session.moves import Answer, Extend, Retry, Stop
 from signoff.session.path import steps as path_of
 from signoff.session.standing import Condition
+from tests.arguments import at_least
 from tests.drawn import drawn_settings, program_options
 from tests.stateful_drawn import (
     ANSWERS,
@@ -167,7 +168,7 @@ def play(examples: int, steps: int, number: int | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = program_options(__doc__, "examples", 10_000)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--steps", type=at_least(1), default=50)
     given = parser.parse_args(arguments)
     begun, done, number = time.monotonic(), 0, given.seed
     while done < given.examples and time.monotonic() - begun < given.seconds:

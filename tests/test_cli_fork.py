@@ -185,7 +185,7 @@ def test_a_fork_has_a_name_of_its_own_and_says_how_to_go_on(bench: Bench) -> Non
 
 
 POINTS: dict[str, tuple[str, list[str]]] = {
-    "beyond the end": ("5", ["has 2 turns", "none is number 6"]),
+    "beyond the end": ("5", ["has 2 turns", "there is no turn 5"]),
     "negative": ("-1", ["--at is '-1'", "number of turns"]),
     "a fraction": ("1.5", ["no checkpoint '1.5'", "signoff show --json"]),
     "words": ("the end", ["no checkpoint 'the end'"]),
@@ -196,7 +196,7 @@ POINTS: dict[str, tuple[str, list[str]]] = {
     "letters without end": ("x" * 10_000, ["--at is 'xxx"]),
     "NUL": ("a\0b", ["--at is 'a\\x00b'"]),
     "an escape": ("\x1b[31m", ["--at is"]),
-    "other digits": ("\u0667", ["none is number 8"]),
+    "other digits": ("\u0667", ["there is no turn 7"]),
 }
 
 

@@ -69,6 +69,8 @@ def broken():
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     (tmp_path / "my_agent.py").write_text(GRAPH)
+    (tmp_path / "talks.py").write_text(f"print('talking')\n{GRAPH}")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     monkeypatch.chdir(tmp_path)
     return Bench(tmp_path)
 
@@ -146,6 +148,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
         (["my_agent.py:nothing"], "has nothing of the name 'nothing'"),
         (["my_agent.py:number"], "is int, no graph"),
         (["my_agent.py:broken"], "could not be loaded (KeyError"),
+        (["leaves.py:graph"], "could not be loaded (SystemExit: 0)"),
         (["my_agent.py:plain", "--finish", "[1]"], "--finish needs a JSON object"),
         (["my_agent.py:plain", "--finish", "{"], "--finish needs a JSON object"),
         (["my_agent.py:plain", "--finish", "{}"], "No arguments of 'finish_task' were found that fit"),
@@ -156,6 +159,12 @@ def test_what_cannot_be_verified_is_told(bench: Bench, words: list[str], told: s
     assert result.exit_code == 2
     assert told in result.stderr
     assert result.stdout == ""
+
+
+def test_what_the_graphs_own_code_prints_stays_out_of_the_document(bench: Bench) -> None:
+    result = bench("verify", "talks.py:plain", "--json")
+    assert json.loads(result.stdout)["held"] is True
+    assert result.stderr == "talking\n"
 
 
 def test_a_graph_of_another_make_is_told(bench: Bench, tmp_path: Path) -> None:

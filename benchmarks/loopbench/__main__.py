@@ -61,12 +61,18 @@ def main(
     asked = [why] if why else scenario or []
     scenarios = [s for s in SCENARIOS if s.name in _chosen(asked, [s.name for s in SCENARIOS], "scenario")]
     chosen = [peer for peer in every if peer.name in names]
+    for file in filter(None, (json_file, svg_file)):
+        if file.is_dir() or not file.parent.is_dir():
+            # Else a quarter of an hour of measuring would be lost at its end.
+            raise typer.BadParameter(
+                f"Nothing can be written to {file}; name a file in a folder that exists."
+            )
     if make:
         for peer in chosen:
             progress.print(f"installing {peer.title}", highlight=False)
             install(peer)
     if saved:
-        results = read(saved)
+        results = _read(saved)
     else:
         found: list[tuple[Column, list[Cell]]] = []
         for peer in chosen:
@@ -80,6 +86,15 @@ def main(
     print(markdown(results, THEMES))
     if svg_file:
         svg_file.write_text(svg(results, THEMES))
+
+
+def _read(file: Path) -> Results:
+    try:
+        return read(file)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise typer.BadParameter(
+            f"{file} holds no results of LoopBench; name a file saved by --json."
+        ) from error
 
 
 def _save(results: Results, file: Path | None) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workers.proof import Figures, Plan, prove
+from tests.arguments import at_least
 from tests.postgres import Server, binaries
 
 
@@ -46,7 +47,8 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
     for name, value in asdict(Plan()).items():
-        parser.add_argument(f"--{name}", type=int, default=value, metavar="N", help=f"default: {value}")
+        whole = at_least(1 if name in ("threads", "steps") else 0)
+        parser.add_argument(f"--{name}", type=whole, default=value, metavar="N", help=f"default: {value}")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     return parser.parse_args()
 

@@ -29,10 +29,34 @@ def is_handed_over(thread_id: str, file: Database) -> bool:
 def refuse_handed_over(thread_id: str, file: Database) -> None:
     """Raises ThreadError for a thread of the workers."""
     if is_handed_over(thread_id, file):
-        words = ["signoff", "submit", "--thread", thread_id, *file.options, "the next task"]
         raise ThreadError(
-            f"Thread {thread_id!r} belongs to the workers; give it to them: {shell_command(words)}"
+            f"Thread {thread_id!r} belongs to the workers; give it to them: {_next_task(thread_id, file)}"
         )
+
+
+def _next_task(thread_id: str, file: Database) -> str:
+    return shell_command(["signoff", "submit", "--thread", thread_id, *file.options, "the next task"])
+
+
+def _just_goes_on(standing: Standing, inbox: Inbox) -> bool:
+    """Whether nobody has to say more: what was said is to be delivered, or the thread was only paused."""
+    if waiting := standing.waiting:
+        return inbox.answers(waiting.interrupt_id)
+    return inbox.paused or bool(inbox.orders)
+
+
+def _begin(standing: Standing, file: Database, plan: Plan) -> Begin:
+    """What is to be said to the thread. Raises ThreadError where nothing can be said."""
+    thread_id = standing.thread_id
+    if standing.condition is Condition.UNKNOWN:
+        raise ThreadError(
+            f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
+        )
+    if standing.outcome and standing.outcome["status"] == "success":
+        raise ThreadError(
+            f"Thread {thread_id!r} has ended; give it another task: {_next_task(thread_id, file)}"
+        )
+    return plan(standing)
 
 
 def hand_over(
@@ -47,7 +71,8 @@ def hand_over(
             raise busy(thread_id)
         standing = look(reading_graph(storage), thread_id)
         inbox = read_inbox(storage.store, thread_id)
-        begin = _begin(standing, inbox, plan, bare=bare)
+        just_on = bare and inbox is not None and _just_goes_on(standing, inbox)
+        begin = Begin() if just_on else _begin(standing, file, plan)
         move = begin.move
         if begin.waiting:
             answer = display.ask(begin.waiting)
@@ -65,16 +90,3 @@ def hand_over(
             remember(storage.store, thread_id, settle(options, recall(storage.store, thread_id), os.environ))
         submit(storage, move, thread_id)
     return report.of_queued(thread_id, file)
-
-
-def _begin(standing: Standing, inbox: Inbox | None, plan: Plan, *, bare: bool) -> Begin:
-    """By the plan, but for what the workers have in the queue still."""
-    if standing.condition is Condition.UNKNOWN:
-        if not bare:
-            raise ThreadError(
-                f"Thread {standing.thread_id!r} is in the queue and has not begun; there is nothing to "
-                "answer."
-            )
-        return Begin()
-    goes_on = bare and standing.waiting is None and inbox is not None and inbox.orders
-    return Begin() if goes_on else plan(standing)

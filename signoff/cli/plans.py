@@ -75,7 +75,7 @@ def to_extend(turns: int, database: Database) -> Plan:
     """Going on after a limit."""
 
     def plan(thread: Standing) -> Begin:
-        if _end(thread, database, "a limit") == "limit":
+        if _end(thread, database, "A limit") == "limit":
             return Begin(Extend(turns))
         raise _has_ended(thread, database)
 
@@ -86,7 +86,7 @@ def to_retry(database: Database) -> Plan:
     """Trying again after an error."""
 
     def plan(thread: Standing) -> Begin:
-        if _end(thread, database, "an error") == "error":
+        if _end(thread, database, "An error") == "error":
             return Begin(Retry())
         raise _has_ended(thread, database)
 

@@ -17,7 +17,7 @@ from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import recall
 from signoff.cli.thread_rows import status_of
 from signoff.cli.threads import in_words
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.machine import State
 from signoff.nodes.record import recorded
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
@@ -25,6 +25,7 @@ from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
 from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
 from signoff.tools.output import counted
+from signoff.workers.inbox import read_inbox
 
 _KINDS: Mapping[type, str] = {
     Wrote: "user",
@@ -52,6 +53,8 @@ def show_thread(
     with database.open() as storage:
         standing, told, outcomes, running, path = _read(storage, thread_id)
         if standing.condition is Condition.UNKNOWN:
+            if read_inbox(storage.store, thread_id):
+                raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; look later.")
             raise unknown(thread_id, database)
         settings = recall(storage.store, thread_id)
     if html is not None:

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,10 @@ def verify(
     order; the control tools, policies and texts are the graph's own.
     """
     begun = time.monotonic()
-    found = {world.name: Explorer(world).run() for world in worlds(load_graph(graph), _arguments(finish))}
+    with redirect_stdout(sys.stderr):
+        # What the user's own code prints is no part of the table or the document.
+        shown = worlds(load_graph(graph), _arguments(finish))
+        found = {world.name: Explorer(world).run() for world in shown}
     broken = {one.name: one for visited in reversed(found.values()) for one in reversed(visited.broken)}
     if as_json:
         sys.stdout.write(json.dumps(_document(found, broken), indent=2) + "\n")

@@ -13,6 +13,7 @@ from signoff.graph.task import read
 from signoff.nodes.journal import copy_entries
 from signoff.session.path import before_turn, steps
 from signoff.session.standing import config_of, kit_of, readable
+from signoff.tools.output import counted
 
 
 def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> None:
@@ -49,8 +50,11 @@ def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
     if now.created_at is None:
         raise ThreadError(f"There is no thread {thread_id!r} to fork.")
     values: Any = now.values
-    if at is None or at == read(values, kit_of(graph).toolbox).turns:
+    turns = read(values, kit_of(graph).toolbox).turns
+    if at is None or at == turns:
         return now
+    if isinstance(at, int) and not 0 <= at < turns:
+        raise ThreadError(f"The current task has {counted(turns, 'turn')}; there is no turn {at} in it.")
     checkpointer = graph.checkpointer
     assert isinstance(checkpointer, BaseCheckpointSaver), "a session has one"
     checkpoint = at

@@ -66,7 +66,8 @@ def run_theirs(code: Callable[[], Any], what: str) -> Any:
         return code()
     except SetupError:
         raise
-    except Exception as error:
+    # A script that ends the process would look like a graph of which everything holds.
+    except (Exception, SystemExit) as error:
         raise SetupError(
             f"{what} could not be loaded ({type(error).__name__}: {error}); correct it."
         ) from error

@@ -51,6 +51,11 @@ class Inbox:
         orders = self.orders if order.id in known else (*self.orders, order)
         return replace(self.going(), orders=orders)
 
+    def answers(self, interrupt_id: str) -> bool:
+        """Whether the answer to what waits under this id is in it."""
+        given = (order.request for order in self.orders)
+        return any(isinstance(one, Answer) and one.interrupt_id == interrupt_id for one in given)
+
     def without(self, ids: set[str]) -> "Inbox":
         return replace(self, orders=tuple(order for order in self.orders if order.id not in ids))
 

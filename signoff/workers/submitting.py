@@ -122,15 +122,14 @@ def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str)
 
 
 def _refuse_second(inbox: Inbox, standing: Standing) -> None:
-    waits = standing.waiting
-    for order in inbox.orders:
-        given = order.request
-        answers = isinstance(given, Answer) and waits is not None and given.interrupt_id == waits.interrupt_id
-        if answers or (isinstance(given, Extend | Retry) and order.task == standing.task.id):
-            raise ThreadError(
-                f"Thread {standing.shown!r} was told how to go on already, and a worker is about to; nothing "
-                "was changed."
-            )
+    waits, task = standing.waiting, standing.task.id
+    again = any(isinstance(one.request, Extend | Retry) and one.task == task for one in inbox.orders)
+    if again or (waits is not None and inbox.answers(waits.interrupt_id)):
+        still = inbox.paused or inbox.problem
+        then = "stands still; let it go on with nothing new" if still else "a worker is about to"
+        raise ThreadError(
+            f"Thread {standing.shown!r} was told how to go on already, and {then}. Nothing was changed."
+        )
 
 
 def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit) -> None:

@@ -1,0 +1,35 @@
+"""Programs among the tests and benchmarks that were told to do nothing do not say that all went right."""
+
+import subprocess
+import sys
+from argparse import ArgumentTypeError
+
+import pytest
+
+from tests.arguments import at_least
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5"])
+def test_a_number_that_is_too_small_or_none(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is no whole number from 1 up"):
+        at_least(1)(text)
+    assert at_least(1)("1") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [
+        ("tests.stateful", "--examples"),
+        ("tests.stateful", "--steps"),
+        ("tests.fuzz_replies", "--replies"),
+        ("tests.random_kills", "--threads"),
+        ("benchmarks.workers", "--threads"),
+        ("benchmarks.workers", "--steps"),
+    ],
+)
+def test_nothing_to_do_is_refused(program: str, option: str) -> None:
+    words = [sys.executable, "-m", program, f"{option}=0"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"argument {option}: '0' is no whole number from 1 up" in done.stderr

@@ -1,0 +1,31 @@
+"""Files that `python -m benchmarks.loopbench` cannot use: refused in a sentence, before it measures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "told"),
+    [
+        ("--read", "gone.json", "holds no results"),
+        ("--read", "empty.json", "holds no results"),
+        ("--read", "list.json", "holds no results"),
+        ("--read", "other.json", "holds no results"),
+        ("--json", "gone/results.json", "Nothing can be written"),
+        ("--svg", "gone/results.svg", "Nothing can be written"),
+        ("--json", ".", "Nothing can be written"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, option: str, file: str, told: str) -> None:
+    for name, text in {"empty": "", "list": "[]", "other": "{}"}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    words = [sys.executable, "-m", "benchmarks.loopbench", option, str(tmp_path / file)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
