@@ -100,7 +100,8 @@ def build_graph(
         not come within `digest_seconds`, is replaced by lines. Default: "model" when the model's profile
         names its context and `view_tokens` is at least 16,000; else "lines", since a small view is folded
         every few turns (and a script for `ScriptedModel`, which has no profile, has no step for it).
-    tool_seconds: how long one call may take before its result is "timed out"; None for no limit.
+    tool_seconds: how long one call may take before its result is "timed out"; None for no limit: then a call
+        that runs alone runs in the run's own thread. A tool's `metadata["seconds"]` goes before.
     result_chars: a longer result loses its middle; the full text is kept in a file that the result names.
     talk: what a reply without a call means. "balanced": two reminders, then a call is required
         (`tool_choice`), then one of a control tool, then the limit `talk_turns`. "strict": a call is required
@@ -125,7 +126,8 @@ def build_graph(
     calling, storage given twice, and a policy that names what does not exist. Warns (JournalWarning) when
     tools with effects are used with a checkpointer but no store: a crash could then run an effect twice.
     """
-    controls = [*(control_tools or standard_controls(texts)), *_more_turns(more_turns, texts)]
+    given = standard_controls(texts) if control_tools is None else control_tools
+    controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=evidence)
     box = make_toolbox(tools, finishes, approvals, hand_over)
     if FINISH_NAME not in box.controls:

@@ -26,10 +26,11 @@ def test_a_number_that_is_too_small_or_none(text: str) -> None:
         ("tests.random_kills", "--threads"),
         ("benchmarks.workers", "--threads"),
         ("benchmarks.workers", "--steps"),
+        ("benchmarks.overhead", "--turns"),
     ],
 )
 def test_nothing_to_do_is_refused(program: str, option: str) -> None:
     words = [sys.executable, "-m", program, f"{option}=0"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"argument {option}: '0' is no whole number from 1 up" in done.stderr
+    assert f"argument {option}: '0' is no whole number from" in done.stderr

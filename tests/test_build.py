@@ -55,6 +55,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a dict in place of a tool": ({"tools": [{"name": "x"}]}, "cannot be a tool"),
     "storage given twice": ({"storage": Both(), "checkpointer": InMemorySaver()}, "not both"),
     "a kind that does not exist": ({"tools": [odd]}, "use one of: control, read, write, terminal"),
+    "no control tool at all": ({"control_tools": []}, "can finish"),
     "no tool that can finish": ({"control_tools": standard_controls()[1:]}, "can finish"),
     "two control tools with one name": ({"control_tools": standard_controls() * 2}, "the same name"),
 }

@@ -19,6 +19,7 @@ from benchmarks.overhead.measure import SUBJECTS, installed
 from benchmarks.overhead.parts import PARTS, of_length, part
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import LENGTHS
+from tests.arguments import at_least
 
 _ENVIRONMENTS = ("langchain", "deepagents", "openai-agents", "pydantic-ai", "smolagents")
 
@@ -50,7 +51,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--turns", type=int, nargs="+", help=f"lengths of runs (default: {LENGTHS})")
+    parser.add_argument("--turns", type=at_least(2), nargs="+", help=f"lengths of runs (default: {LENGTHS})")
     parser.add_argument("--parts", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--check", action="store_true", help="all parts; exit 1 when a target is missed")
     parser.add_argument("--record", action="store_true", help="all parts; keep what is measured")
