@@ -14,11 +14,12 @@ from signoff.graph.replies import Call
 from signoff.graph.section import decided
 from signoff.graph.state import AgentState, Decided
 from signoff.graph.task import Task
-from signoff.nodes.invoke import Done, Job
+from signoff.nodes.invoke import Job
 from signoff.nodes.journal import STARTED, WAITING, Entry
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
 from signoff.nodes.once import Jobs, once
+from signoff.nodes.told import Done
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8

@@ -10,10 +10,11 @@ from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
-from signoff.nodes.invoke import Done, Job
+from signoff.nodes.invoke import Job
 from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Store
+from signoff.nodes.told import Done
 from signoff.tools.approvals import fingerprint
 
 

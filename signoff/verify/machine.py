@@ -23,10 +23,11 @@ from signoff.graph.reducers import append_messages, latest
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.checks import Checked, Checking
-from signoff.nodes.invoke import Done, Job
+from signoff.nodes.invoke import Job
 from signoff.nodes.kit import Kit, Run
 from signoff.nodes.node import Report
 from signoff.nodes.once import Jobs
+from signoff.nodes.told import Done
 from signoff.verify.alphabet import STOPPED, Names, Symbol, message
 from signoff.verify.shelf import Entries, Killed, Shelf
 
