@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
@@ -69,12 +70,13 @@ def bare_loop(turns: int, database: str | None) -> Run:
 
 
 def model_alone(turns: int, database: str | None) -> Run:
-    """What of every subject is LangChain's `invoke` on a growing history."""
+    """What of every subject is LangChain's `invoke` on a growing history, at the least: it is given messages
+    as they are, as Signoff does; a list it would read again, message by message."""
     model = Scripted(turns=turns)
 
     def run() -> int:
-        messages: list[Any] = [("user", "go")]
-        while (reply := model.invoke([*messages])).tool_calls:
+        messages: list[Any] = [HumanMessage("go")]
+        while (reply := model.invoke(ChatPromptValue.model_construct(messages=messages))).tool_calls:
             messages += [reply, ToolMessage("ok", tool_call_id=reply.tool_calls[0]["id"])]
         return len(messages) // 2
 
