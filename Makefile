@@ -32,7 +32,7 @@ proof: .venv/installed
 	$(RUN) python -m tests.proof
 
 slow: .venv/installed
-	$(RUN) pytest -m slow --timeout 600 -n 3 --dist worksteal
+	$(RUN) pytest -m slow --timeout 600 -n 4 --dist worksteal
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras

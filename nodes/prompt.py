@@ -11,13 +11,22 @@ from langchain_core.runnables import Runnable, RunnableBinding
 _ASKED_BY = ("invoke", "ainvoke", "stream", "astream")
 
 
+class View(ChatPromptValue):
+    """A view that is made for one call of a model: nobody else holds it, so it is not copied."""
+
+    messages: list[BaseMessage]
+
+    def to_messages(self) -> list[BaseMessage]:
+        return self.messages
+
+
 def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMessage]) -> LanguageModelInput:
     """`view` for `model`: the list itself where something else than LangChain's own code might look at it."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
     # Without validation: what is in a view are messages already.
-    return ChatPromptValue.model_construct(messages=view) if own else view
+    return View.model_construct(messages=view) if own else view
 
 
 def _asked_as_usual(model: type[BaseChatModel]) -> bool:
