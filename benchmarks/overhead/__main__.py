@@ -19,6 +19,7 @@ from benchmarks.overhead.measure import SUBJECTS, installed
 from benchmarks.overhead.parts import PARTS, of_length, part
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import LENGTHS
+from signoff.graph.errors import SetupError
 from tests.arguments import at_least
 
 _ENVIRONMENTS = ("langchain", "deepagents", "openai-agents", "pydantic-ai", "smolagents")
@@ -27,6 +28,9 @@ _ENVIRONMENTS = ("langchain", "deepagents", "openai-agents", "pydantic-ai", "smo
 def main() -> int:
     given = _arguments()
     console = Console(width=130)
+    if given.plot or given.record:
+        # Before half an hour of measuring, not after it.
+        pictures.canvas()
     if given.plot:
         pictures.draw(Recorded.read(RESULTS), given.plot)
         return 0
@@ -103,4 +107,7 @@ def _print(recorded: Recorded, console: Console) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SetupError as error:
+        sys.exit(str(error))

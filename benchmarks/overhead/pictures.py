@@ -63,7 +63,8 @@ def days(recorded: Recorded) -> str:
     return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
-def _figure(recorded: Recorded, title: str, below: str, size: tuple[float, float]) -> Any:
+def canvas() -> Any:
+    """What is drawn on. Raises SetupError when the package that draws is missing."""
     try:
         # An extra, and slow to import. Without pyplot there is no window and no global state.
         from matplotlib.figure import Figure as Canvas
@@ -71,7 +72,11 @@ def _figure(recorded: Recorded, title: str, below: str, size: tuple[float, float
         raise SetupError(
             f"A picture needs a package that is missing ({error}): pip install 'signoff[plot]'."
         ) from error
-    figure = Canvas(figsize=size)
+    return Canvas
+
+
+def _figure(recorded: Recorded, title: str, below: str, size: tuple[float, float]) -> Any:
+    figure = canvas()(figsize=size)
     width, height = size
     figure.text(0.3 / width, 1 - 0.42 / height, title, fontsize=15, fontweight="bold", color=_INK)
     figure.text(0.3 / width, 1 - 0.72 / height, below, fontsize=10, color=_QUIET)
