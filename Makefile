@@ -17,7 +17,9 @@ demo: .venv/installed
 	@echo && (diff -ru --exclude=.signoff examples/sample $(DEMO)/project || true)
 
 ## test: style, types, and all tests, the slow ones too
-test: check fast proof slow
+test: .venv/installed
+	@$(MAKE) --no-print-directory --jobs 2 check proof
+	@$(MAKE) --no-print-directory fast slow
 
 check: .venv/installed
 	$(RUN) ruff check
@@ -25,14 +27,14 @@ check: .venv/installed
 	$(RUN) mypy
 
 fast: .venv/installed
-	$(RUN) pytest -n auto
+	$(RUN) pytest -n 3
 
 ## proof: every state that a run can reach, every property, every mutation
 proof: .venv/installed
 	$(RUN) python -m tests.proof
 
 slow: .venv/installed
-	$(RUN) pytest -m slow --timeout 600 -n 4 --dist worksteal
+	$(RUN) pytest -m slow --timeout 600 -n 3 --dist worksteal
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras

@@ -1,5 +1,6 @@
 """Figures that tests measure are printed at the end of the run."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,17 @@ FIGURES = pytest.StashKey[list[str]]()
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Takes a line that the end of the run prints."""
     return request.config.stash.setdefault(FIGURES, []).append
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Else one worker is left with these at the end, while the others have nothing more to do.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    # Modules and collected tests stay to the end: without this every full collection looks at all of them.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

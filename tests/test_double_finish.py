@@ -45,6 +45,7 @@ def test_the_tables_stand_side_by_side() -> None:
     assert "never: sent to the end" in shown
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_embedded_model_finishes_again_when_it_is_asked_again() -> None:
     again = json.loads(bench("--json", "--times", "1", "--pause", "0.001"))["embedded_model"]

@@ -72,5 +72,5 @@ def test_any_replies(bench: Bench) -> None:
 
 @pytest.mark.slow
 def test_many_replies(bench: Bench, figure: Callable[[str], None]) -> None:
-    fuzz(bench, 500)
+    fuzz(bench, 300)
     figure(f"fuzzed replies: {dict(bench.figures)}")

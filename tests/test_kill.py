@@ -20,6 +20,7 @@ from tests.kill_sweep import THREAD, add, script
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_before_and_after_every_write_it_ends_as_if_it_had_not_been(
     tmp_path: Path, figure: Callable[[str], None]

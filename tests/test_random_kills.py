@@ -8,7 +8,7 @@ import pytest
 
 from tests.random_kills import run_one
 
-THREADS = 20
+THREADS = 12
 
 
 def sweep(database: str, folder: Path, seed: int, figure: Callable[[str], None]) -> None:
@@ -24,11 +24,13 @@ def sweep(database: str, folder: Path, seed: int, figure: Callable[[str], None])
     assert sum(result.kills for result in found) >= THREADS
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_on_sqlite(tmp_path: Path, figure: Callable[[str], None]) -> None:
     sweep(str(tmp_path / "threads.sqlite"), tmp_path, int(time.time()), figure)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_on_postgresql(postgres_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
     sweep(postgres_url, tmp_path, int(time.time()), figure)

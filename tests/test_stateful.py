@@ -18,6 +18,7 @@ from tests.stateful_checks import history_faults, shrunk
 from tests.stateful_world import Killed, World
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "steps"), [*enumerate([50] * 2 + [25] * 3 + [10] * 5)])
 def test_any_order(number: int, steps: int, figure: Callable[[str], None]) -> None:
