@@ -25,6 +25,8 @@ def sound(message: AIMessage) -> AIMessage:
 
     Raises ValidationError, or TypeError, for what is no reply at all even so.
     """
+    if isinstance(message.content, list):
+        message = message.model_copy(update={"content": [_worded(part) for part in message.content]})
     name, own = message.name, message.id
     given = [getattr(message, part) for part in (*_PARTS, *_EXTRAS)]
     if all(map(is_plain, [*given, name, own])) and all(
@@ -51,6 +53,13 @@ def sound(message: AIMessage) -> AIMessage:
         message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
         _SERDE.dumps_typed(message)
     return message
+
+
+def _worded(part: Any) -> Any:
+    """A part of the content; one of text has a text, which LangChain takes for granted when it counts."""
+    if isinstance(part, dict) and part.get("type") == "text" and not isinstance(part.get("text"), str):
+        return {**part, "text": ""}
+    return part
 
 
 def _counted(usage: Any) -> UsageMetadata | None:

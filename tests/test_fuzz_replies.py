@@ -42,6 +42,8 @@ ONCE_BROKE: dict[str, Sent] = {
     "arguments with keys that are no text": Sent([call_with({"what": {"": None, None: None}})]),
     "arguments that are no JSON": Sent([call_with({"what": object()})]),
     "an order of the calls that is none": Sent([{**TALK, "response_metadata": {"signoff": {"order": None}}}]),
+    "a part of text without a text": Sent([{"content": [{"type": "text", "text": None}]}, TALK]),
+    "a part of text that is a number": Sent([{"content": [{"type": "text", "text": 3}]}, FINISH]),
     "no content": Sent([TALK], assigned={"content": None}),
 }
 
