@@ -53,6 +53,7 @@ class Job:
 
     def alone(self) -> Done:
         """What came of the job, which runs beside no other."""
+        self.told.begun = time.monotonic()
         if self.seconds is None and not _only_async(self.tool):
             return contextvars.copy_context().run(self._run)
         return self.start().result()
@@ -67,6 +68,7 @@ class Job:
 
     async def aalone(self) -> Done:
         """What came of the job, which runs beside no other."""
+        self.told.begun = time.monotonic()
         if self.seconds is None and _has_coroutine(self.tool):
             return await self._arun()
         return await self.aresult()
