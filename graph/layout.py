@@ -84,8 +84,8 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
 # The line of each turn: the main path, and the way back from its end.
 MAIN_LINES = frozenset({*pairwise(MAIN_PATH), (State.EXECUTE, State.DECIDE)})
-# The machine cannot be drawn flat; this line of it runs straight across others.
-ACROSS = (State.EXECUTE, State.DECIDE)
+# The machine cannot be drawn flat; these lines of it, which join, run straight across another.
+ACROSS = frozenset({(State.EXECUTE, State.DECIDE), (State.ROUTE_TOOLS, State.DECIDE)})
 PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
 START_AT, END_AT = Point(30, 230), Point(562, 572)
@@ -128,8 +128,8 @@ ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
     (State.NUDGE, State.COMPRESS, None): route(
         (500, 80), (500, 32), (120, 32), (120, 202), label=(508, 75), anchor="start"
     ),
-    (State.ROUTE_TOOLS, State.COMPRESS, None): route(
-        (710, 202), (710, 32), (120, 32), (120, 202), label=(718, 122), anchor="start"
+    (State.ROUTE_TOOLS, State.DECIDE, None): route(
+        (710, 202), (710, 56), (270, 56), (270, 202), label=(718, 122), anchor="start"
     ),
     (State.EXECUTE, State.DECIDE, None): route(
         (880, 202), (880, 56), (270, 56), (270, 202), label=(888, 122), anchor="start"

@@ -88,7 +88,7 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.NEEDS_APPROVAL: State.APPROVE,
         Event.TO_HAND_OVER: State.HAND_OVER,
         Event.TALKED: State.NUDGE,
-        Event.SETTLED: State.COMPRESS,
+        Event.SETTLED: State.DECIDE,
     },
     State.APPROVE: {Event.DECIDED: State.ROUTE_TOOLS},
     State.HAND_OVER: {Event.OBSERVED: State.ROUTE_TOOLS},

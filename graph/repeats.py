@@ -7,11 +7,11 @@ results are compared, too, as they are.
 
 import re
 from hashlib import blake2b
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from signoff.graph.replies import Reply
+from signoff.graph.replies import Call, Reply
 from signoff.tools.approvals import fingerprint
 from signoff.tools.control import Effect
 
@@ -28,9 +28,6 @@ class Row(NamedTuple):
 
     times: int = 1
     told: bool = False
-
-
-NEW = Row()
 
 
 class Repeats:
@@ -61,7 +58,8 @@ class Repeats:
 
     def row(self) -> Row:
         """The longer row: that of the work, or of the thoughts after it."""
-        return max(self._work.row(), self._thoughts.row(), key=lambda row: row.times)
+        work = self._work.row()
+        return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts.found else work
 
 
 class _Steps(Generic[_Step]):
@@ -74,15 +72,22 @@ class _Steps(Generic[_Step]):
     def row(self) -> Row:
         """The row that the steps end in. A step that has not come to its end is not looked at."""
         end = len(self.found)
-        if end and self.found[-1].step() is None:
+        if end and not self.found[-1].ended:
             end -= 1
-        periods = [period for period in _PERIODS if period == 1 or self._alike(end - 1, period)]
-        times, start = max((self._rounds(period, end) for period in periods), key=lambda found: found[0])
+        periods: list[int] = [period for period in _PERIODS if self._alike(end - 1, period)]
+        if not periods:
+            # Nearly every time.
+            return Row(1, self.told_at > max(0, end - 1))
+        rounds = (self._rounds(period, end) for period in sorted({1, *periods}))
+        times, start = max(rounds, key=lambda found: found[0])
         return Row(times, self.told_at > start)
 
     def _alike(self, at: int, period: int) -> bool:
         """Whether a step is that of `period` steps before."""
-        return at >= period and bool(step := self.found[at].step()) and step == self.found[at - period].step()
+        if at < period:
+            return False
+        step, before = self.found[at], self.found[at - period]
+        return not step.differs(before) and bool(found := step.step()) and found == before.step()
 
     def _rounds(self, period: int, end: int) -> tuple[int, int]:
         """How often the last `period` steps have come round before `end`, and where that begins."""
@@ -101,8 +106,13 @@ class _Thought:
     def __init__(self, thoughts: tuple[str, ...]) -> None:
         self._step = _digest(thoughts)
 
+    ended = True
+
     def step(self) -> bytes:
         return self._step
+
+    def differs(self, other: Self) -> bool:
+        return self._step != other._step
 
 
 class _Work:
@@ -119,10 +129,26 @@ class _Work:
         self._added += (text,)
         self._step = None
 
+    @property
+    def calls(self) -> list[Call]:
+        return [call for call in self.reply.before_control if call.effect is None]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its calls have their results."""
+        return all(call.index in self.reply.results for call in self.calls)
+
+    def differs(self, other: Self) -> bool:
+        """Whether the calls alone tell the steps apart, which costs less than to compare all of them."""
+        own, others = self.calls, other.calls
+        if len(own) == len(others) == 1:
+            return own[0].name != others[0].name or own[0].args != others[0].args
+        return len(own) != len(others)
+
     def step(self) -> bytes | None:
         """The calls and what came of them, to compare; None while one is open."""
         if self._step is None:
-            calls = [call for call in self.reply.before_control if call.effect is None]
+            calls = self.calls
             results = [self.reply.results.get(call.index) for call in calls]
             if None in results:
                 return None

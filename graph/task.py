@@ -10,9 +10,10 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from signoff.graph.history import Reader, Stray, read_messages
+from signoff.graph.lazy import lazy
 from signoff.graph.marks import marks
 from signoff.graph.phases import phases_of
-from signoff.graph.repeats import NEW, Row
+from signoff.graph.repeats import Repeats, Row
 from signoff.graph.replies import Call, Reply
 from signoff.graph.section import Section, Tools, Wait, Words, refusals_of, verdicts_of
 from signoff.graph.shapes import Stop
@@ -24,7 +25,7 @@ from signoff.tools.control import Effect
 _FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
     """The current task of a thread.
 
@@ -36,8 +37,8 @@ class Task:
     it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start anew at a
     "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
-    digests have cost. `row` is how often its last work has come round. `resumed` is the number of replies
-    before the last "resumed" mark. `before` is the task that came before this one.
+    digests have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
+    number of replies before the last "resumed" mark. `before` is the task that came before this one.
     """
 
     id: str = ""
@@ -64,7 +65,7 @@ class Task:
     requested: bool = False
     total: Used = NOTHING
     used: Used = NOTHING
-    row: Row = NEW
+    repeats: Repeats = field(default_factory=Repeats)
     refused: Mapping[str, str] = field(default_factory=dict)
     stopped: bool = False
     ended: bool = False
@@ -73,6 +74,10 @@ class Task:
     phases: Sequence[Phase] = ()
     spent: Spent | None = None
     before: "Task | None" = None
+
+    @lazy
+    def row(self) -> Row:
+        return self.repeats.row()
 
     @property
     def turns(self) -> int:
@@ -149,7 +154,7 @@ def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> T
         requested=tally.requested,
         total=total,
         used=tally.used(total),
-        row=tally.repeats.row(),
+        repeats=tally.repeats,
         refused=_refused(section, verdicts),
         stopped=bool(section.id) and state.get("stop") == section.id,
         ended=bool(outcome and outcome.get("task") == section.id),

@@ -1,7 +1,7 @@
 """Applies the ordered rules and reports the event of the first that fires.
 
-Work leads here without a pass through `compress`, which nearly always would find nothing to do: so it is
-looked for here first.
+A reply that is settled leads here without a pass through `compress`, which nearly always would find nothing
+to do: so it is looked for here first.
 """
 
 from typing import Any
@@ -14,6 +14,8 @@ from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
 from signoff.nodes.shown import is_full
 
+# The events that lead here straight from a reply's calls.
+STRAIGHT = (Event.DONE, Event.SETTLED)
 _STATUS = {Event.EXHAUSTED: "limit", Event.FAILED: "error", Event.CANCELLED: "error"}
 _WHAT_TO_DO = {
     "no_task": "There is nothing to do: send a message with the task.",
@@ -27,7 +29,7 @@ _WHAT_TO_DO = {
 
 def decide(state: AgentState, run: Run) -> Report:
     task = run.task(state)
-    if state.get("event") == Event.DONE and (why := _unready(state, task, run)):
+    if state.get("event") in STRAIGHT and (why := _unready(state, task, run)):
         decision = Decision(rule="not_ready", event=Event.NOT_READY.value, why=why)
         return Report(Event.NOT_READY, {"decision": decision})
     decision = apply_rules(task, run.limits)

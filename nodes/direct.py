@@ -43,14 +43,15 @@ def listened(config: RunnableConfig) -> bool:
 
 
 def call(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `tool.invoke(request)` gives: the result, or the error that is raised."""
+    """What `tool.invoke(request)` gives: the result, or the error that is raised. A text is given as it is,
+    and not in a message."""
     assert tool.func is not None, "only a tool with a sync function gets here"
     args, named = _given(tool, request)
     return _result(tool, request, tool.func(*args, **named))
 
 
 async def acall(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `await tool.ainvoke(request)` gives: the result, or the error that is raised."""
+    """What `await tool.ainvoke(request)` gives, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
     args, named = _given(tool, request)
     return _result(tool, request, await tool.coroutine(*args, **named))
@@ -62,4 +63,6 @@ def _given(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], di
 
 
 def _result(tool: StructuredTool, request: ToolCall, output: Any) -> Any:
+    if type(output) is str:
+        return output
     return _format_output(output, None, request["id"], tool.name, "success")

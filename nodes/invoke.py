@@ -12,6 +12,7 @@ from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.errors import GraphBubbleUp
 
+from signoff.graph.lazy import lazy
 from signoff.graph.replies import Call
 from signoff.graph.state import AgentState
 from signoff.nodes.direct import acall as acall_plain
@@ -42,7 +43,11 @@ class Job:
         self.tool = tool
         self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
         self.told = Told(call, run, edited, time.monotonic())
-        self.future: Future[Done] = Future()
+
+    @lazy
+    def future(self) -> Future[Done]:
+        """What its thread gives."""
+        return Future()
 
     def start(self) -> Self:
         self.told.begun = time.monotonic()
@@ -132,7 +137,9 @@ class Job:
 
     def _is_short(self, output: Any) -> bool:
         """Whether this becomes a result without being cut, or read at length."""
-        text = output.content if isinstance(output, ToolMessage) and output.artifact is None else None
+        text = output
+        if isinstance(output, ToolMessage):
+            text = output.content if output.artifact is None else None
         return isinstance(text, str) and len(text) <= self.run.kit.result_chars
 
     def _request(self) -> ToolCall:

@@ -19,6 +19,8 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
 
     nudges: the reminders of the task, each with the number of replies before it.
     """
+    if run.store is None:
+        return
     where = place(FIGURES, outcome.thread_id, outcome.task)
     (known,) = yield Store([GetOp(*where)])
     found = figures(

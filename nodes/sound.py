@@ -33,7 +33,8 @@ def sound(message: AIMessage) -> AIMessage:
         text is None or isinstance(text, str) for text in (name, own)
     ):
         # Nearly every reply.
-        AIMessage(**dict(zip(_PARTS, given, strict=False)))
+        if not _is_usual(message):
+            AIMessage(**dict(zip(_PARTS, given, strict=False)))
         return message.model_copy(
             update={"usage_metadata": _counted(message.usage_metadata), "id": own or None}
         )
@@ -53,6 +54,20 @@ def sound(message: AIMessage) -> AIMessage:
         message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
         _SERDE.dumps_typed(message)
     return message
+
+
+def _is_usual(message: AIMessage) -> bool:
+    """Whether this is text and whole calls, so that there is nothing that LangChain would refuse."""
+    plain = type(message.content) is str and message.invalid_tool_calls == []
+    return plain and type(message.tool_calls) is list and all(map(_is_call, message.tool_calls))
+
+
+def _is_call(call: Any) -> bool:
+    if type(call) is not dict:
+        return False
+    name, args, own = call.get("name"), call.get("args"), call.get("id", 0)
+    right = type(name) is str and type(args) is dict and (own is None or type(own) is str)
+    return right and call.get("type", "tool_call") == "tool_call"
 
 
 def _worded(part: Any) -> Any:

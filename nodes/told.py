@@ -45,13 +45,15 @@ class Told:
     begun: float
 
     def finished(self, output: Any) -> Done:
-        """It has given `output`."""
+        """It has given `output`: a message, or its text."""
         try:
             return self._read(output)
         except Exception as error:  # noqa: BLE001  values of a tool's own making may raise in any method
             return self.broken(error)
 
     def _read(self, output: Any) -> Done:
+        if isinstance(output, str):
+            return self._answer(output, ok=True)
         more: tuple[HumanMessage, ...] = ()
         if isinstance(output, Command):
             output, more = _from_command(output, self.call)

@@ -91,9 +91,9 @@ def told(path: list[Step]) -> list[str]:
 TURN = ["compress ready", "decide think", "call_llm replied"]
 SETTLED = ["route_tools settled"]
 WORKED = ["route_tools work", "execute done"]
-FINISHED = ["compress ready", "decide claimed", "review accepted", "finish ended"]
+FINISHED = ["decide claimed", "review accepted", "finish ended"]
 ENDS = [*TURN, *SETTLED, *FINISHED]
-# After work there is nothing for `compress` to do.
+# After a settled reply there is nothing for `compress` to do.
 ON = ENDS[1:]
 
 
@@ -245,31 +245,31 @@ def waited_under_an_old_name(thread: Thread) -> None:
 
 EXHAUSTED = ["decide exhausted", "finish ended"]
 KILLED = ["input", *TURN, "route_tools work"]
-ANSWERED = ["input", *TURN, *SETTLED, "compress ready", "decide asked", "ask_user answered", *ENDS]
+ANSWERED = ["input", *TURN, *SETTLED, "decide asked", "ask_user answered", *ENDS]
 OPENED = ["input", *TURN, "route_tools needs approval"]
 HAPPENINGS: dict[Callable[[Thread], None], list[str]] = {
     works: ["input", *TURN, *WORKED, *ON],
     talks: ["input", *TURN, "route_tools talked", "nudge nudged", *ENDS],
     asks: ANSWERED,
-    waits: ANSWERED[:7],
+    waits: ANSWERED[:6],
     is_answered_badly_first: [*OPENED, "approve decided", OPENED[-1], "approve decided", *WORKED, *ON],
     is_killed_in_a_tool_and_goes_on: [*KILLED, "execute done", *ON],
     is_killed_and_gets_a_new_message: [*KILLED, "input", *ENDS],
     is_drained_and_goes_on: ["input", *TURN, *WORKED, *ON],
     is_killed_when_its_last_state_was_done: ["input", *ENDS],
-    is_killed_when_a_message_had_come_while_it_waited: [*ANSWERED[:7], "input"],
-    gets_a_message_while_it_waits: [*ANSWERED[:7], "input", *ENDS],
-    is_killed_when_its_answer_was_taken: ANSWERED[:8],
-    is_sent_elsewhere_while_it_waits: ANSWERED[:7],
+    is_killed_when_a_message_had_come_while_it_waited: [*ANSWERED[:6], "input"],
+    gets_a_message_while_it_waits: [*ANSWERED[:6], "input", *ENDS],
+    is_killed_when_its_answer_was_taken: ANSWERED[:7],
+    is_sent_elsewhere_while_it_waits: ANSWERED[:6],
     is_killed_while_it_is_extended: ["input", *TURN, *WORKED, *EXHAUSTED, "compress ready"],
-    is_taken_off_its_path_from_outside: [*ANSWERED[:7], "update"],
+    is_taken_off_its_path_from_outside: [*ANSWERED[:6], "update"],
     is_extended: [
         *["input", *TURN, *WORKED, *EXHAUSTED],
         *ENDS,
     ],
     is_tried_again: ["input", *TURN[:-1], "call_llm failed", "finish ended", *ENDS],
-    is_changed_from_outside: [*ANSWERED[:7], "update", "ask_user answered", *ENDS],
-    is_stopped_from_outside: [*ANSWERED[:7], "update", "decide cancelled", "finish ended"],
+    is_changed_from_outside: [*ANSWERED[:6], "update", "ask_user answered", *ENDS],
+    is_stopped_from_outside: [*ANSWERED[:6], "update", "decide cancelled", "finish ended"],
     is_forked_before_its_second_turn: [
         *["input", *TURN, *WORKED, *TURN[1:-1], "fork", "call_llm replied"],
         *[*SETTLED, *FINISHED],

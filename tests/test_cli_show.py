@@ -31,7 +31,7 @@ WAYS: dict[str, tuple[str, list[str], list[Way]]] = {
         [],
         [
             ("call", TURN, []),
-            ("", "call_llm → route_tools → compress → decide → review → finish", ["claimed"]),
+            ("", "call_llm → route_tools → decide → review → finish", ["claimed"]),
         ],
     ),
     "a nudge": (
@@ -39,15 +39,15 @@ WAYS: dict[str, tuple[str, list[str], list[Way]]] = {
         [],
         [
             ("nudge", "call_llm → route_tools → nudge → compress → decide", []),
-            ("", "call_llm → route_tools → compress → decide → review → finish", ["claimed"]),
+            ("", "call_llm → route_tools → decide → review → finish", ["claimed"]),
         ],
     ),
     "an empty reply": (
         f"[lambda m: {DONE} if 'was empty' in m[-1].text else '']",
         [],
         [
-            ("nudge", "call_llm → route_tools → compress → decide → nudge → compress → decide", ["empty"]),
-            ("", "call_llm → route_tools → compress → decide → review → finish", ["claimed"]),
+            ("nudge", "call_llm → route_tools → decide → nudge → compress → decide", ["empty"]),
+            ("", "call_llm → route_tools → decide → review → finish", ["claimed"]),
         ],
     ),
     "a refused finish": (
@@ -56,10 +56,10 @@ WAYS: dict[str, tuple[str, list[str], list[Way]]] = {
         [
             (
                 "call",
-                "call_llm → route_tools → compress → decide → review → compress → decide",
+                "call_llm → route_tools → decide → review → compress → decide",
                 ["claimed"],
             ),
-            ("", "call_llm → route_tools → compress → decide → review → finish", ["claimed"]),
+            ("", "call_llm → route_tools → decide → review → finish", ["claimed"]),
         ],
     ),
     "a limit": (
@@ -74,8 +74,8 @@ WAYS: dict[str, tuple[str, list[str], list[Way]]] = {
         steps(THINK, ASK),
         [],
         [
-            ("thought", "call_llm → route_tools → compress → decide", []),
-            ("", "call_llm → route_tools → compress → decide", ["asked"]),
+            ("thought", "call_llm → route_tools → decide", []),
+            ("", "call_llm → route_tools → decide", ["asked"]),
         ],
     ),
     "a call that waits": (

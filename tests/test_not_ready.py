@@ -1,4 +1,4 @@
-"""After work the machine goes straight on to `decide`, but for what only `compress` does."""
+"""From a settled reply the machine goes straight on to `decide`, but for what only `compress` does."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ def run(storage: SqliteStorage, *script: Any, **settings: Any) -> None:
 def test_most_work_leads_on_at_once(storage: SqliteStorage) -> None:
     run(storage, call("work", what="a"), call("work", what="b"), DONE)
     turn = ["decide think", "call_llm replied", "route_tools work", "execute done"]
-    end = ["decide think", "call_llm replied", "route_tools settled", "compress ready", *ENDS]
+    end = ["decide think", "call_llm replied", "route_tools settled", *ENDS]
     assert path(storage) == ["compress ready", *turn, *turn, *end]
 
 

@@ -81,6 +81,11 @@ def test_which_tools_are_plain(one: BaseTool, plain: bool) -> None:
     assert (one.name in plain_tools([one])) is plain
 
 
+def message(given: Any) -> Any:
+    """A text as `invoke` gives it."""
+    return ToolMessage(given, name="act", tool_call_id="c1") if isinstance(given, str) else given
+
+
 @pytest.mark.parametrize(
     "output", ["text", "", 7, None, {"a": 1}, ["x"], [{"type": "text", "text": "x"}], ()]
 )
@@ -91,7 +96,7 @@ def test_what_a_plain_tool_gives_is_what_invoke_gives(output: Any) -> None:
 
     one = StructuredTool.from_function(act)
     request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
-    assert call_plain(one, request) == one.invoke(request)
+    assert message(call_plain(one, request)) == one.invoke(request)
 
 
 @pytest.mark.parametrize("output", ["text", None, {"a": 1}, [{"type": "text", "text": "x"}]])
@@ -102,7 +107,7 @@ async def test_what_a_plain_async_tool_gives_is_what_ainvoke_gives(output: Any) 
 
     one = StructuredTool.from_function(coroutine=act)
     request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
-    assert await acall_plain(one, request) == await one.ainvoke(request)
+    assert message(await acall_plain(one, request)) == await one.ainvoke(request)
 
 
 def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:

@@ -58,12 +58,17 @@ def is_plain(value: Any, depth: int = 20) -> bool:
         return _UNSAFE.search(value) is None
     if kind is int:
         return bool(-_MOST <= value < _MOST)
+    # Loops, since this is asked of every reply, and a generator for each level costs more than the rest.
     if kind is dict and depth:
-        return all(
-            type(key) is str and is_plain(key) and is_plain(part, depth - 1) for key, part in value.items()
-        )
+        for key, part in value.items():
+            if type(key) is not str or not is_plain(key) or not is_plain(part, depth - 1):
+                return False
+        return True
     if kind is list and depth:
-        return all(is_plain(part, depth - 1) for part in value)
+        for part in value:  # noqa: SIM110  as above
+            if not is_plain(part, depth - 1):
+                return False
+        return True
     return value is None or kind in (bool, float)
 
 

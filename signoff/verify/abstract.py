@@ -6,12 +6,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from signoff.graph.history import Reader, read_messages
-from signoff.graph.machine import Event, State
+from signoff.graph.machine import State
 from signoff.graph.marks import is_genuine, marks
 from signoff.graph.replies import Call
 from signoff.graph.section import decided, verdicts_of
 from signoff.graph.standstill import SENT_BACK, moved
 from signoff.graph.task import Task, current_task
+from signoff.nodes.decide import STRAIGHT
 from signoff.verify.machine import Machine, Point
 
 
@@ -136,7 +137,7 @@ def _state(point: Point, task: Task, reader: Reader) -> Hashable:
     confirm = given.get("asked") if given else None
     return (
         state["decision"]["rule"] if point.place is State.NUDGE else None,
-        point.place is State.DECIDE and state.get("event") == Event.DONE,
+        point.place is State.DECIDE and state.get("event") in STRAIGHT,
         ending and (ending["task"] == task.id, ending["status"], ending["reason"]),
         ended and (ended["task"] == task.id, last is not None and ended["message"] == last.id),
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),
