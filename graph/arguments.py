@@ -53,8 +53,10 @@ def storable(value: Any, depth: int = _DEPTH) -> bool:
         return math.isfinite(value)
     if isinstance(value, int):
         return -(2**63) <= value < 2**64
+    if isinstance(value, str):
+        return True
     if isinstance(value, dict | list):
         parts = value.values() if isinstance(value, dict) else value
         named = not isinstance(value, dict) or all(isinstance(key, str) for key in value)
         return depth > 0 and named and all(storable(part, depth - 1) for part in parts)
-    return value is None or isinstance(value, str)
+    return value is None

@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Durability, GraphOutput
 
+from signoff.graph.light import with_light_runtime
 from signoff.graph.runner import runner, thread_to_hold
 from signoff.graph.state import AgentState, Output
 from signoff.graph.versions import check_states
@@ -67,7 +68,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         if at := self._goes_on_at(input, config):
             saver, place = at
             self._check(saver.get_tuple(place), place)
-        return super().stream(input, _without_default(config), durability=self._raised(durability), **kwargs)
+        return super().stream(input, self._prepared(config), durability=self._raised(durability), **kwargs)
 
     def astream_held(
         self,
@@ -83,7 +84,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         """
         stream = cast(
             AsyncGenerator[Any, None],
-            super().astream(input, _without_default(config), durability=self._raised(durability), **kwargs),
+            super().astream(input, self._prepared(config), durability=self._raised(durability), **kwargs),
         )
         at = self._goes_on_at(input, config)
         return stream if at is None else self._after_check(stream, *at)
@@ -123,6 +124,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         async with aclosing(stream):
             async for item in stream:
                 yield item
+
+    def _prepared(self, config: RunnableConfig | None) -> RunnableConfig:
+        return with_light_runtime(_without_default(config), self.store)
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return durability or ("sync" if self.checkpointer else None)

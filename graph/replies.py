@@ -186,10 +186,11 @@ def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:
 
 def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
     """All calls in the order of the reply, with the error of each malformed one."""
-    bad: list[tuple[Mapping[str, Any], str | None]] = [
+    found: list[tuple[Mapping[str, Any], str | None]] = [
         (dict(call), call.get("error") or "it cannot be parsed") for call in message.invalid_tool_calls
     ]
-    return in_order(message, bad + [(dict(call), None) for call in message.tool_calls])
+    found += [(dict(call), None) for call in message.tool_calls]
+    return in_order(message, found)
 
 
 def _survives(

@@ -95,6 +95,8 @@ def _blocked(message: AIMessage) -> bool:
     feedback = message.response_metadata.get("prompt_feedback")
     if isinstance(feedback, Mapping) and feedback.get("block_reason"):
         return True
+    if isinstance(message.content, str):
+        return False
     parts = [part.get("value") if part.get("type") == "non_standard" else part for part in _blocks(message)]
     return any(isinstance(part, Mapping) and part.get("type") == "refusal" for part in parts)
 
@@ -204,6 +206,8 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
 
     Without either the malformed come first, which is the careful reading: a finish beside them is void.
     """
+    if len(found) < 2:
+        return found
     noted = marks(message).get("order")
     # A provider can send a mark of this name, too.
     order = noted if isinstance(noted, list) and all(type(at) is int for at in noted) else []

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
 
@@ -121,7 +121,8 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 
 def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
-    marked = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
+    told = _told(section) if section.nudges else _NOTHING_TOLD
+    marked = told.resumed
     since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
     spent = spent if spent and spent["task"] == section.id else None
@@ -141,9 +142,9 @@ def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> T
         undecided=section.undecided(reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
-        nudges=tuple(kind for kind, _ in section.nudges),
-        nudged=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
-        reminded=any(kind == "near_limit" and at >= marked for kind, at in section.nudges),
+        nudges=told.kinds,
+        nudged=told.last,
+        reminded=told.near_limit,
         fresh=section.replies[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
         batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,
@@ -162,6 +163,29 @@ def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> T
         phases=tuple(phases_of(state.get("phases"), section.id)),
         spent=spent,
         **more,
+    )
+
+
+class _Told(NamedTuple):
+    """The reminders of a task: their kinds, those since the last reply, how many replies came before the last
+    "resumed" mark, and whether the model was told since then that a limit is near."""
+
+    kinds: tuple[str, ...] = ()
+    last: frozenset[str] = frozenset()
+    resumed: int = 0
+    near_limit: bool = False
+
+
+_NOTHING_TOLD = _Told()
+
+
+def _told(section: Section) -> _Told:
+    resumed = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
+    return _Told(
+        kinds=tuple(kind for kind, _ in section.nudges),
+        last=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
+        resumed=resumed,
+        near_limit=any(kind == "near_limit" and at >= resumed for kind, at in section.nudges),
     )
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 
 from signoff.graph.history import Reader, read_messages
 from signoff.graph.lazy import lazy
 from signoff.graph.limits import Limits
+from signoff.graph.reducers import lineage
 from signoff.graph.rules import Offer
 from signoff.graph.state import AgentState, Context
 from signoff.graph.task import Task, current_task
@@ -63,7 +63,7 @@ class Kit:
     checks: Sequence[OneCheck] = ()
     finish_alone: bool = False
     evidence: bool = False
-    readings: dict[str, Reader] = field(default_factory=dict)
+    readings: dict[object, Reader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Run:
             return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
-            before = self.kit.readings.pop(self._place(state.get("messages", ())), None)
+            before = self.kit.readings.pop(self._place(lineage(state.get("messages", ()))), None)
         self._held[:], self._read[:] = [read_messages(state, self.kit.toolbox, before)], [state]
         return self._held[-1]
 
@@ -165,12 +165,12 @@ class Run:
         if self._held:
             readings = self.kit.readings
             if len(readings) >= _READINGS:
-                readings.pop(next(iter(readings), ""), None)
-            readings[self._place(self._held[-1].messages)] = self._held[-1]
+                readings.pop(next(iter(readings), None), None)
+            readings[self._place(self._held[-1].lineage)] = self._held[-1]
 
-    def _place(self, messages: Sequence[BaseMessage]) -> str:
-        """Where the reading is kept: by the thread, or by the first message of a run without one."""
-        return self.thread_id or (messages[0].id if messages else None) or ""
+    def _place(self, history: object) -> object:
+        """Where the reading is kept: by the thread, or by the growing history of a run without one."""
+        return self.thread_id or history
 
     def forget(self) -> None:
         """Drops the reading of a thread that has ended."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,11 +29,12 @@ FINISH = {"name": "finish_task", "args": {"summary": "Done."}}
 
 def _signoff(model: Waiting, tool: Any, **given: Any) -> One:
     graph = build_graph(model, [tool], **given)
-    # Several processes may run on one file.
-    first = f"{os.getpid()}-{id(graph)}"
+    # Several processes may run on one file. Where nothing is stored no subject is given a thread.
+    first = f"{os.getpid()}-{id(graph)}" if "storage" in given else ""
 
     async def one(number: int) -> bool:
-        result = await graph.ainvoke(TASK, {"configurable": {"thread_id": f"{first}-{number}"}})
+        config: RunnableConfig = {"configurable": {"thread_id": f"{first}-{number}"}} if first else {}
+        result = await graph.ainvoke(TASK, config)
         return bool(result["outcome"]["status"] == "success")
 
     return one
