@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from signoff.graph.history import Reader
 from signoff.graph.ledger import CHARS
-from signoff.graph.marks import marks, nudge_kind
+from signoff.graph.marks import nudge_kind
 from signoff.graph.outcome import issues_of
 from signoff.graph.phases import open_phases
 from signoff.graph.replies import Reply
@@ -90,10 +90,9 @@ def _results(replies: Sequence[Reply]) -> Iterator[str]:
     """What the model was told of finishes that did not count."""
     for reply in replies:
         for call in reply.calls:
-            if call.effect is Effect.FINISH and reply.failed(call):
-                result = reply.results[call.index]
-                if "not_run" not in marks(result):
-                    yield result.text
+            result = reply.result(call)
+            if call.effect is Effect.FINISH and reply.failed(call) and reply.ran(call) and result:
+                yield result.text
 
 
 def _reminders(messages: Sequence[BaseMessage]) -> Iterator[str]:

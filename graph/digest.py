@@ -215,7 +215,7 @@ def _told(
 def _line(reply: Reply, piece: int) -> str:
     parts = [f'"{shortened(reply.text, piece)}"'] if reply.text else []
     for call in reply.calls:
-        found = reply.results.get(call.index)
+        found = reply.result(call)
         status = found.status if found else "no result"
         args = shortened(str(dict(call.args)), piece)
         parts.append(f"{call.name}({args}) -> {status}: {shortened(found.text if found else '', piece)}")

@@ -44,14 +44,10 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         with self.runner(config):
             yield from self.stream_held(input, config, **kwargs)
 
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        held = self.astream_held(input, config, **kwargs)
-        # A caller that leaves early gives the thread back only when the run has really stopped.
-        async with in_thread(self.runner(config)), aclosing(held):
-            async for item in held:
-                yield item
+    # LangGraph's own is a generator; where there is nothing to hold, another would only stand around it.
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+        held, holding = self.astream_held(input, config, **kwargs), self.runner(config)
+        return held if isinstance(holding, nullcontext) else _while_held(held, holding)
 
     def stream_held(
         self,
@@ -140,6 +136,15 @@ class JournalledGraph(DurableGraph):
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return "sync" if self.checkpointer else durability
+
+
+async def _while_held(
+    stream: AsyncGenerator[Any, None], holding: AbstractContextManager[None]
+) -> AsyncGenerator[Any, None]:
+    # A caller that leaves early gives the thread back only when the run has really stopped.
+    async with in_thread(holding), aclosing(stream):
+        async for item in stream:
+            yield item
 
 
 @asynccontextmanager

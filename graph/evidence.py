@@ -71,10 +71,10 @@ def _past(task: Task, finish: Call) -> Iterator[_Past]:
     until = task.reply_of(finish)
     for reply in task.replies:
         for call in reply.calls:
-            result = reply.results.get(call.index)
+            result = reply.result(call)
             if call is finish:
                 return
-            if call.effect is None and result is not None and "not_run" not in marks(result):
+            if call.effect is None and result is not None and reply.ran(call):
                 yield _Past(call, result)
         if reply is until:
             return

@@ -7,8 +7,6 @@ from functools import lru_cache
 from string import Formatter
 from typing import TypedDict
 
-from langchain_core.messages import ToolMessage
-
 from signoff.graph.marks import marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.replies import Call, Reply
@@ -183,7 +181,7 @@ def _why_refused(task: Task, reply: Reply, call: Call) -> str | None:
     """As `Outcome.refusals` counts them: by their verdict, or by an imported result that is an error."""
     if (why := task.refused.get(reply.key(call))) is not None:
         return why
-    return "" if reply.failed(call) and "not_run" not in marks(reply.results[call.index]) else None
+    return "" if reply.failed(call) and reply.ran(call) else None
 
 
 def _claim(call: Call) -> str:
@@ -192,12 +190,7 @@ def _claim(call: Call) -> str:
 
 def _ran(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
     """Whether a work call of the reply was run, of a tool that counts."""
-    done = ((call, reply.results.get(call.index)) for call in reply.calls if call.effect is None)
-    return any(counts(call.name) and _was_run(result) for call, result in done)
-
-
-def _was_run(result: ToolMessage | None) -> bool:
-    return result is not None and "not_run" not in marks(result)
+    return any(call.effect is None and counts(call.name) and reply.ran(call) for call in reply.calls)
 
 
 def _ends(earlier: Figures | None, resumed: int) -> list[End]:

@@ -7,6 +7,7 @@ restart, on another worker and in a replay.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import (
@@ -26,6 +27,9 @@ from signoff.graph.section import Section, Tools, Wait, Words, verdicts_of
 from signoff.graph.state import AgentState, Decided, Verdicts
 from signoff.tools.control import Effect
 
+_NO_DECISIONS: Mapping[str, Decided] = MappingProxyType({})
+_NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Stray:
@@ -37,7 +41,7 @@ class Stray:
     control: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class Shown:
     """How a view begins: its messages from the one at `start` on, up to the one at `upto`, which stay as they
     are however the history goes on."""
@@ -59,15 +63,15 @@ class Reader:
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
         self.tools = tools
-        self.decisions: Mapping[str, Decided] = {}
-        self.asked: Mapping[str, str] = {}
+        self.decisions: Mapping[str, Decided] = _NO_DECISIONS
+        self.asked: Mapping[str, str] = _NOTHING_ASKED
         self.verdicts: Verdicts | None = None
         self.ended_at = ended_at
         self.messages: list[BaseMessage] = []
         self.section = Section()
         self.before: Section | None = None
         self.replies: list[Reply] = []
-        self.spoken: set[str] = set()
+        self.spoken: frozenset[str] = frozenset()
         self.unmarked: dict[str, dict[str, Any]] = {}
         self.open_calls: dict[str, list[tuple[Reply, Call]]] = {}
         self.call_ids: set[str] = set()
@@ -140,7 +144,7 @@ class Reader:
         meant = marks(message).get("reply", waiting[-1][0].message.id)
         position = next((i for i, (reply, _) in enumerate(waiting) if reply.message.id == meant), 0)
         reply, call = waiting.pop(position)
-        reply.results[call.index] = message
+        reply.found[call.index] = message
         if section := self._section_of(reply):
             section.tally.settled(call, message)
         self.section.answers.pop(call.id, None)
@@ -174,7 +178,7 @@ class Reader:
             if wait is Wait.WORD:
                 self.section.heard.append(len(self.section.replies))
             else:
-                self.spoken.add(message.id or "")
+                self.spoken |= {message.id or ""}
             for call_id in dict.fromkeys(call.id for call in calls):
                 before = self.section.answers.get(call_id)
                 text = f"{before.text}\n{message.text}" if before else message.text

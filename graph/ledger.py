@@ -26,6 +26,8 @@ class Ledger:
     `places` the position of each message by its id; `systems` the texts of the system messages, which take
     no place of their own in a view."""
 
+    __slots__ = ("places", "replies", "sums", "systems")
+
     def __init__(self) -> None:
         # An array takes a quarter of the memory of a list of numbers.
         self.sums = array("q", [0])

@@ -5,11 +5,14 @@ the user's word. A tool result with a `not_run` mark answers a call that was not
 """
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 KEY = "signoff"
+
+_M = TypeVar("_M", bound=BaseMessage)
 
 
 def marks(message: BaseMessage) -> Mapping[str, Any]:
@@ -19,9 +22,21 @@ def marks(message: BaseMessage) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def slim(message: _M) -> _M:
+    """`message` as if all its fields had been given, as they are when it is loaded again. Pydantic's record
+    of them is then one for all messages; in a long history it takes as much memory as the texts."""
+    object.__setattr__(message, "__pydantic_fields_set__", _all_fields(type(message)))
+    return message
+
+
+@cache
+def _all_fields(kind: type[BaseMessage]) -> set[str]:
+    return set(kind.model_fields)
+
+
 def nudge(kind: str, text: str, **notes: Any) -> HumanMessage:
     """A synthetic reminder. `kind` says why it was written; `notes` become marks beside it."""
-    return HumanMessage(content=text, additional_kwargs={KEY: {"nudge": kind, **notes}})
+    return slim(HumanMessage(content=text, additional_kwargs={KEY: {"nudge": kind, **notes}}))
 
 
 def nudge_kind(message: BaseMessage) -> str | None:
@@ -37,13 +52,14 @@ def is_genuine(message: BaseMessage) -> bool:
 def result(call_id: str, name: str, content: str, *, ok: bool = True, **notes: Any) -> ToolMessage:
     """A tool result of ours; `notes` become its marks (`reply`: the id of the reply that made the call,
     where the call's own id might not be unique)."""
-    return ToolMessage(
+    message = ToolMessage(
         content=content,
         tool_call_id=call_id,
         name=name,
         status="success" if ok else "error",
         additional_kwargs={KEY: notes} if notes else {},
     )
+    return slim(message)
 
 
 def not_run(call_id: str, name: str, content: str, why: str, **notes: Any) -> ToolMessage:

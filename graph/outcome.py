@@ -98,7 +98,7 @@ def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def conclude(task: Task, ending: Ending, thread_id: str | None) -> Outcome:
     """The outcome of `task`, from its history and the way it ended."""
-    results = [result for reply in task.replies for result in reply.results.values()]
+    results = [result for reply in task.replies for result in reply.results]
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed)
     if claimed.get("requires_user_confirmation"):
@@ -158,8 +158,8 @@ def issues_of(claimed: Mapping[str, Any]) -> list[str]:
 def _open_work(task: Task) -> list[str]:
     """The calls that the end left open, and those of the last reply that did not get their turn."""
     found = [*task.due, *(call for call in (task.ask, task.finish) if call)]
-    for call in task.last.calls if task.last else ():
-        result = task.last.results.get(call.index) if task.last else None
+    last = task.last
+    for call, result in zip(last.calls, last.found, strict=True) if last else ():
         if result is not None and marks(result).get("not_run") in _NO_TURN:
             found.append(call)
     return [f"{call.name}({dict(call.args)})" for call in found]
@@ -168,9 +168,7 @@ def _open_work(task: Task) -> list[str]:
 def _refusals(task: Task) -> int:
     calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
     return sum(
-        reply.key(call) in task.refused
-        or (reply.failed(call) and "not_run" not in marks(reply.results[call.index]))
-        for reply, call in calls
+        reply.key(call) in task.refused or (reply.failed(call) and reply.ran(call)) for reply, call in calls
     )
 
 

@@ -15,6 +15,8 @@ from langchain_core.messages import (
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from signoff.graph.marks import slim
+
 # A full copy of a channel is stored once in this many updates of it, or less often (`HistoryChannel`);
 # between two of them only what was written. Lower makes `get_state_history` faster and the database larger.
 SNAPSHOT_EVERY = 1000
@@ -74,7 +76,7 @@ def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> Bas
         name = f"{position}:{salt}:{message.type}:{message.content}"
         stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name.encode(errors="backslashreplace").decode()))
         if stamp not in taken:
-            return message.model_copy(update={"id": stamp})
+            return slim(message.model_copy(update={"id": stamp}))
         salt += 1
 
 

@@ -6,8 +6,11 @@ results are compared, too, as they are.
 """
 
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Generic, NamedTuple, Self, TypeVar
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -16,7 +19,8 @@ from signoff.tools.approvals import fingerprint
 from signoff.tools.control import Effect
 
 _PERIODS = (1, 2, 3)
-_Step = TypeVar("_Step", "_Work", "_Thought")
+_Step = TypeVar("_Step")
+_NONE: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
 # The file that keeps the whole of a long result is named by the call; the digest at its end is of the text.
 _KEPT = re.compile(r"the full text is in [^\n;]*-([0-9a-f]{12}\.txt)")
@@ -34,35 +38,35 @@ class Repeats:
     """The work of a task, reply by reply, and the thoughts since the last of it."""
 
     def __init__(self) -> None:
-        self._work = _Steps[_Work]()
-        self._thoughts = _Steps[_Thought]()
+        self._work = _Work()
+        self._thoughts: _Thoughts | None = None
 
     def replied(self, reply: Reply) -> None:
         if any(call.effect is None for call in reply.before_control):
-            self._work.found.append(_Work(reply))
-            self._thoughts = _Steps[_Thought]()
+            self._work.found.append(reply)
+            self._thoughts = None
         elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
-            self._thoughts.found.append(
-                _Thought(tuple(fingerprint(call.name, call.args) for call in thought))
-            )
+            self._thoughts = self._thoughts or _Thoughts()
+            self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
 
     def shown(self, message: BaseMessage) -> None:
         """What a tool shows beside its result."""
         if self._work.found:
-            self._work.found[-1].shows(_text(message))
+            self._work.shows(_text(message))
 
     def told(self) -> None:
         """The model was told of the row that the task ends in."""
         self._work.told_at = len(self._work.found)
-        self._thoughts.told_at = len(self._thoughts.found)
+        if self._thoughts:
+            self._thoughts.told_at = len(self._thoughts.found)
 
     def row(self) -> Row:
         """The longer row: that of the work, or of the thoughts after it."""
         work = self._work.row()
-        return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts.found else work
+        return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts else work
 
 
-class _Steps(Generic[_Step]):
+class _Steps(ABC, Generic[_Step]):
     """Steps in order. Only as much of their end is compared as is alike."""
 
     def __init__(self) -> None:
@@ -72,7 +76,7 @@ class _Steps(Generic[_Step]):
     def row(self) -> Row:
         """The row that the steps end in. A step that has not come to its end is not looked at."""
         end = len(self.found)
-        if end and not self.found[-1].ended:
+        if end and not self.ended(self.found[-1]):
             end -= 1
         periods: list[int] = [period for period in _PERIODS if self._alike(end - 1, period)]
         if not periods:
@@ -84,10 +88,7 @@ class _Steps(Generic[_Step]):
 
     def _alike(self, at: int, period: int) -> bool:
         """Whether a step is that of `period` steps before."""
-        if at < period:
-            return False
-        step, before = self.found[at], self.found[at - period]
-        return not step.differs(before) and bool(found := step.step()) and found == before.step()
+        return at >= period and self.alike(at, at - period)
 
     def _rounds(self, period: int, end: int) -> tuple[int, int]:
         """How often the last `period` steps have come round before `end`, and where that begins."""
@@ -97,68 +98,66 @@ class _Steps(Generic[_Step]):
         alike = end - 1 - at
         return (alike + period) // period, max(0, end - alike - period)
 
+    @abstractmethod
+    def ended(self, step: _Step) -> bool: ...
 
-class _Thought:
-    """The thoughts of a reply that does nothing else."""
-
-    __slots__ = ("_step",)
-
-    def __init__(self, thoughts: tuple[str, ...]) -> None:
-        self._step = _digest(thoughts)
-
-    ended = True
-
-    def step(self) -> bytes:
-        return self._step
-
-    def differs(self, other: Self) -> bool:
-        return self._step != other._step
+    @abstractmethod
+    def alike(self, at: int, before: int) -> bool:
+        """Whether two steps, by their positions, are the same. Both have come to their end."""
 
 
-class _Work:
-    """The work calls of one reply, and what their tools show beside the results."""
+class _Thoughts(_Steps[bytes]):
+    """The thoughts of replies that do nothing else."""
 
-    __slots__ = ("_added", "_step", "reply")
+    def ended(self, step: bytes) -> bool:
+        return True
 
-    def __init__(self, reply: Reply) -> None:
-        self.reply = reply
-        self._added: tuple[str, ...] = ()
-        self._step: bytes | None = None
+    def alike(self, at: int, before: int) -> bool:
+        return self.found[at] == self.found[before]
+
+
+class _Work(_Steps[Reply]):
+    """The work calls of replies, and what their tools show beside the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added: Mapping[int, tuple[str, ...]] = _NONE
+        self._known: dict[int, bytes] = {}
 
     def shows(self, text: str) -> None:
-        self._added += (text,)
-        self._step = None
+        last = len(self.found) - 1
+        self._added = {**self._added, last: (*self._added.get(last, ()), text)}
+        self._known.pop(last, None)
 
-    @property
-    def calls(self) -> list[Call]:
-        return [call for call in self.reply.before_control if call.effect is None]
-
-    @property
-    def ended(self) -> bool:
+    def ended(self, step: Reply) -> bool:
         """Whether all its calls have their results."""
-        return all(call.index in self.reply.results for call in self.calls)
+        return not any(map(step.open, _calls(step)))
 
-    def differs(self, other: Self) -> bool:
-        """Whether the calls alone tell the steps apart, which costs less than to compare all of them."""
-        own, others = self.calls, other.calls
-        if len(own) == len(others) == 1:
-            return own[0].name != others[0].name or own[0].args != others[0].args
-        return len(own) != len(others)
+    def alike(self, at: int, before: int) -> bool:
+        calls, others = _calls(self.found[at]), _calls(self.found[before])
+        # The calls alone nearly always tell two steps apart, which costs less than to compare all of them.
+        if len(calls) != len(others):
+            return False
+        if len(calls) == 1 and (calls[0].name, calls[0].args) != (others[0].name, others[0].args):
+            return False
+        return self.ended(self.found[before]) and self._step(at) == self._step(before)
 
-    def step(self) -> bytes | None:
-        """The calls and what came of them, to compare; None while one is open."""
-        if self._step is None:
-            calls = self.calls
-            results = [self.reply.results.get(call.index) for call in calls]
-            if None in results:
-                return None
+    def _step(self, at: int) -> bytes:
+        """The calls and what came of them, to compare."""
+        if at not in self._known:
+            reply = self.found[at]
             done = sorted(
                 (fingerprint(call.name, call.args), result.status, _text(result))
-                for call, result in zip(calls, results, strict=True)
-                if result
+                for call in _calls(reply)
+                if (result := reply.result(call))
             )
-            self._step = _digest((done, self._added))
-        return self._step
+            self._known[at] = _digest((done, self._added.get(at, ())))
+        return self._known[at]
+
+
+def _calls(reply: Reply) -> list[Call]:
+    """The work calls of the reply."""
+    return [call for call in reply.before_control if call.effect is None]
 
 
 def _digest(step: object) -> bytes:

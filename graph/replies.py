@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -59,12 +59,12 @@ class Call:
 
 @dataclass
 class Reply:
-    """A reply and, by position of the call, the results that the history holds for it."""
+    """A reply. `found` are the results that the history holds for its calls, in their order."""
 
     message: AIMessage
     calls: tuple[Call, ...]
     stop: Stop
-    results: dict[int, ToolMessage] = field(default_factory=dict)
+    found: list[ToolMessage | None]
 
     @lazy
     def control(self) -> Call | None:
@@ -129,13 +129,26 @@ class Reply:
         """An id of the call made from its place, so that a repetition of the step makes the same one."""
         return f"call_{uuid.uuid5(uuid.NAMESPACE_OID, self.key(call)).hex[:24]}"
 
+    def result(self, call: Call) -> ToolMessage | None:
+        return self.found[call.index]
+
     def open(self, call: Call) -> bool:
-        return call.index not in self.results
+        return self.found[call.index] is None
 
     def failed(self, call: Call) -> bool:
         """Whether the call has a result and that result is an error."""
-        found = self.results.get(call.index)
+        found = self.found[call.index]
         return found is not None and found.status == "error"
+
+    def ran(self, call: Call) -> bool:
+        """Whether the call has a result and was run."""
+        found = self.found[call.index]
+        return found is not None and "not_run" not in marks(found)
+
+    @property
+    def results(self) -> list[ToolMessage]:
+        """The results that there are."""
+        return [result for result in self.found if result is not None]
 
 
 def read_reply(given: AIMessage, controls: Controls) -> Reply:
@@ -154,7 +167,7 @@ def read_reply(given: AIMessage, controls: Controls) -> Reply:
             problem, detail = "invalid", invalid
         known = meant is not None
         calls.append(Call(index, raw.get("id") or "", name, args, effect, problem, detail, known))
-    return Reply(message, tuple(calls), stop)
+    return Reply(message, tuple(calls), stop, [None] * len(calls))
 
 
 def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:

@@ -55,7 +55,7 @@ class Words:
     text: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Section:
     """The messages of one task while they are being read.
 

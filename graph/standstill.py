@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from signoff.graph.marks import marks
 from signoff.graph.replies import Call, Reply
 from signoff.graph.task import Task
 from signoff.tools.control import Effect
@@ -28,8 +27,5 @@ def idle_refusals(task: Task, finish: Call) -> set[str]:
 def moved(replies: Sequence[Reply]) -> bool:
     """Whether work of these replies was run, or a question in them was answered."""
     return any(
-        call.effect in (None, Effect.ASK) and "not_run" not in marks(reply.results[call.index])
-        for reply in replies
-        for call in reply.calls
-        if not reply.open(call)
+        call.effect in (None, Effect.ASK) and reply.ran(call) for reply in replies for call in reply.calls
     )

@@ -52,6 +52,8 @@ NOTHING = Used()
 class Tally:
     """The sums of one task. `granted`: turns that it was given on request; `requested`: whether it asked."""
 
+    __slots__ = ("_all", "_before", "granted", "repeats", "requested")
+
     def __init__(self) -> None:
         self.repeats = Repeats()
         self.granted = 0

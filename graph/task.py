@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from langchain_core.messages import HumanMessage
 
 from signoff.graph.history import Reader, Stray, read_messages
-from signoff.graph.lazy import lazy
-from signoff.graph.marks import marks
 from signoff.graph.phases import phases_of
 from signoff.graph.repeats import Repeats, Row
 from signoff.graph.replies import Call, Reply
@@ -25,7 +23,7 @@ from signoff.tools.control import Effect
 _FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")
 
 
-@dataclass
+@dataclass(slots=True)
 class Task:
     """The current task of a thread.
 
@@ -74,10 +72,13 @@ class Task:
     phases: Sequence[Phase] = ()
     spent: Spent | None = None
     before: "Task | None" = None
+    _row: Row | None = field(default=None, init=False, repr=False, compare=False)
 
-    @lazy
+    @property
     def row(self) -> Row:
-        return self.repeats.row()
+        if self._row is None:
+            self._row = self.repeats.row()
+        return self._row
 
     @property
     def turns(self) -> int:
@@ -232,5 +233,4 @@ def _answered(section: Section) -> bool:
     call = section.replies[-1].control if section.replies else None
     if call is None or call.effect is not Effect.ASK:
         return False
-    found = section.replies[-1].results.get(call.index)
-    return call.id in section.answers or (found is not None and "not_run" not in marks(found))
+    return call.id in section.answers or section.replies[-1].ran(call)

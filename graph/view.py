@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import is_
 
 from langchain_core.messages import (
@@ -17,7 +18,7 @@ from langchain_core.messages import (
 from signoff.graph.contract import contract_text
 from signoff.graph.history import Reader, Shown
 from signoff.graph.ledger import tokens
-from signoff.graph.marks import is_genuine, marks, nudge
+from signoff.graph.marks import is_genuine, marks, nudge, slim
 from signoff.graph.replies import Call, Reply
 from signoff.graph.shapes import Stop
 from signoff.graph.state import AgentState, Digest
@@ -84,7 +85,13 @@ def front(start: int, reader: Reader, system_prompt: str) -> list[BaseMessage]:
     noted = reader.noted
     system = "\n\n".join(part for part in [system_prompt, *noted.systems] if part)
     own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
-    return [SystemMessage(content=system), *own]
+    return [_system_message(system), *own]
+
+
+@lru_cache(maxsize=32)
+def _system_message(text: str) -> SystemMessage:
+    """One for all runs of a graph."""
+    return slim(SystemMessage(content=text))
 
 
 def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
@@ -118,7 +125,7 @@ def _kept(start: int, reader: Reader, texts: Texts) -> Shown:
     if kept.start != start:
         kept = reader.shown = Shown(start, start, bisect_left(reader.noted.replies, start))
     places, upto = reader.noted.replies, kept.replies
-    while upto < len(reader.replies) and len(reader.replies[upto].results) == len(reader.replies[upto].calls):
+    while upto < len(reader.replies) and not any(result is None for result in reader.replies[upto].found):
         upto += 1
     end = places[upto] if upto < len(places) else len(reader.messages)
     turns = reader.replies[kept.replies : upto]
@@ -149,7 +156,7 @@ def _repaired(
 def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
     yield _sendable(reply)
     for call in reply.calls:
-        found, own = reply.results.get(call.index) or _pending(reply, call, texts), reply.shown_id(call)
+        found, own = reply.result(call) or _pending(reply, call, texts), reply.shown_id(call)
         yield found if call.id == own else found.model_copy(update={"tool_call_id": own})
 
 

@@ -90,7 +90,7 @@ def _is_run(case: Case) -> bool:
 def _answer(case: Case) -> Part[_Answer]:
     """Runs the tool, or reads what the history says that it returned."""
     call, reply, box = case.call, case.reply, case.run.kit.toolbox
-    found: BaseMessage | None = reply.results.get(call.index)
+    found: BaseMessage | None = reply.result(call)
     messages: list[BaseMessage] = []
 
     def again(entry: Entry) -> bool:

@@ -55,7 +55,7 @@ def asked_at(reply: Reply, call: Call) -> float | None:
     """When `call` got its turn, in seconds since the epoch: when its reply came, plus what the calls before
     it took. From the history alone, so it is the same after a restart; None for a reply made elsewhere."""
     at = marks(reply.message).get("at")
-    results = [reply.results[before.index] for before in reply.calls[: call.index] if not reply.open(before)]
+    results = [result for result in reply.found[: call.index] if result]
     return None if at is None else at + sum(marks(found).get("seconds", 0.0) for found in results)
 
 

@@ -20,19 +20,19 @@ from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from signoff.graph.machine import Event
-from signoff.graph.marks import KEY, marks
+from signoff.graph.marks import KEY, marks, slim
 from signoff.graph.rules import OPTIONAL, Offer, offer
 from signoff.graph.shapes import broken_off, normal, reason_of, with_calls
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.advice import advise, is_too_long, secrets_of
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
-from signoff.nodes.prompt import prompt
+from signoff.nodes.prompt import prompt, streams
 from signoff.nodes.shown import Shown, show
 from signoff.nodes.sound import sound
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A model call; gives all chunks of the reply."""
 
@@ -40,9 +40,13 @@ class Stream:
     view: list[BaseMessage]
 
     def do(self, run: Run) -> list[BaseMessage]:
+        if not streams(self.model):
+            return [self.model.invoke(prompt(self.model, self.view), run.config)]
         return list(self.model.stream(prompt(self.model, self.view), run.config))
 
     async def ado(self, run: Run) -> list[BaseMessage]:
+        if not streams(self.model):
+            return [await self.model.ainvoke(prompt(self.model, self.view), run.config)]
         return [chunk async for chunk in self.model.astream(prompt(self.model, self.view), run.config)]
 
 
@@ -51,6 +55,8 @@ def call_llm(state: AgentState, run: Run) -> Steps:
     models = run.models
     shown = yield from show(state, run)
     offered, begun = offer(run.task(state), run.kit.required), time.time()
+    # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
+    run.reader(state).task = None
     try:
         chunks = yield from _streamed(models, shown.view, offered)
         return _replied(state, run, shown, chunks, begun)
@@ -121,7 +127,7 @@ def _replied(state: AgentState, run: Run, shown: Shown, chunks: Sequence[Any], b
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(state['messages'])}"
-    return Report(Event.REPLIED, {"messages": [message]})
+    return Report(Event.REPLIED, {"messages": [slim(message)]})
 
 
 def whole(chunks: Sequence[BaseMessage]) -> AIMessage:

@@ -65,15 +65,20 @@ class Kit:
     evidence: bool = False
     readings: dict[object, Reader] = field(default_factory=dict)
 
+    @lazy
+    def own(self) -> Models:
+        """The models that the graph was built with."""
+        return Models(self.models, self.digester)
 
-@dataclass(frozen=True)
+
+@dataclass
 class Run:
     """One invocation of a node."""
 
     kit: Kit
     config: RunnableConfig
-    _held: list[Reader] = field(default_factory=list, init=False)
-    _read: list[AgentState] = field(default_factory=list, init=False)
+    _held: Reader | None = field(default=None, init=False)
+    _read: AgentState | None = field(default=None, init=False)
 
     @property
     def _configurable(self) -> Mapping[str, Any]:
@@ -118,7 +123,7 @@ class Run:
     @lazy
     def _named(self) -> Models:
         name = (self.context.model or "").strip()
-        return self.kit.by_name(name) if name else Models(self.kit.models, self.kit.digester)
+        return self.kit.by_name(name) if name else self.kit.own
 
     @property
     def models(self) -> Mapping[Offer, Runnable[Any, Any]]:
@@ -151,22 +156,22 @@ class Run:
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
-        before = self._held[-1] if self._held else None
-        if before is not None and self._read[-1] is state:
+        before = self._held
+        if before is not None and self._read is state:
             return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
             before = self.kit.readings.pop(self._place(lineage(state.get("messages", ()))), None)
-        self._held[:], self._read[:] = [read_messages(state, self.kit.toolbox, before)], [state]
-        return self._held[-1]
+        self._held, self._read = read_messages(state, self.kit.toolbox, before), state
+        return self._held
 
     def give_back(self) -> None:
         """Keeps the reading for the next node of the thread."""
-        if self._held:
+        if self._held is not None:
             readings = self.kit.readings
             if len(readings) >= _READINGS:
                 readings.pop(next(iter(readings), None), None)
-            readings[self._place(self._held[-1].lineage)] = self._held[-1]
+            readings[self._place(self._held.lineage)] = self._held
 
     def _place(self, history: object) -> object:
         """Where the reading is kept: by the thread, or by the growing history of a run without one."""
@@ -174,7 +179,7 @@ class Run:
 
     def forget(self) -> None:
         """Drops the reading of a thread that has ended."""
-        self._held.clear()
+        self._held = None
 
     def task(self, state: AgentState) -> Task:
         """The current task of the thread."""

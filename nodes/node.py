@@ -105,47 +105,39 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
         steps = self.work(input, run)
-        report = steps if isinstance(steps, Report) else _drive(steps, run)
+        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
+        while not isinstance(turn, Report):
+            assert not isinstance(steps, Report), "only a generator asks for something"
+            try:
+                answer = turn.do(run)
+            except BaseException as error:  # noqa: BLE001  the node decides what an error means
+                turn = _next(partial(steps.throw, error))
+            else:
+                turn = _next(partial(steps.send, answer))
         run.give_back()
-        return self._checked(report)
+        return self._checked(turn)
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = Run(self.kit, config or {})
         steps = self.work(input, run)
-        report = steps if isinstance(steps, Report) else await _adrive(steps, run)
+        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
+        while not isinstance(turn, Report):
+            assert not isinstance(steps, Report), "as above"
+            try:
+                answer = await turn.ado(run)
+            except BaseException as error:  # noqa: BLE001  as above
+                turn = _next(partial(steps.throw, error))
+            else:
+                turn = _next(partial(steps.send, answer))
         run.give_back()
-        return self._checked(report)
+        return self._checked(turn)
 
     def _checked(self, report: Report) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:
             next_state(self.state, report.event)
         return {"event": str(report.event or "ended"), **report.update}
-
-
-def _drive(steps: Steps, run: Run) -> Report:
-    turn = _next(steps.__next__)
-    while not isinstance(turn, Report):
-        try:
-            answer = turn.do(run)
-        except BaseException as error:  # noqa: BLE001  the node decides what an error means
-            turn = _next(partial(steps.throw, error))
-        else:
-            turn = _next(partial(steps.send, answer))
-    return turn
-
-
-async def _adrive(steps: Steps, run: Run) -> Report:
-    turn = _next(steps.__next__)
-    while not isinstance(turn, Report):
-        try:
-            answer = await turn.ado(run)
-        except BaseException as error:  # noqa: BLE001  as above
-            turn = _next(partial(steps.throw, error))
-        else:
-            turn = _next(partial(steps.send, answer))
-    return turn
 
 
 def _next(go_on: Callable[[], Request]) -> Request | Report:

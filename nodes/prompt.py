@@ -8,7 +8,12 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding
 
+_STREAMED_BY = ("_stream", "_astream")
 _ASKED_BY = ("invoke", "ainvoke", "stream", "astream")
+
+
+# Pydantic's record of the fields that were given: one for all views.
+_GIVEN = {"messages"}
 
 
 class View(ChatPromptValue):
@@ -26,7 +31,16 @@ def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMess
         model = model.bound
     own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
     # Without validation: what is in a view are messages already.
-    return View.model_construct(messages=view) if own else view
+    return View.model_construct(_GIVEN, messages=view) if own else view
+
+
+def streams(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
+    """Whether there is more to a stream of `model` than its whole reply at once."""
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
+        return True
+    return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
 
 
 def _asked_as_usual(model: type[BaseChatModel]) -> bool:

@@ -15,7 +15,7 @@ from signoff.nodes.node import Part
 from signoff.tools.output import kept_in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A view, its tokens by estimate, and those that the provider counts on top of an estimate."""
 

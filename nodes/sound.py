@@ -83,6 +83,8 @@ def _counted(usage: Any) -> UsageMetadata | None:
         return None
     details = [usage.get(name) or {} for name in _DETAILS]
     right = all(isinstance(found, Mapping) and all(map(_count, found.values())) for found in details)
+    if right and type(usage) is dict:
+        return usage  # type: ignore[return-value]  # checked above
     kept = dict(usage) if right else {name: usage[name] for name in _COUNTS}
     return UsageMetadata(**kept)  # type: ignore[no-any-return,typeddict-item]  # checked above
 

@@ -126,7 +126,7 @@ class Watch:
         if task.talk_turns > limits.talk_turns + self.words:
             yield f"{task.talk_turns} replies without a call"
         for reply in task.replies:
-            work = [reply.results.get(call.index) for call in reply.calls if call.effect is None]
+            work = [reply.result(call) for call in reply.calls if call.effect is None]
             if (
                 sum(found is not None and "not_run" not in marks(found) for found in work)
                 > limits.calls_per_reply

@@ -74,7 +74,8 @@ def _work(task: Task) -> Hashable:
     """The work so far, step by step: any of it may come round."""
     return tuple(
         tuple(
-            (_call(call), (found := reply.results.get(call.index)) and found.status) for call in reply.calls
+            (_call(call), found and found.status)
+            for call, found in zip(reply.calls, reply.found, strict=True)
         )
         for reply in task.replies[task.resumed :]
         if reply.calls
@@ -116,7 +117,8 @@ def _reply(task: Task, point: Point) -> Hashable:
             tuple(_call(call) for call in reply.calls),
             tuple(
                 (index, found.status, marks(found).get("not_run"), bool(marks(found).get("unknown")))
-                for index, found in sorted(reply.results.items())
+                for index, found in enumerate(reply.found)
+                if found
             ),
             tuple((verdict := verdicts.get(reply.key(call))) and verdict[:9] for call in reply.calls),
             tuple(
