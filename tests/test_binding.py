@@ -12,6 +12,7 @@ from langgraph.types import Command, interrupt
 
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.marks import marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.record import recorded
 from signoff.storage import SqliteStorage
@@ -112,7 +113,10 @@ def test_a_stop_comes_before_an_approval(storage: SqliteStorage) -> None:
     assert ledger.ran == []
 
 
-def test_parallel_reads_that_ask_get_each_their_own_answer(storage: SqliteStorage) -> None:
+@pytest.mark.parametrize("limit", [None, 120.0])
+def test_parallel_reads_that_ask_get_each_their_own_answer(
+    limit: float | None, storage: SqliteStorage
+) -> None:
     def slow() -> str:
         sleep(0.2)
         return f"slow: {interrupt('the slow question')}"
@@ -121,13 +125,17 @@ def test_parallel_reads_that_ask_get_each_their_own_answer(storage: SqliteStorag
         return f"quick: {interrupt('the quick question')}"
 
     tools = [tool_of("read", "slow", slow), tool_of("read", "quick", quick)]
-    graph = build_graph(ScriptedModel([[call("slow"), call("quick")], FINISH]), tools, storage=storage)
+    model = ScriptedModel([[call("slow"), call("quick")], FINISH])
+    graph = build_graph(model, tools, storage=storage, tool_seconds=limit)
     given: Any = GO
     for _ in range(2):
         (asked,) = graph.invoke(given, THREAD)["__interrupt__"]
         given = Command(resume={asked.id: f"answer to {asked.value}"})
     result = graph.invoke(given, THREAD)
     assert told(result) == ["slow: answer to the slow question", "quick: answer to the quick question"]
+    # Then they run one after the other, and each counts its own seconds.
+    slow_took, quick_took = [marks(m)["seconds"] for m in result["messages"] if "seconds" in marks(m)][1:3]
+    assert slow_took >= 0.2 > quick_took
 
 
 def test_the_journal_is_bound_to_the_arguments(storage: SqliteStorage) -> None:

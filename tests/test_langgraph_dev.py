@@ -154,7 +154,7 @@ def test_the_stream_shows_the_states_as_they_run(client: SyncLangGraphClient) ->
     )
     states = [state for part in parts if part.event == "updates" for state in part.data]
     one_turn = ["compress", "decide", "call_llm", "route_tools"]
-    assert states == [*one_turn, "execute", *one_turn[1:], "compress", "decide", "review", "finish"]
+    assert states == [*one_turn, "execute", *one_turn[1:], "decide", "review", "finish"]
     assert any(part.event == "messages" for part in parts)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -13,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from signoff import build_graph
 from signoff.models import ScriptedModel, call
 from signoff.nodes.guard import guarded
-from signoff.nodes.prompt import prompt
+from signoff.nodes.prompt import prompt, streams
 from tests.histories import CONTROLS
 
 FINISH = call("finish_task", summary="Done.")
@@ -46,6 +47,25 @@ def test_langchains_own_code_is_given_messages_as_they_are(name: str) -> None:
         assert all(one is other for one, other in zip(given.to_messages(), VIEW, strict=True))
     else:
         assert given == VIEW
+
+
+class Whole(FakeMessagesListChatModel):
+    """A model that gives whole replies only."""
+
+
+STREAMS: dict[str, tuple[Runnable[Any, Any], bool]] = {
+    "a chat model": (ScriptedModel([]), True),
+    "with a stream of its own": (Own(script=[]), True),
+    "with whole replies only": (Whole(responses=[]), False),
+    "the same, bound": (Whole(responses=[]).bind(stop=["x"]), False),
+    "no chat model": (RunnableLambda(lambda view: AIMessage("Yes.")), True),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_can_be_streamed_is(name: str) -> None:
+    model, whether = STREAMS[name]
+    assert streams(model) is whether
 
 
 def test_a_model_that_looks_at_its_input_is_given_a_list() -> None:
