@@ -34,6 +34,9 @@ class LightRuntime(Runtime[Any]):
     def patch_execution_info(self, **overrides: Any) -> Runtime[Any]:
         if self.execution_info is None:
             return super().patch_execution_info(**overrides)
+        if all(getattr(self.execution_info, name) == value for name, value in overrides.items()):
+            # It never changes, so that it need not be copied either: nearly every node runs at its first try.
+            return self
         info = _copied(self.execution_info, _OF_INFO, overrides)
         return _copied(self, _OF_RUNTIME, {"execution_info": info})
 

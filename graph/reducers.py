@@ -63,10 +63,9 @@ def lineage(messages: Sequence[BaseMessage]) -> object | None:
 
 
 def _as_messages(write: Any) -> Iterable[BaseMessage]:
-    for item in convert_to_messages(write if isinstance(write, list) else [write]):
-        if isinstance(item, BaseMessageChunk):
-            item = message_chunk_to_message(item)
-        yield item
+    for item in write if isinstance(write, list) else [write]:
+        message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+        yield message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
 def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:

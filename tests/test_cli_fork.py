@@ -85,7 +85,7 @@ def test_at_each_checkpoint_that_show_lists(bench: Bench) -> None:
     original = thread(bench, "t1")
     (task,) = original["tasks"]
     saved = [step for turn in task["turns"] for step in turn["steps"]]
-    assert len(saved) == 15
+    assert len(saved) == 14
     for number, step in enumerate(saved):
         fork(bench, "--at", step["checkpoint_id"], to=f"copy{number}")
         found = thread(bench, f"copy{number}")

@@ -50,7 +50,7 @@ def test_killed_at_every_moment_no_effect_runs_twice_and_none_is_lost_silently(
     kills = [json.loads(line) for line in done.stdout.splitlines()]
     unknown = sum(told[1] == "error" for kill in kills for told in kill["told"])
     figure(f"effects, {durability}, {kind}: {len(kills) - 1} kills, none twice, {unknown} told as unknown")
-    assert len(kills) > 20
+    assert len(kills) >= 20
     for kill in kills:
         assert kill["calls"] == kill["distinct"] == kill["answers"]
         assert kill["status"] == "success"

@@ -225,7 +225,7 @@ async def test_a_second_task_follows_in_the_same_thread(bench: UiBench) -> None:
             await opened.send("Go")
             await opened.rests()
             assert words in opened.said()
-        assert sum(opened.desk.machine.taken.values()) == 7
+        assert sum(opened.desk.machine.taken.values()) == 6
 
 
 async def test_a_refused_setting_is_a_sentence(bench: UiBench) -> None:

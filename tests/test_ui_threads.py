@@ -84,7 +84,7 @@ async def test_who_comes_second_watches(bench: UiBench) -> None:
         await opened.until(lambda: not opened.desk.watching)
         assert process.wait(60) == 0
         assert (opened.word, opened.said().count("write_file {")) == ("done", 9)
-        assert sum(opened.desk.machine.taken.values()) == 9 * 4 + 7
+        assert sum(opened.desk.machine.taken.values()) == 9 * 4 + 6
 
 
 async def test_who_watches_can_ask_for_a_pause_and_then_go_on(bench: UiBench) -> None:

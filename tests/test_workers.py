@@ -74,12 +74,12 @@ def test_a_worker_outlives_a_restart_of_the_server(
 ) -> None:
     caplog.set_level(logging.INFO, "signoff.workers")
 
-    def work() -> str:
+    def work(step: int) -> str:
         """Work."""
         time.sleep(0.3)
         return "worked"
 
-    bench.tools, bench.steps = [work], (*[call("work")] * 6, DONE)
+    bench.tools, bench.steps = [work], (*(call("work", step=step) for step in range(6)), DONE)
     bench.submit("one")
     with Running(bench.worker()):
         until(lambda: bench.standing().task.turns > 1)
