@@ -82,6 +82,16 @@ class Kit:
         """The models that the graph was built with."""
         return Models(self.models, self.digester)
 
+    @lazy
+    def whole_prompt(self) -> str:
+        """The system prompt of every run whose context names none."""
+        return self.prompt_with(self.system_prompt)
+
+    def prompt_with(self, system_prompt: str) -> str:
+        """`system_prompt`, and what every model is told beside it."""
+        rounds = self.texts.rounds.format() if self.toolbox.rounds else ""
+        return "\n\n".join(part for part in (system_prompt, self.texts.system.format(), rounds) if part)
+
 
 @dataclass
 class Run:
@@ -195,9 +205,7 @@ class Run:
     @property
     def system_prompt(self) -> str:
         prompt = self.context.system_prompt
-        own = self.kit.system_prompt if prompt is None else prompt
-        rounds = self.kit.texts.rounds.format() if self.kit.toolbox.rounds else ""
-        return "\n\n".join(part for part in (own, self.kit.texts.system.format(), rounds) if part)
+        return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
