@@ -8,7 +8,7 @@ from signoff.graph.phases import is_phase
 from signoff.graph.replies import Call, Reply
 from signoff.graph.tally import SENT_BACK
 from signoff.graph.task import Task
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 MOST_CHANGES = 8
 _CALL = 160

@@ -16,7 +16,7 @@ from signoff.graph.phases import open_phases
 from signoff.graph.replies import Reply
 from signoff.graph.state import Contract, Phases
 from signoff.graph.texts import Texts
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 _SHORTEST = 100
 _REFUSALS = 3

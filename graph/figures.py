@@ -15,8 +15,7 @@ from signoff.graph.state import RefusedFinish
 from signoff.graph.tally import NO_NUDGES, RESUMED, SENT_BACK
 from signoff.graph.task import Task
 from signoff.graph.texts import Texts
-from signoff.tools.approvals import fingerprint
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect, fingerprint
 
 OTHER = "other"
 _WORK = (None, Effect.FINISH, Effect.ASK)

@@ -25,7 +25,7 @@ from signoff.graph.reducers import lineage
 from signoff.graph.replies import Call, Reply, read_reply
 from signoff.graph.section import Section, Tools, Wait, Words, verdicts_of
 from signoff.graph.state import AgentState, Decided, Verdicts
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 _NO_DECISIONS: Mapping[str, Decided] = MappingProxyType({})
 _NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})

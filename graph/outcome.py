@@ -11,7 +11,7 @@ from signoff.graph.marks import marks
 from signoff.graph.state import Ending
 from signoff.graph.tally import NO_NUDGES, Used
 from signoff.graph.task import Task
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 Status = Literal["success", "limit", "error"]
 Claim = Literal["done", "partial", "blocked", "impossible"]

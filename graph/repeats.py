@@ -15,8 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from langchain_core.messages import BaseMessage
 
 from signoff.graph.replies import Call, Reply
-from signoff.tools.approvals import fingerprint
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect, fingerprint
 
 _PERIODS = (1, 2, 3)
 _Step = TypeVar("_Step")

@@ -12,7 +12,7 @@ from signoff.graph.arguments import complete_json
 from signoff.graph.lazy import lazy
 from signoff.graph.marks import marks
 from signoff.graph.shapes import Stop, in_order, normal, raw_texts, stop_of, thinks, words_of
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _CALL_BLOCKS = {"tool_use", "tool_call", "function_call"}

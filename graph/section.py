@@ -10,8 +10,7 @@ from langchain_core.messages import HumanMessage
 from signoff.graph.replies import Call, Controls, Reply
 from signoff.graph.state import Decided, RefusedFinish, Verdicts
 from signoff.graph.tally import SENT_BACK, Tally
-from signoff.tools.approvals import fingerprint
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect, fingerprint
 
 # The verdicts on a finish that are no refusal. `PENDING`: a person has been asked to confirm it. `PHASE`: a
 # part is done. `GOES_ON`: a finishing tool has said that the task goes on.

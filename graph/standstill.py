@@ -6,7 +6,7 @@ from signoff.graph.replies import Call, Reply
 from signoff.graph.state import RefusedFinish
 from signoff.graph.tally import SENT_BACK
 from signoff.graph.task import Task
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 
 def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, RefusedFinish]]:

@@ -13,7 +13,7 @@ from signoff.graph.marks import marks
 from signoff.graph.repeats import Repeats
 from signoff.graph.replies import Call, Reply
 from signoff.graph.state import Spent
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 RESUMED = "resumed"
 REPEATING = "repeating"

@@ -17,7 +17,7 @@ from signoff.graph.section import Section, Tools, Verdict, Wait, Words, refusals
 from signoff.graph.shapes import Stop
 from signoff.graph.state import AgentState, Decided, Phase, RefusedFinish, Spent
 from signoff.graph.tally import NOTHING, RESUMED, SENT_BACK, Used
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 # What of the state, beside its messages, says where the task stands.
 _FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")

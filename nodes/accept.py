@@ -16,7 +16,7 @@ from signoff.nodes.case import Case, Checks, Refusal
 from signoff.nodes.journal import STARTED, WAITING, Entry
 from signoff.nodes.node import Part, Report
 from signoff.nodes.once import MOST_STARTS, once
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 from signoff.tools.output import words
 from signoff.tools.raised import gets_past
 

@@ -13,7 +13,7 @@ from signoff.graph.task import Task
 from signoff.nodes.journal import look
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 
 def over_limit(calls: Sequence[Call], task: Task, run: Run) -> Part[dict[int, ToolMessage]]:

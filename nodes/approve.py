@@ -9,8 +9,8 @@ from signoff.graph.state import AgentState, Decided, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
-from signoff.tools.approvals import Decision, fingerprint, read_answer, request, shown_calls
-from signoff.tools.control import Effect
+from signoff.tools.approvals import Decision, read_answer, request, shown_calls
+from signoff.tools.kinds import Effect, fingerprint
 from signoff.tools.reviews import ANYBODY, Review
 
 

@@ -15,7 +15,7 @@ from signoff.graph.state import AgentState, Asked, Ending, RefusedFinish, Verdic
 from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
-from signoff.tools.approvals import fingerprint
+from signoff.tools.kinds import fingerprint
 
 _MOST_TOLD = 4_000
 _MOST_ERROR = 1_000

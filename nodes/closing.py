@@ -14,7 +14,7 @@ from signoff.graph.texts import Texts
 from signoff.nodes.journal import Entry, look, outcome_known, unknown
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 
 def close(strays: Sequence[Stray], run: Run) -> Part[list[BaseMessage]]:

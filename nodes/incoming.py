@@ -15,7 +15,7 @@ from signoff.graph.arguments import complete_json, read_arguments
 from signoff.graph.marks import KEY, marks
 from signoff.graph.replies import Controls
 from signoff.nodes.watch import End, Silent, Watch
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 # So many chunks are handed on one by one.

@@ -19,7 +19,7 @@ from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Store, Swap
 from signoff.nodes.record import label
-from signoff.tools.approvals import fingerprint
+from signoff.tools.kinds import fingerprint
 
 STARTED, WAITING, DONE = "started", "waiting", "done"
 

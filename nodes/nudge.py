@@ -7,7 +7,7 @@ from signoff.graph.state import AgentState
 from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 
 
 def nudge(state: AgentState, run: Run) -> Report:

@@ -15,7 +15,7 @@ from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, no
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Store
 from signoff.nodes.told import Done
-from signoff.tools.approvals import fingerprint
+from signoff.tools.kinds import fingerprint
 
 MOST_STARTS = 2
 """A call that may run again after a crash is told as unknown when it was cut short so often."""

@@ -18,7 +18,7 @@ from signoff.nodes.kit import Run
 from signoff.nodes.naming import unique_ids
 from signoff.nodes.node import Report, Steps
 from signoff.nodes.told import misfit
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 from signoff.tools.names import nearest_name
 
 _NAME = 100

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from signoff.session.session import Session
     from signoff.session.signals import pause_on_signals
     from signoff.storage import sqlite_storage
-    from signoff.tools.control import ControlTool, Effect
-    from signoff.tools.kinds import Kind
+    from signoff.tools.control import ControlTool
+    from signoff.tools.kinds import Effect, Kind
 
 __all__ = [
     "Action",
@@ -115,8 +115,8 @@ _NAMES = {
     "signoff.session.session": ("Session",),
     "signoff.session.signals": ("pause_on_signals",),
     "signoff.storage": ("sqlite_storage",),
-    "signoff.tools.control": ("ControlTool", "Effect"),
-    "signoff.tools.kinds": ("Kind",),
+    "signoff.tools.control": ("ControlTool",),
+    "signoff.tools.kinds": ("Effect", "Kind"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

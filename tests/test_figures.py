@@ -15,8 +15,8 @@ from signoff.graph.state import Ending, RefusedFinish, Verdicts
 from signoff.graph.task import current_task
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import REFUSALS
-from signoff.tools.control import Effect, standard_controls
-from signoff.tools.kinds import Kind
+from signoff.tools.control import standard_controls
+from signoff.tools.kinds import Effect, Kind
 from signoff.tools.toolbox import Toolbox, make_toolbox
 from tests.histories import ai, broken, done, malformed, state, user
 

@@ -26,7 +26,8 @@ from signoff.nodes.call_llm import whole
 from signoff.nodes.guard import guarded
 from signoff.session.path import steps
 from signoff.storage import SqliteStorage
-from signoff.tools.control import ControlTool, Effect
+from signoff.tools.control import ControlTool
+from signoff.tools.kinds import Effect
 from signoff.tools.toolbox import make_toolbox
 from tests.slow_server import SlowServer, call_deltas, finishes
 

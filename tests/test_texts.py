@@ -16,7 +16,8 @@ from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import REFUSALS
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged_texts import TaggedTexts
-from signoff.tools.control import ControlTool, Effect, more_turns_control, standard_controls
+from signoff.tools.control import ControlTool, more_turns_control, standard_controls
+from signoff.tools.kinds import Effect
 
 GO: Any = {"messages": [("user", "go")]}
 

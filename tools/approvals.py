@@ -102,12 +102,6 @@ class Approvals:
             return replace(ANYBODY, problem=f"{type(error).__name__}: {error}"[:200])
 
 
-def fingerprint(name: str, args: Mapping[str, Any]) -> str:
-    """A hash of the tool and the arguments that a decision is bound to."""
-    text = json.dumps([name, args], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
-
-
 def request(
     calls: Sequence[tuple[str, str, Mapping[str, Any]]], reviews: Sequence[Review], told: Sequence[str]
 ) -> dict[str, Any]:

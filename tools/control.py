@@ -6,7 +6,6 @@ never names, so a tool of yours with an effect takes part like the built-in ones
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -17,17 +16,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import FINISH_NAME
 from signoff.tools.control_arguments import AskUser, FinishTask, RequestMoreTurns, Think, with_summary
-from signoff.tools.kinds import Kind
-
-
-class Effect(StrEnum):
-    """What a control call does: claim that the task has ended, wait for a person, nothing but note, or ask
-    for more turns than the limit allows."""
-
-    FINISH = "finish"
-    ASK = "ask"
-    CONTINUE = "continue"
-    MORE_TURNS = "more turns"
+from signoff.tools.kinds import Effect, Kind
 
 
 def should_continue(value: Any) -> Effect:

@@ -23,8 +23,9 @@ from typing_extensions import is_typeddict
 
 from signoff.graph.errors import SetupError
 from signoff.graph.phases import is_phase
-from signoff.tools.control import ControlTool, Effect, argument_tool
+from signoff.tools.control import ControlTool, argument_tool
 from signoff.tools.control_arguments import FinishTask, TextList
+from signoff.tools.kinds import Effect
 from signoff.tools.schemas import schema_check
 
 ResponseFormat = type[Any] | Mapping[str, Any]

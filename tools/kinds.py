@@ -1,5 +1,10 @@
-"""The kind of a tool decides how its calls run: what may run in parallel, what a crash means."""
+"""Kinds of tools, effects of control tools, and the fingerprint that binds a decision to one call.
 
+The kind of a tool decides how its calls run: what may run in parallel, what a crash means.
+"""
+
+import hashlib
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -16,6 +21,16 @@ class Kind(StrEnum):
     READ = "read"
     WRITE = "write"
     TERMINAL = "terminal"
+
+
+class Effect(StrEnum):
+    """What a control call does: claim that the task has ended, wait for a person, nothing but note, or ask
+    for more turns than the limit allows."""
+
+    FINISH = "finish"
+    ASK = "ask"
+    CONTINUE = "continue"
+    MORE_TURNS = "more turns"
 
 
 # What langchain-mcp-adapters takes over from a server, and what metadata means here.
@@ -55,3 +70,9 @@ def _less_guarded(metadata: Mapping[str, Any]) -> set[str]:
     if _HINTS.isdisjoint(metadata):
         return set()
     return {key for key in _OURS & metadata.keys() if key != "kind" or metadata[key] not in _MOST_GUARDED}
+
+
+def fingerprint(name: str, args: Mapping[str, Any]) -> str:
+    """A hash of the tool and the arguments that a decision is bound to."""
+    text = json.dumps([name, args], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from signoff.graph.errors import SetupError
 from signoff.tools.approvals import Approvals, Policy
-from signoff.tools.control import ControlRegistry, ControlTool, Effect
-from signoff.tools.kinds import Kind, kind_of
+from signoff.tools.control import ControlRegistry, ControlTool
+from signoff.tools.kinds import Effect, Kind, kind_of
 from signoff.tools.names import meant_name
 from signoff.tools.raised import gets_past
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from signoff.lint.trace import Call, Names, Reply, Result, Trace
-from signoff.tools.control import Effect, should_continue
+from signoff.tools.control import should_continue
+from signoff.tools.kinds import Effect
 
 
 @dataclass

@@ -14,7 +14,7 @@ from signoff.models.tagged_reader import read_text
 from signoff.models.tagged_status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
 from signoff.session.decisions import Decision
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 from signoff.tools.toolbox import Toolbox
 
 

@@ -19,7 +19,7 @@ from signoff.graph.machine import State
 from signoff.graph.standstill import idle_refusals
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
-from signoff.tools.control import Effect
+from signoff.tools.kinds import Effect
 from signoff.verify.explore import ENDS, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
 
