@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from signoff.graph.errors import SetupError
-from signoff.tools.control import explain
+from signoff.tools.output import explain
 
 _MOST = 5
 

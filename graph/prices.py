@@ -1,11 +1,25 @@
 """What the tokens of a model cost."""
 
+from typing import Protocol
+
 from pydantic import ConfigDict, Field
 
 from signoff.graph.checked import Checked
-from signoff.graph.tally import Used
 
 _PER = 1_000_000
+
+
+class TokenCounts(Protocol):
+    """How many tokens were read, how many of these the provider had in its cache, and how many were written."""
+
+    @property
+    def input_tokens(self) -> int: ...
+
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
 
 
 class Prices(Checked):
@@ -21,7 +35,7 @@ class Prices(Checked):
     output: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
-    def cost(self, used: Used) -> float:
+    def cost(self, used: TokenCounts) -> float:
         """What `used` costs."""
         cached = self.input if self.cached_input is None else self.cached_input
         fresh = used.input_tokens - used.cached_tokens

@@ -17,8 +17,7 @@ from signoff.graph.marks import result as tool_result
 from signoff.graph.replies import Call
 from signoff.nodes.kit import Run
 from signoff.nodes.results import as_block, as_json, block, is_text, savable, saves, text
-from signoff.tools.control import explain
-from signoff.tools.output import capped, valid_text, words
+from signoff.tools.output import capped, explain, valid_text, words
 from signoff.tools.raised import gets_past
 
 FROM_TOOL = "tool"

@@ -17,6 +17,7 @@ from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.graph.wording import FINISH_NAME
 from signoff.tools.control_arguments import AskUser, FinishTask, RequestMoreTurns, Think, with_summary
 from signoff.tools.kinds import Effect, Kind
+from signoff.tools.output import explain
 
 
 def should_continue(value: Any) -> Effect:
@@ -171,9 +172,3 @@ def needs_confirmation(claim: Mapping[str, Any]) -> bool:
     if claim.get("requires_user_confirmation"):
         return True
     return claim.get("outcome", "done") == "done" and bool(claim.get("pending_issues"))
-
-
-def explain(error: ValidationError) -> str:
-    """A pydantic error as one sentence for the model: which argument, what is wrong."""
-    parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors()]
-    return "; ".join(parts) + "."

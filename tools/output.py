@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.tools import ToolException
+from pydantic import ValidationError
 
 from signoff.tools.raised import gets_past
 
@@ -138,3 +139,9 @@ def kept_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
         return str(target)
 
     return keep
+
+
+def explain(error: ValidationError) -> str:
+    """A pydantic error as one sentence for the model: which argument, what is wrong."""
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors()]
+    return "; ".join(parts) + "."
