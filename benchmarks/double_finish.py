@@ -28,7 +28,7 @@ from signoff.models.local import local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
 from signoff.nodes.call_llm import whole
-from signoff.nodes.guard import guarded
+from signoff.nodes.model.guard import guarded
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 from tests.slow_server import SlowServer, finishes

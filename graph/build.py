@@ -1,23 +1,24 @@
-"""Builds the LangGraph graph from the table of the machine."""
+"""Builds the LangGraph graph from the table of the machine.
+
+The table of the machine as a LangGraph graph, not yet compiled.
+"""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 
-from signoff.graph.declared import declare
-from signoff.graph.durable import DurableGraph, JournalledGraph
-from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
-from signoff.graph.limits import Limits
-from signoff.graph.private import LEAN, has
-from signoff.graph.settings import (
+from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
+from signoff.graph.compiled.settings import (
     check_model,
     check_storage,
     checked_limits,
@@ -29,20 +30,110 @@ from signoff.graph.settings import (
     positive,
     shown,
 )
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
-from signoff.graph.wording import FINISH_NAME
-from signoff.nodes.binding import bound, by_name, keeper_of
-from signoff.nodes.digester import Digests, digester, view_budget
-from signoff.nodes.direct import plain_tools
-from signoff.nodes.inject import Injector
+from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
+from signoff.graph.foreign import LIMIT
+from signoff.graph.limits import Limits
+from signoff.graph.machine import ALIASES, FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
+from signoff.graph.private import LEAN, has
+from signoff.graph.speed.plain_tools import plain_tools
+from signoff.graph.state import AgentState, Context, Input, Output
+from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.nodes.approve import approve
+from signoff.nodes.ask_user import ask_user
+from signoff.nodes.call_llm import call_llm
+from signoff.nodes.compress import compress
+from signoff.nodes.confirm import confirm
+from signoff.nodes.decide import decide
+from signoff.nodes.execute import execute
+from signoff.nodes.finish import finish
+from signoff.nodes.hand_over import hand_over as hand_over_node
 from signoff.nodes.kit import MODEL_SECONDS, REPLY_CHARS, Kit
+from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, view_budget
+from signoff.nodes.node import Node, Work
+from signoff.nodes.nudge import nudge
+from signoff.nodes.review import review
+from signoff.nodes.route_tools import route_tools
+from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
-from signoff.tools.control import ControlTool, more_turns_control, standard_controls
-from signoff.tools.finishing import ResponseFormat, finishing
-from signoff.tools.held import used_by
-from signoff.tools.output import LIMIT
+from signoff.tools.control import (
+    ControlTool,
+    ResponseFormat,
+    finishing,
+    more_turns_control,
+    standard_controls,
+)
+from signoff.tools.processes.held import used_by
 from signoff.tools.toolbox import Toolbox, make_toolbox
+
+NODES: dict[State, Work] = {
+    State.COMPRESS: compress,
+    State.DECIDE: decide,
+    State.CALL_LLM: call_llm,
+    State.ROUTE_TOOLS: route_tools,
+    State.APPROVE: approve,
+    State.EXECUTE: execute,
+    State.HAND_OVER: hand_over_node,
+    State.NUDGE: nudge,
+    State.ASK_USER: ask_user,
+    State.REVIEW: review,
+    State.CONFIRM: confirm,
+    State.FINISH: finish,
+}
+
+
+def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[AgentState, Any, Any, Output]:
+    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
+
+    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
+    """
+    graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
+        AgentState, context_schema=Context, input_schema=Input, output_schema=Output
+    )
+    names = {**{str(state): state for state in NODES}, **aliases}
+    for name, state in names.items():
+        node = Node(state, kit, NODES[state])
+        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
+    graph.add_edge(START, str(FIRST))
+    drawn = edges()
+    for name, state in names.items():
+        targets = drawn[state]
+        if len(targets) == 1:
+            graph.add_edge(name, str(next(iter(targets))))
+        elif targets:
+            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
+            graph.add_conditional_edges(name, Branch(state), labels)
+        else:
+            graph.add_edge(name, END)
+    return graph
+
+
+class Reported(TypedDict):
+    """What a branch looks at."""
+
+    event: NotRequired[str]
+
+
+class Branch(Runnable[Any, str]):
+    """Looks the reported event up in the table and names the edge to take."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        # Without a type LangGraph reads all channels anew for each branch, the whole history with them.
+        self.__annotations__ = {"input": Reported}
+        self.name = f"after {state}"
+        drawn = edges()[state]
+        self.labels = {event: drawn[next_state(state, event)] for event in TRANSITIONS[state]}
+
+    def __call__(self, input: Reported) -> str:
+        return self.labels[Event(input["event"])]
+
+    def invoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self(input)
+
+    async def ainvoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        return self(input)
+
 
 Graph = DurableGraph
 
@@ -216,7 +307,7 @@ def build_graph(
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)
     if has(*LEAN):
-        from signoff.graph.lean import lean  # made of what these names stand for
+        from signoff.graph.speed.nodes import lean  # made of what these names stand for
 
         lean(graph)
     graph.__class__ = JournalledGraph if effects else DurableGraph

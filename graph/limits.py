@@ -1,12 +1,71 @@
-"""How long a task may go on."""
+"""How long a task may go on, and what the tokens of its model cost."""
 
-from typing import Self
+from typing import Any, Protocol, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from signoff.graph.checked import Checked
 from signoff.graph.errors import SetupError
-from signoff.graph.prices import Prices
+from signoff.graph.foreign import explain
+
+_MOST = 5
+
+
+class Checked(BaseModel):
+    """A model of settings: raises SetupError, naming the field, for a value that does not fit."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise SetupError(f"{cls.__name__}: {cls._unknown(error) or explain(error)}") from None
+
+    @classmethod
+    def _unknown(cls, error: ValidationError) -> str | None:
+        """The sentence for names that are no fields: which there are."""
+        names = [str(part["loc"][-1]) for part in error.errors() if part["type"] == "extra_forbidden"]
+        if not names:
+            return None
+        told = ", ".join(repr(name[:40]) for name in names[:_MOST])
+        return f"there is no {told}; there are {', '.join(cls.model_fields)}."
+
+
+_PER = 1_000_000
+
+
+class TokenCounts(Protocol):
+    """Tokens: those read, those of them that the provider had in its cache, and those written."""
+
+    @property
+    def input_tokens(self) -> int: ...
+
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
+
+
+class Prices(Checked):
+    """Prices per million tokens, in any one currency; the limit `cost` is in the same.
+
+    input: of a token that the model reads. output: of one that it writes. cached_input: of one that the
+    provider had in its cache; as `input` when it is not given.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    def cost(self, used: TokenCounts) -> float:
+        """What `used` costs."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        fresh = used.input_tokens - used.cached_tokens
+        total = fresh * self.input + used.cached_tokens * cached + used.output_tokens * self.output
+        return total / _PER
 
 
 class Limits(Checked):

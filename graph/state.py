@@ -11,9 +11,8 @@ from langgraph.channels.delta import DeltaChannel
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from signoff.graph.checked import Checked
-from signoff.graph.history_channel import HistoryChannel
-from signoff.graph.reducers import SNAPSHOT_EVERY, append_messages, latest
+from signoff.graph.limits import Checked
+from signoff.graph.messages import SNAPSHOT_EVERY, HistoryChannel, append_messages, latest
 
 
 class Decision(TypedDict):
@@ -137,7 +136,7 @@ class TooLong(TypedDict):
 
 
 class Contract(TypedDict):
-    """What of the folded part of one task still binds the model; see `graph/contract.py`."""
+    """What of the folded part of one task still binds the model; see `graph/prompt/prompt.py`."""
 
     task: str
     approach: str

@@ -29,7 +29,7 @@ from langgraph.types import StateSnapshot, StateUpdate
 from signoff.cli.settings import Given, settle
 from signoff.cli.working import graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
-from signoff.graph.durable import JournalledGraph, in_thread
+from signoff.graph.compiled.graph import JournalledGraph, in_thread
 from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
 from signoff.models.choose import Chosen, choose_model
 from signoff.session.standing import config_of, standing_of

@@ -3,15 +3,14 @@
 from langchain_core.messages import ToolCall
 from langgraph.types import interrupt
 
+from signoff.graph.history.replies import Call
+from signoff.graph.kinds import Effect, fingerprint
 from signoff.graph.machine import Event
-from signoff.graph.replies import Call
 from signoff.graph.state import AgentState, Decided, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
-from signoff.tools.approvals import Decision, read_answer, request, shown_calls
-from signoff.tools.kinds import Effect, fingerprint
-from signoff.tools.reviews import ANYBODY, Review
+from signoff.tools.approvals import ANYBODY, Decision, Review, read_answer, request, shown_calls
 
 
 def approve(state: AgentState, run: Run) -> Steps:

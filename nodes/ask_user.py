@@ -7,15 +7,15 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import interrupt
 
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.section import Wait
 from signoff.graph.machine import Event
-from signoff.graph.marks import KEY, marks, result
-from signoff.graph.replies import Call, Reply
-from signoff.graph.section import Wait
+from signoff.graph.messages import KEY, marks, result
 from signoff.graph.state import AgentState
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
-from signoff.nodes.results import as_json
-from signoff.tools.questions import read_question, waiting_time
+from signoff.nodes.tool_calls.results import as_json
+from signoff.tools.answers import read_question, waiting_time
 
 
 def ask_user(state: AgentState, run: Run) -> Report:

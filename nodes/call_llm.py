@@ -1,4 +1,4 @@
-"""One model call on the view, streamed; its end may come early (see `nodes/guard.py`)."""
+"""One model call on the view, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
 import json
@@ -20,24 +20,21 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ValidationError
 
+from signoff.graph.foreign import gets_past
+from signoff.graph.history.shapes import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
-from signoff.graph.marks import KEY, marks, slim
-from signoff.graph.reducers import append_messages
+from signoff.graph.messages import KEY, append_messages, marks, slim
 from signoff.graph.rules import OPTIONAL, Offer, offer
-from signoff.graph.shapes import broken_off, normal, reason_of, with_calls
 from signoff.graph.state import AgentState, Ending, TooLong
-from signoff.nodes.advice import advise, is_too_long, secrets_of
-from signoff.nodes.calling import acall, acall_in_thread, call
-from signoff.nodes.guard import is_guarded
-from signoff.nodes.incoming import cut_short
 from signoff.nodes.kit import Run
-from signoff.nodes.naming import unique_ids
+from signoff.nodes.model.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.guard import is_guarded
+from signoff.nodes.model.incoming import cut_short
+from signoff.nodes.model.prompt import Shown, in_loops, prompt, show, streams
+from signoff.nodes.model.sanitize import sound, unique_ids
+from signoff.nodes.model.stream import acall, acall_in_thread, call
+from signoff.nodes.model.watch import End, Silent, Watch, watch_of
 from signoff.nodes.node import Part, Report, Steps
-from signoff.nodes.prompt import in_loops, prompt, streams
-from signoff.nodes.shown import Shown, show
-from signoff.nodes.sound import sound
-from signoff.nodes.watch import End, Silent, Watch, watch_of
-from signoff.tools.raised import gets_past
 
 
 @dataclass(frozen=True, slots=True)

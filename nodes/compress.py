@@ -4,25 +4,22 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from signoff.graph.digest import fold
-from signoff.graph.history import Reader, read_messages
-from signoff.graph.machine import Event
-from signoff.graph.marks import KEY
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.task import Task, current_task
+from signoff.graph.machine import MACHINE, Event
+from signoff.graph.messages import KEY, append_messages
 from signoff.graph.outcome import Outcome, conclude
-from signoff.graph.reducers import append_messages
+from signoff.graph.prompt.compaction import fold
+from signoff.graph.prompt.prompt import beyond, view_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
-from signoff.graph.task import Task, current_task
-from signoff.graph.versions import MACHINE
-from signoff.graph.view import beyond, view_size
-from signoff.nodes.closing import answer_waiting, close
+from signoff.nodes.finishing.closing import answer_waiting, close
+from signoff.nodes.journal import look_up, measured
 from signoff.nodes.kit import Run
-from signoff.nodes.measure import measured
-from signoff.nodes.naming import unique_ids
+from signoff.nodes.model.prompt import budget
+from signoff.nodes.model.sanitize import unique_ids
+from signoff.nodes.model.summary import write_digest
 from signoff.nodes.node import Files, Part, Report, Steps, Store
-from signoff.nodes.record import look_up
-from signoff.nodes.shown import budget
-from signoff.nodes.summary import write_digest
 
 
 def compress(state: AgentState, run: Run) -> Steps:

@@ -6,13 +6,13 @@ to do: so it is looked for here first.
 
 from typing import Any
 
+from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
 from signoff.graph.state import AgentState, Decision, Ending
-from signoff.graph.task import Task
 from signoff.nodes.kit import Run
+from signoff.nodes.model.prompt import is_full
 from signoff.nodes.node import Report
-from signoff.nodes.shown import is_full
 
 # The events that lead here straight from a reply's calls.
 STRAIGHT = (Event.DONE, Event.SETTLED)

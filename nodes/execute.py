@@ -8,18 +8,17 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from signoff.graph.history.replies import Call
+from signoff.graph.history.section import decided
+from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
-from signoff.graph.marks import not_run
-from signoff.graph.replies import Call
-from signoff.graph.section import decided
+from signoff.graph.messages import not_run
 from signoff.graph.state import AgentState, Decided
-from signoff.graph.task import Task
-from signoff.nodes.invoke import Job
 from signoff.nodes.journal import STARTED, WAITING, Entry
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
-from signoff.nodes.once import MOST_STARTS, Jobs, once
-from signoff.nodes.told import Done
+from signoff.nodes.tool_calls.results import Done
+from signoff.nodes.tool_calls.run import MOST_STARTS, Job, Jobs, once
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8

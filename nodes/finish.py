@@ -4,13 +4,13 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from signoff.graph.history import Stray
+from signoff.graph.history.reader import Stray
+from signoff.graph.history.task import Task
 from signoff.graph.outcome import conclude
 from signoff.graph.state import AgentState, Decision, Ended, Ending
-from signoff.graph.task import Task
-from signoff.nodes.closing import close
+from signoff.nodes.finishing.closing import close
+from signoff.nodes.journal import measured
 from signoff.nodes.kit import Run
-from signoff.nodes.measure import measured
 from signoff.nodes.node import Files, Part, Report, Steps
 
 

@@ -2,24 +2,65 @@
 
 Each call has one entry in the store, under (thread, reply, call). An entry that says `started` after a crash
 means: nobody knows whether the effect took place.
+
+What the store keeps of tasks that have ended, one entry for each task of a thread.
+
+Records a task that has ended: its outcome, and beside it the figures for the analytics.
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
-from signoff.graph.marks import result
-from signoff.graph.replies import Call
-from signoff.graph.section import decided
-from signoff.graph.task import Task
+from signoff.graph.finish.figures import Figures, figures
+from signoff.graph.history.replies import Call
+from signoff.graph.history.section import decided
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import fingerprint
+from signoff.graph.messages import result
+from signoff.graph.outcome import Outcome
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Store, Swap
-from signoff.nodes.record import label
-from signoff.tools.kinds import fingerprint
+
+OUTCOMES = "outcomes"
+FIGURES = "figures"
+RATINGS = "ratings"
+
+
+def label(thread_id: str | None) -> str:
+    """A thread id as one label of a store's namespace, where no dot is allowed."""
+    return (
+        quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
+    )
+
+
+def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
+    """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
+    return ("signoff", sort, label(thread_id)), task or "-"
+
+
+def record(outcome: Outcome) -> PutOp:
+    """The operation that records `outcome`. The same task is recorded once, however often this runs."""
+    return PutOp(*place(OUTCOMES, outcome.thread_id, outcome.task), outcome.model_dump())
+
+
+def look_up(outcome: Outcome) -> GetOp:
+    """The operation that reads what is recorded of the same task."""
+    return GetOp(*place(OUTCOMES, outcome.thread_id, outcome.task))
+
+
+def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
+    """The outcomes of a thread, in the order in which its tasks ended."""
+    items = store.search(("signoff", OUTCOMES, label(thread_id)), limit=1000)
+    ordered = sorted(items, key=lambda item: item.created_at)
+    return [Outcome.model_validate(item.value) for item in ordered]
+
 
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
@@ -146,3 +187,24 @@ def unsettled(task: Task, run: Run) -> Part[Unsettled]:
         if call.id in attempts and (known is None or known["attempt"] != attempts[call.id]):
             asked.add(call.id)
     return Unsettled(tuple(call for call in task.due if call.id in asked), attempts)
+
+
+def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], run: Run) -> Part[None]:
+    """A part of a node: records `outcome` with the figures of `task`. The same task is recorded once.
+
+    nudges: the reminders of the task, each with the number of replies before it.
+    """
+    if run.store is None:
+        return
+    where = place(FIGURES, outcome.thread_id, outcome.task)
+    (known,) = yield Store([GetOp(*where)])
+    found = figures(
+        task,
+        outcome,
+        nudges,
+        texts=run.kit.texts,
+        changes=run.kit.toolbox.is_effect,
+        earlier=cast(Figures, known.value) if known else None,
+        at=time.time(),
+    )
+    yield Store([record(outcome), PutOp(*where, cast(dict[str, Any], found))])

@@ -10,20 +10,20 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt
 
-from signoff.graph.history import Reader, read_messages
-from signoff.graph.lazy import lazy
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.task import Task, current_task
 from signoff.graph.limits import Limits
+from signoff.graph.messages import lineage
 from signoff.graph.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.private import runtime as runtime_of
-from signoff.graph.reducers import lineage
 from signoff.graph.rules import Offer
+from signoff.graph.speed.lazy import lazy
 from signoff.graph.state import AgentState, Context
-from signoff.graph.task import Task, current_task
 from signoff.graph.texts import Texts
-from signoff.nodes.binding import ByName, Keeper, Models
-from signoff.nodes.inject import Injector
+from signoff.nodes.model.models import ByName, Keeper, Models
+from signoff.nodes.tool_calls.inject import Injector
+from signoff.nodes.tool_calls.outputs import Outputs
 from signoff.tools.checks import OneCheck
-from signoff.tools.outputs import Outputs
 from signoff.tools.toolbox import Toolbox
 
 MODEL_SECONDS = 300.0

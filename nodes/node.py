@@ -14,10 +14,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore, Op
 
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
-from signoff.graph.reducers import append_messages
+from signoff.graph.messages import append_messages
 from signoff.graph.state import AgentState
-from signoff.nodes.binding import Keeper
 from signoff.nodes.kit import Kit, Run
+from signoff.nodes.model.models import Keeper
 
 
 @dataclass(frozen=True)

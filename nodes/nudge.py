@@ -1,13 +1,13 @@
 """Appends the synthetic reminder that fits the decision."""
 
-from signoff.graph.budgets import nearest
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
-from signoff.graph.marks import nudge as reminder
+from signoff.graph.messages import nudge as reminder
+from signoff.graph.rules import nearest
 from signoff.graph.state import AgentState
-from signoff.graph.task import Task
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report
-from signoff.tools.kinds import Effect
 
 
 def nudge(state: AgentState, run: Run) -> Report:

@@ -4,19 +4,18 @@ is only a phase, the completion checks, the evidence, whether a person must conf
 from collections.abc import Mapping
 from typing import Any
 
-from signoff.graph.evidence import doubt
+from signoff.graph.finish.evidence import doubt, moved
+from signoff.graph.history.phases import is_new, is_phase, percentage, with_phase
+from signoff.graph.history.section import ACCEPTED, PHASE
+from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
-from signoff.graph.phases import is_new, is_phase, percentage, with_phase
-from signoff.graph.section import ACCEPTED, PHASE
-from signoff.graph.standstill import moved
 from signoff.graph.state import AgentState
-from signoff.nodes.accept import accept
-from signoff.nodes.case import Case, Refusal
-from signoff.nodes.checks import Checked, run_checks
+from signoff.nodes.finishing.accept import accept
+from signoff.nodes.finishing.case import Case, Refusal
+from signoff.nodes.finishing.checks import Checked, run_checks
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Part, Report, Steps
 from signoff.tools.control import needs_confirmation
-from signoff.tools.kinds import Kind
 
 
 def review(state: AgentState, run: Run) -> Steps:

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from signoff.graph.again import extend, go_on, retry
     from signoff.graph.build import build_graph
+    from signoff.graph.compiled.inputs import extend, go_on, retry
     from signoff.graph.errors import (
         SetupError,
         SignoffError,
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         ThreadError,
         ThreadLost,
     )
-    from signoff.graph.limits import Limits
+    from signoff.graph.kinds import Effect, Kind
+    from signoff.graph.limits import Limits, Prices
     from signoff.graph.outcome import Outcome, current_outcome
-    from signoff.graph.prices import Prices
     from signoff.graph.texts import Texts
     from signoff.postgres import postgres_storage
     from signoff.session.decisions import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from signoff.session.signals import pause_on_signals
     from signoff.storage import sqlite_storage
     from signoff.tools.control import ControlTool
-    from signoff.tools.kinds import Effect, Kind
 
 __all__ = [
     "Action",
@@ -83,8 +82,8 @@ __all__ = [
 
 # By module what stands above for type checkers, and nothing else.
 _NAMES = {
-    "signoff.graph.again": ("extend", "go_on", "retry"),
     "signoff.graph.build": ("build_graph",),
+    "signoff.graph.compiled.inputs": ("extend", "go_on", "retry"),
     "signoff.graph.errors": (
         "SetupError",
         "SignoffError",
@@ -93,9 +92,9 @@ _NAMES = {
         "ThreadError",
         "ThreadLost",
     ),
-    "signoff.graph.limits": ("Limits",),
+    "signoff.graph.kinds": ("Effect", "Kind"),
+    "signoff.graph.limits": ("Limits", "Prices"),
     "signoff.graph.outcome": ("Outcome", "current_outcome"),
-    "signoff.graph.prices": ("Prices",),
     "signoff.graph.texts": ("Texts",),
     "signoff.postgres": ("postgres_storage",),
     "signoff.session.decisions": (
@@ -116,7 +115,6 @@ _NAMES = {
     "signoff.session.signals": ("pause_on_signals",),
     "signoff.storage": ("sqlite_storage",),
     "signoff.tools.control": ("ControlTool",),
-    "signoff.tools.kinds": ("Effect", "Kind"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from signoff.graph.compiled.runner import GRACE_SECONDS, busy
 from signoff.graph.errors import StorageError
-from signoff.graph.runner import GRACE_SECONDS, busy
 
 
 def lock_folder(database: Path) -> Path:

@@ -44,7 +44,7 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
         from signoff.postgres_saver import PostgresThreads
         from signoff.postgres_setup import set_up
         from signoff.postgres_store import PostgresEntries
-        from signoff.tools.held import end_with
+        from signoff.tools.processes.held import end_with
     except ImportError as error:
         raise SetupError(
             f"PostgreSQL needs packages that are missing ({error}): pip install 'signoff[postgres]'."

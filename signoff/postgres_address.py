@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import PoolClosed
 
+from signoff.graph.compiled.runner import closed
 from signoff.graph.errors import StorageError
-from signoff.graph.runner import closed
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
 """What LangGraph's classes want of a connection."""

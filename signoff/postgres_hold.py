@@ -16,9 +16,9 @@ import psycopg
 from psycopg import Connection, Cursor
 from psycopg.rows import DictRow
 
+from signoff.graph.compiled.runner import GRACE_SECONDS, busy, lost
 from signoff.graph.errors import StorageError, shown
-from signoff.graph.runner import GRACE_SECONDS, busy, lost
-from signoff.nodes.record import label
+from signoff.nodes.journal import label
 from signoff.postgres_address import Address
 from signoff.postgres_ids import usable
 

@@ -1,7 +1,7 @@
 """Which thread ids PostgreSQL can hold."""
 
+from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import ThreadError, shown
-from signoff.graph.runner import checked_thread_id
 
 LONGEST_ID = 512
 """The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""

@@ -10,7 +10,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
-from signoff.nodes.record import label
+from signoff.nodes.journal import label
 from signoff.postgres_ids import usable
 from signoff.postgres_pool import Database, FencedPool, writing
 from signoff.savers import SaverInThreads, strict_serde

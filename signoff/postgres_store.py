@@ -10,9 +10,9 @@ from psycopg import Cursor
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
+from signoff.graph.foreign import valid_text, valid_values
 from signoff.postgres_pool import Database, FencedPool, writing
 from signoff.savers import StoreInThreads
-from signoff.tools.output import valid_text, valid_values
 
 
 class PostgresEntries(StoreInThreads, PostgresStore):

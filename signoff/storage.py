@@ -47,7 +47,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     """
     # Most who import this package open no database.
     from signoff.locks import opening_lock
-    from signoff.tools.held import end_with
+    from signoff.tools.processes.held import end_with
 
     if not isinstance(path, str | PathLike):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")

@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from signoff import build_graph, current_outcome
 from signoff.graph.build import Graph
-from signoff.graph.durable import in_thread
+from signoff.graph.compiled.graph import in_thread
 from signoff.graph.errors import SignoffError
 from signoff.models import ScriptedModel, call
 from signoff.postgres import PostgresStorage, postgres_storage

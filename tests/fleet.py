@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph, extend, retry
 from signoff.graph.build import Graph, Storage
-from signoff.graph.marks import is_genuine
+from signoff.graph.messages import is_genuine
 from signoff.models import ScriptedModel, call, reply
 from signoff.stats import rate
 

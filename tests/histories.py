@@ -4,10 +4,9 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
 
-from signoff.graph.marks import KEY, nudge, result
-from signoff.graph.reducers import append_messages
+from signoff.graph.history.task import Task
+from signoff.graph.messages import KEY, append_messages, nudge, result
 from signoff.graph.state import AgentState
-from signoff.graph.task import Task
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 

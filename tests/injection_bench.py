@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, Session, build_graph
 from signoff.graph.machine import Event
-from signoff.graph.marks import marks, nudge_kind
+from signoff.graph.messages import marks, nudge_kind
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText
 from signoff.session.path import Step, steps

@@ -30,7 +30,7 @@ import signoff.sqlite_store
 from signoff import Answer, Limits, Session, build_graph, current_outcome, go_on, sqlite_storage
 from signoff.cli.app import app
 from signoff.graph.build import Graph
-from signoff.graph.marks import is_genuine
+from signoff.graph.messages import is_genuine
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Approval
 from signoff.session.standing import Standing

@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from signoff import Session, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.marks import nudge_kind
+from signoff.graph.messages import nudge_kind
 from signoff.models import ScriptedModel, call
 from signoff.models.tagged import TAGGED_LIMITS, TaggedText
 from signoff.tools.sandbox import choose_sandbox, python_tool

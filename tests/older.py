@@ -5,8 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from signoff.graph.build import Graph
-from signoff.graph.declared import NODES, Branch, declare
+from signoff.graph.build import NODES, Branch, Graph, declare
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.nodes.kit import Kit

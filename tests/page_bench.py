@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from signoff.cli.settings import Settings
 from signoff.graph.machine import State
-from signoff.graph.marks import result
+from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome
 from signoff.page import Run
 from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting

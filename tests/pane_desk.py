@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from signoff.tools.pty_shell import ShellResult
+from signoff.tools.pty.shell import ShellResult
 from signoff.ui.pane import TerminalPane
 
 

@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import PrivateAttr
 
 from signoff import build_graph
-from signoff.graph.marks import nudge_kind
+from signoff.graph.messages import nudge_kind
 from tests.histories import assert_sendable
 
 FINISH = {"tool_calls": [{"name": "finish_task", "id": "f", "args": {"summary": "Done."}}]}

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from signoff import Action, Answer, Extend, Failed, Finished, Limits, Message, Paused, Retry, SignoffError
-from signoff.graph.marks import marks
-from signoff.nodes.record import recorded
+from signoff.graph.messages import marks
+from signoff.nodes.journal import recorded
 from signoff.session.moves import Move, Stop
 from signoff.session.standing import Condition, Standing
 from tests.stateful_checks import finished_rightly, history_faults, shrunk

@@ -1,7 +1,7 @@
 """The graph as a LangGraph server describes it, as a picture: `python -m tests.studio_picture` draws it anew.
 
 What is drawn, and every word in it, comes from the server's answer to GET /assistants/{id}/graph. Only where
-things stand comes from `graph/layout.py`.
+things stand comes from `graph/drawing/layout.py`.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from langgraph_sdk import get_sync_client
 
-from signoff.graph.layout import BOXES, END_AT, MAIN_PATH, PAUSES, ROUTES, START_AT, Box, Route
+from signoff.graph.drawing.layout import BOXES, END_AT, MAIN_PATH, PAUSES, ROUTES, START_AT, Box, Route
 from signoff.graph.machine import FIRST, State
 from tests.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from signoff.tools.pty_processes import processes
+from signoff.tools.pty.processes import processes
 from signoff.tools.terminal import ShellResult
 
 PYTHON = sys.executable

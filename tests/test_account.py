@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command
 
 from signoff import Limits, Outcome, build_graph, sqlite_storage
-from signoff.graph.account import MOST_CHANGES
+from signoff.graph.outcome import MOST_CHANGES
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.script import Step
 from tests.cli_bench import Bench, steps

@@ -6,7 +6,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from signoff.nodes.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 
 
 def model_with(**options: Any) -> ChatOpenAI:

@@ -24,11 +24,10 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.graph.errors import ApprovalWarning
+from signoff.graph.kinds import Kind
 from signoff.models import ScriptedModel, call
 from signoff.storage import SqliteStorage
-from signoff.tools.approvals import Approvals, read_answer
-from signoff.tools.kinds import Kind
-from signoff.tools.reviews import DECISIONS
+from signoff.tools.approvals import DECISIONS, Approvals, read_answer
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "pay them")]}

@@ -12,9 +12,9 @@ from langgraph.types import Command, interrupt
 
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.storage import SqliteStorage
 from tests.interrupting import interrupt_process
 

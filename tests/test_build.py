@@ -10,9 +10,9 @@ from langgraph.errors import GraphRecursionError
 from langgraph.store.memory import InMemoryStore
 
 from signoff import ControlTool, Effect, SetupError, build_graph
+from signoff.graph.kinds import Kind, kind_of
 from signoff.models import ScriptedModel, call
 from signoff.tools.control import ControlRegistry, standard_controls
-from signoff.tools.kinds import Kind, kind_of
 
 
 def look() -> str:

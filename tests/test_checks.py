@@ -16,8 +16,7 @@ from langgraph.types import Command, interrupt
 from signoff import build_graph, sqlite_storage
 from signoff.graph.errors import SetupError
 from signoff.models import ScriptedModel
-from signoff.tools.checks import make_checks
-from signoff.tools.commands import HALF, Kept, run_command
+from signoff.tools.checks import HALF, Kept, make_checks, run_command
 from tests.check_cases import CASES, GIVEN_UP, Object, hangs, two
 from tests.loop_cases import FINISH, GO, THREAD, WRITE
 from tests.reviews import both_modes, play

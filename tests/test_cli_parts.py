@@ -13,9 +13,9 @@ from signoff.cli.calls import arguments, shortened
 from signoff.cli.names import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.cli.safe import one_line, plain, shell_command
 from signoff.cli.threads import ago
+from signoff.graph.history.task import Task
 from signoff.graph.machine import State
-from signoff.graph.marks import nudge
-from signoff.graph.task import Task
+from signoff.graph.messages import nudge
 from signoff.locks import is_locked, lock_folder, thread_lock
 from signoff.models import ScriptedModel
 from signoff.session.events import (

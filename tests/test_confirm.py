@@ -12,9 +12,9 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import ControlTool, Effect, build_graph, go_on, sqlite_storage
-from signoff.graph.marks import KEY, marks
+from signoff.graph.messages import KEY, marks
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.storage import SqliteStorage
 from signoff.tools.control import standard_controls
 from tests.confirm_cases import CONFIRM, NO_MESSAGE

@@ -5,11 +5,11 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from signoff.graph.history import Reader, read_messages
-from signoff.graph.marks import KEY, nudge
-from signoff.graph.section import PENDING
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.section import PENDING
+from signoff.graph.history.task import current_task, read
+from signoff.graph.messages import KEY, nudge
 from signoff.graph.state import AgentState
-from signoff.graph.task import current_task, read
 from tests.histories import CONTROLS, ai, done, look, sent_back, state, user
 
 WRITE, FINISH = ("write", "w"), ("finish_task", "f")

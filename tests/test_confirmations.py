@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signoff.tools.confirmations import Confirmed, read_confirmation
+from signoff.tools.answers import Confirmed, read_confirmation
 from signoff.tools.control import needs_confirmation
 
 WRONG = Confirmed(False, "wrong")

@@ -12,7 +12,7 @@ from langgraph.types import Command, interrupt
 from signoff import ControlTool, Effect, build_graph, sqlite_storage
 from signoff.graph.errors import JournalWarning
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.storage import SqliteStorage
 from signoff.tools.control import standard_controls
 from tests.histories import ai, broken, done, user

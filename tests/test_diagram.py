@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from signoff import SetupError, build_graph
 from signoff.cli.diagram import FILES, diagram
-from signoff.graph import diagram as drawing
-from signoff.graph.diagram import Line, lines, mermaid, svg
-from signoff.graph.layout import ACROSS, BOXES, DOORS, HEIGHT, MAIN_LINES, ROUTES, WIDTH, Box, Point
+from signoff.graph.drawing import diagram as drawing
+from signoff.graph.drawing.diagram import Line, lines, mermaid, svg
+from signoff.graph.drawing.layout import ACROSS, BOXES, DOORS, HEIGHT, MAIN_LINES, ROUTES, WIDTH, Box, Point
 from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges
 from signoff.models import ScriptedModel
 

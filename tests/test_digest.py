@@ -15,12 +15,12 @@ from langgraph.runtime import RunControl, Runtime
 
 from signoff import Limits, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.digest import fold
-from signoff.graph.task import Task
+from signoff.graph.history.task import Task
+from signoff.graph.prompt.compaction import fold
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.kit import Run
-from signoff.nodes.summary import Summarise, write_digest
+from signoff.nodes.model.summary import Summarise, write_digest
 from tests.histories import ai, assert_sendable, done, state, user
 from tests.older import kit_of
 from tests.prepared import run_python

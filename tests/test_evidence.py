@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import tool
 
 from signoff import build_graph
-from signoff.graph.marks import result
+from signoff.graph.messages import result
 from signoff.models import ScriptedModel, call
 from tests.histories import ai, broken, done, user
 from tests.loop_cases import AGAIN, FAIL, GO, SUCCESS

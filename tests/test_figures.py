@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from signoff.graph.figures import Figures, figures, refusal_kind
-from signoff.graph.history import read_messages
-from signoff.graph.marks import not_run, nudge, result
+from signoff.graph.finish.figures import Figures, figures, refusal_kind
+from signoff.graph.history.reader import read_messages
+from signoff.graph.history.task import current_task
+from signoff.graph.kinds import Effect, Kind
+from signoff.graph.messages import not_run, nudge, result
 from signoff.graph.outcome import conclude
 from signoff.graph.state import Ending, RefusedFinish, Verdicts
-from signoff.graph.task import current_task
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
-from signoff.graph.wording import REFUSALS
+from signoff.graph.texts import DEFAULT_TEXTS, REFUSALS, Texts
 from signoff.tools.control import standard_controls
-from signoff.tools.kinds import Effect, Kind
 from signoff.tools.toolbox import Toolbox, make_toolbox
 from tests.histories import ai, broken, done, malformed, state, user
 

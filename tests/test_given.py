@@ -332,9 +332,9 @@ def test_what_an_older_version_saved_and_nobody_can_read_gives_way(
     plain: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("signoff.graph.durable.check_input", lambda given: None)
-        patched.setattr("signoff.graph.given.messages_of", lambda given: [])
-        patched.setattr("signoff.graph.given.with_ids", lambda given: given)
+        patched.setattr("signoff.graph.compiled.graph.check_input", lambda given: None)
+        patched.setattr("signoff.graph.compiled.inputs.messages_of", lambda given: [])
+        patched.setattr("signoff.graph.compiled.inputs.with_ids", lambda given: given)
         with Mortal.dies():
             plain.invoke({"messages": [{"nonsense": 1}]}, THREAD)
     assert plain.get_state(THREAD).next == ("__start__",)

@@ -18,7 +18,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.storage import SqliteStorage
 from tests.interrupting import interrupt_process
 

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from signoff import build_graph, sqlite_storage
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, reply
 from signoff.nodes.call_llm import whole
-from signoff.nodes.guard import guarded
+from signoff.nodes.model.guard import guarded
 from tests.guard_cases import CUT, FINISH, STREAMS, UNCUT, AsyncWire, Wire, finish, part, words
 from tests.histories import CONTROLS
 

@@ -17,17 +17,17 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Decision, Failed, Finished, Paused, Session, build_graph, sqlite_storage
+from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call
 from signoff.models.local import LocalChatModel, local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
 from signoff.nodes.call_llm import whole
-from signoff.nodes.guard import guarded
+from signoff.nodes.model.guard import guarded
 from signoff.session.path import steps
 from signoff.storage import SqliteStorage
 from signoff.tools.control import ControlTool
-from signoff.tools.kinds import Effect
 from signoff.tools.toolbox import make_toolbox
 from tests.slow_server import SlowServer, call_deltas, finishes
 

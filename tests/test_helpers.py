@@ -12,7 +12,7 @@ import signoff
 from signoff.graph.errors import SetupError
 from signoff.models.local import child as child_module
 from signoff.tools.files import workspace_tools
-from signoff.tools.helpers import (
+from signoff.tools.processes.helpers import (
     base_python,
     find_program,
     isolated,

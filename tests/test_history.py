@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from signoff.graph.history import Reader, read_messages
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.task import current_task, read
 from signoff.graph.state import AgentState
-from signoff.graph.task import current_task, read
 from tests.histories import CONTROLS, ai, broken, done, look, malformed, nudged, state, user
 
 WRITE, ASK, FINISH, THINK = ("write", "w"), ("ask_user", "q"), ("finish_task", "f"), ("think", "t")

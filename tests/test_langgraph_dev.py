@@ -12,7 +12,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from langgraph_sdk.schema import StreamMode
 
 from signoff.graph.machine import State, edges
-from signoff.nodes.record import label
+from signoff.nodes.journal import label
 from tests.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

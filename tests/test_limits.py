@@ -6,12 +6,11 @@ import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from signoff import Limits, Prices, SetupError
-from signoff.graph.budgets import budgets, nearest
-from signoff.graph.marks import nudge, result
-from signoff.graph.rules import decide
+from signoff.graph.history.task import read
+from signoff.graph.history.usage import Used
+from signoff.graph.messages import nudge, result
+from signoff.graph.rules import budgets, decide, nearest
 from signoff.graph.state import Context
-from signoff.graph.tally import Used
-from signoff.graph.task import read
 from signoff.graph.texts import DEFAULT_TEXTS
 from tests.histories import CONTROLS, ai, broken, done, nudged, spent, state, user
 

@@ -9,7 +9,7 @@ from langgraph.types import Command
 
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.marks import is_genuine
+from signoff.graph.messages import is_genuine
 from signoff.models import ScriptedModel
 from tests.confirm_cases import CONFIRMING
 from tests.histories import assert_sendable

@@ -15,10 +15,10 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.tools.control import standard_controls
-from signoff.tools.kinds import Kind, kind_of
 from signoff.tools.mcp import mcp_tools
 from signoff.tools.toolbox import make_toolbox
 

@@ -10,7 +10,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, field_validator
 
 from signoff import Limits, build_graph
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 
 GO: Any = {"messages": [("user", "pay")]}

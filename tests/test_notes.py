@@ -44,8 +44,9 @@ from signoff.cli.cards import ending
 from signoff.cli.database import Database
 from signoff.cli.report import of_outcome
 from signoff.graph.errors import IllegalEvent
+from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
-from signoff.graph.marks import nudge_kind
+from signoff.graph.messages import nudge_kind
 from signoff.graph.rules import RULES
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply
@@ -53,7 +54,6 @@ from signoff.models.tagged import TaggedText
 from signoff.page.cards import phase as phase_card
 from signoff.stats import rate, read_ended, stats
 from signoff.tools.control import ControlRegistry, standard_controls
-from signoff.tools.kinds import Kind, kind_of
 from signoff.tools.sandbox import choose_sandbox, python_tool
 from signoff.tools.sandbox.tool import SECONDS
 from signoff.tools.terminal import Shell, terminal_tool

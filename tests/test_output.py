@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import ToolException
 
-from signoff.tools.output import capped, counted, kept_in, valid_text
+from signoff.graph.foreign import capped, counted, kept_in, valid_text
 
 
 def _nowhere(_: str) -> str:

@@ -10,8 +10,8 @@ from langchain_core.messages import ToolMessage
 
 from signoff import Session, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.tools import outputs
-from signoff.tools.outputs import Outputs, clear
+from signoff.nodes.tool_calls import outputs
+from signoff.nodes.tool_calls.outputs import Outputs, clear
 
 DAY = 86_400.0
 TEXT = "x" * 1_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.graph.diagram import lines
+from signoff.graph.drawing.diagram import lines
 from signoff.graph.machine import TRANSITIONS, Event, State
 from signoff.page.taken import taken
 from signoff.session.path import Step, steps

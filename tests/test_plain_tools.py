@@ -15,12 +15,12 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from signoff import build_graph
-from signoff.graph.reducers import append_messages, lineage
+from signoff.graph.messages import append_messages, lineage
+from signoff.graph.speed.plain_tools import acall as acall_plain
+from signoff.graph.speed.plain_tools import call as call_plain
+from signoff.graph.speed.plain_tools import plain_tools
+from signoff.graph.speed.threads import in_thread
 from signoff.models import ScriptedModel, call
-from signoff.nodes.direct import acall as acall_plain
-from signoff.nodes.direct import call as call_plain
-from signoff.nodes.direct import plain_tools
-from signoff.nodes.threads import in_thread
 
 
 def made(**given: Any) -> BaseTool:

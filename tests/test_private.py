@@ -22,9 +22,9 @@ from pydantic import BaseModel, PrivateAttr
 from typing_extensions import TypedDict
 
 from signoff.graph import private
-from signoff.graph.lean import Lean, lean
-from signoff.graph.marks import slim
-from signoff.nodes import inject
+from signoff.graph.messages import slim
+from signoff.graph.speed.nodes import Lean, lean
+from signoff.nodes.tool_calls import inject
 from tests.test_imports import SOURCES
 
 ROOT = Path(__file__).parent.parent
@@ -68,7 +68,7 @@ def test_no_other_file_knows_one() -> None:
         ("model.__pydantic_private__", True),
         ("node._inject_tool_args(call)", True),
         ("from langgraph.graph import StateGraph", False),
-        ("from signoff.graph.runner import _held", False),
+        ("from signoff.graph.compiled.runner import _held", False),
         ("super()._stream(messages)", False),
     ],
 )

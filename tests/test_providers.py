@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Limits, build_graph
-from signoff.graph.marks import nudge_kind
+from signoff.graph.messages import nudge_kind
 from signoff.models.local import local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages

@@ -15,12 +15,12 @@ from langgraph.types import Command
 
 from signoff import Finished, Session, ThreadError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.storage import SqliteStorage
+from signoff.tools.answers import expired, read_question, waiting_time
 from signoff.tools.control import standard_controls
-from signoff.tools.questions import expired, read_question, waiting_time
 from tests.histories import ai, user
 from tests.loop_cases import ANSWER, FINISH, GO, THREAD, WRITE, Bench
 

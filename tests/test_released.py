@@ -9,7 +9,7 @@ import pytest
 
 from signoff import sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.versions import MACHINE
+from signoff.graph.machine import MACHINE
 from signoff.models import ScriptedModel
 from tests.histories import assert_sendable
 from tests.released import CONDITIONS, CURRENT, FOLDER, graph_for, stands, thread, unpack, write

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from signoff.graph.history import read_messages
+from signoff.graph.history.reader import read_messages
+from signoff.graph.history.task import current_task, read
 from signoff.graph.limits import Limits
-from signoff.graph.marks import not_run, nudge
+from signoff.graph.messages import not_run, nudge
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState
-from signoff.graph.task import current_task, read
 from tests.histories import CONTROLS, ai, broken, done, nudged, sent_back, state, user
 
 KEPT = "a\n[... 9 characters left out; the full text is in /out/call_{id}-0123456789ab.txt ...]\nb"

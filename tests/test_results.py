@@ -20,10 +20,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from signoff import SetupError, build_graph, sqlite_storage
-from signoff.graph.marks import nudge_kind
+from signoff.graph.foreign import being_ended
+from signoff.graph.messages import nudge_kind
 from signoff.models import ScriptedModel, call
 from signoff.storage import SqliteStorage
-from signoff.tools.raised import being_ended
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "go")]}

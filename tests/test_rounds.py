@@ -9,9 +9,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, build_graph
-from signoff.graph.marks import nudge_kind
+from signoff.graph.history.task import read
+from signoff.graph.messages import nudge_kind
 from signoff.graph.rules import decide
-from signoff.graph.task import read
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.local import local_model
 from signoff.models.local.install import is_installed

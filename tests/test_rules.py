@@ -7,13 +7,12 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.limits import Limits
+from signoff.graph.history.section import PENDING
+from signoff.graph.history.task import read
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges, next_state
-from signoff.graph.marks import not_run, nudge
-from signoff.graph.prices import Prices
+from signoff.graph.messages import not_run, nudge
 from signoff.graph.rules import RULES, decide
-from signoff.graph.section import PENDING
-from signoff.graph.task import read
 from tests.histories import CONTROLS, ai, broken, done, nudged, sent_back, spent, state, user
 
 WRITE, ASK, FINISH = ("write", "w"), ("ask_user", "q"), ("finish_task", "f")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import BaseTool, ToolException
 
-from signoff.tools.kinds import Kind, kind_of
+from signoff.graph.kinds import Kind, kind_of
 from signoff.tools.sandbox import MontySandbox, PythonResult, UnsafeSandbox, choose_sandbox, python_tool
 from signoff.tools.sandbox.tool import told
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import ToolException
 
-from signoff.tools import search, search_worker
-from signoff.tools.search import search_files
+from signoff.tools.filesystem import search, search_worker
+from signoff.tools.filesystem.search import search_files
 from signoff.tools.workspace import Workspace
 from tests.workbench import Bench
 

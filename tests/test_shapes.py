@@ -4,9 +4,9 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, FunctionMessage, ToolCallChunk, ToolMessage
 
 from signoff import build_graph
-from signoff.graph.marks import KEY
-from signoff.graph.replies import read_reply
-from signoff.graph.shapes import Stop, broken_off, normal, stop_of
+from signoff.graph.history.replies import read_reply
+from signoff.graph.history.shapes import Stop, broken_off, normal, stop_of
+from signoff.graph.messages import KEY
 from signoff.nodes.call_llm import whole
 from tests.histories import CONTROLS, assert_sendable, user
 from tests.shapes import FINISH, WAYS, Fields, Pieces, Whole, function, nudges, run, text, use

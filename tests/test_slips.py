@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from signoff import build_graph
-from signoff.graph.replies import read_reply
+from signoff.graph.history.replies import read_reply
 from tests.histories import CONTROLS, user
 from tests.shapes import FINISH, WAYS, Fields, Pieces, function, run, told, use
 

@@ -7,8 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from signoff.graph.history_channel import HistoryChannel
-from signoff.graph.reducers import append_messages
+from signoff.graph.messages import HistoryChannel, append_messages
 
 
 def ids(messages: list[BaseMessage]) -> list[str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signoff import Extend, Failed, Finished, Limits, Retry, SignoffError, sqlite_storage
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.session.moves import Stop
 from signoff.session.standing import Condition
 from tests.session_bench import DONE, Bench

@@ -10,11 +10,11 @@ import pytest
 from langgraph.store.base import BaseStore, PutOp
 
 from signoff import SetupError, StorageError, ThreadError, build_graph, sqlite_storage
-from signoff.graph.figures import End, Figures, Nudged, Refused
+from signoff.graph.finish.figures import End, Figures, Nudged, Refused
 from signoff.graph.outcome import Outcome
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import FIGURES, OUTCOMES, place, record
+from signoff.nodes.journal import FIGURES, OUTCOMES, place, record
 from signoff.stats import Ended, rate, read_ended, stats
 from signoff.stats.reopened import REOPEN_SECONDS, reopened
 from signoff.stats.sections import PARTS, sections

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from signoff import Decision, Failed, Finished, Limits, Paused, Session, build_graph, sqlite_storage
 from signoff.graph.errors import SetupError
-from signoff.graph.prices import Prices
+from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel, call
 from signoff.session.signals import pause_on_signals
 from signoff.storage import SqliteStorage

@@ -10,7 +10,7 @@ import pytest
 from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Session, ThreadBusy
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.session.decisions import Finished
 from tests.dev_server import langgraph_dev
 from tests.studio_bench import ALL_LINES, TURNS, Shared, begun, client_of, message, until, wait

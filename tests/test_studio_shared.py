@@ -13,7 +13,7 @@ from langgraph.types import Command
 from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Session
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.postgres import postgres_storage
 from signoff.session.decisions import Finished, Question
 from tests.dev_server import Server, langgraph_dev

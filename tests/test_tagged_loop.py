@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, reply
 from signoff.models.tagged import TAGGED_LIMITS, TaggedText, current_status
 from signoff.models.tagged_status import KEY, positions

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, tool
 
-from signoff.graph.marks import not_run, nudge
+from signoff.graph.messages import not_run, nudge
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText, TaggedTexts
 from signoff.models.tagged_calls import Names

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from signoff.graph.marks import KEY as MARKS
-from signoff.graph.marks import not_run, nudge
+from signoff.graph.messages import KEY as MARKS
+from signoff.graph.messages import not_run, nudge
 from signoff.models.tagged_status import KEY, Position, Progress, current_status, positions
 
 TASK = HumanMessage("Do it.")

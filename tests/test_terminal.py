@@ -17,9 +17,9 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from signoff.graph.errors import SetupError
-from signoff.tools import pty_output
-from signoff.tools.kinds import Kind, kind_of
-from signoff.tools.output import LIMIT
+from signoff.graph.foreign import LIMIT
+from signoff.graph.kinds import Kind, kind_of
+from signoff.tools.pty import output as pty_output
 from signoff.tools.terminal import ShellPool, terminal_tool
 
 

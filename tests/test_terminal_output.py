@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from signoff.tools.pty_marks import Mark, Marks
-from signoff.tools.pty_output import HEAD, TAIL, Capture, Live, harmless
+from signoff.tools.pty.marks import Mark, Marks
+from signoff.tools.pty.output import HEAD, TAIL, Capture, Live, harmless
 
 NONCE = "0123456789abcdef" * 2
 

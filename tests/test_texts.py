@@ -11,13 +11,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, Session, SetupError, build_graph
-from signoff.graph.marks import marks
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
-from signoff.graph.wording import REFUSALS
+from signoff.graph.kinds import Effect
+from signoff.graph.messages import marks
+from signoff.graph.texts import DEFAULT_TEXTS, REFUSALS, Texts
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged_texts import TaggedTexts
 from signoff.tools.control import ControlTool, more_turns_control, standard_controls
-from signoff.tools.kinds import Effect
 
 GO: Any = {"messages": [("user", "go")]}
 

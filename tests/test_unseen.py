@@ -11,7 +11,7 @@ from signoff.cli.cards import asking, card
 from signoff.cli.safe import one_line, plain, shell_command
 from signoff.page.html import tag
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.tools.unseen import UNSEEN
+from signoff.tools.filesystem.unseen import UNSEEN
 from signoff.ui.asking import arguments_text
 from signoff.ui.pane_words import announced
 from signoff.ui.screen_cells import shown

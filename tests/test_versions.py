@@ -14,12 +14,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import ThreadError, build_graph, sqlite_storage
-from signoff.graph.build import Graph, Storage
-from signoff.graph.declared import declare
-from signoff.graph.machine import FIRST, State
-from signoff.graph.versions import ALIASES, MACHINE
+from signoff.graph.build import Graph, Storage, declare
+from signoff.graph.machine import ALIASES, FIRST, MACHINE, State
 from signoff.models import ScriptedModel, call
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from tests.interrupting import interrupt_process
 from tests.older import OLD, Declared, aliased, kit_of, older
 

@@ -9,16 +9,14 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
-from signoff.graph.contract import contract_text
-from signoff.graph.cut import SMALLEST, cut
-from signoff.graph.digest import bounded, fold
-from signoff.graph.history import Reader, read_messages
-from signoff.graph.replies import Reply
+from signoff.graph.foreign import kept_in
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.replies import Reply
+from signoff.graph.prompt.compaction import SMALLEST, bounded, cut, fold
+from signoff.graph.prompt.prompt import build_view, contract_text, digest_message, last_turn, view_size
 from signoff.graph.state import AgentState, Digest
 from signoff.graph.texts import DEFAULT_TEXTS
-from signoff.graph.view import build_view, digest_message, last_turn, view_size
 from signoff.models.tagged import current_status
-from signoff.tools.output import kept_in
 from tests.histories import CONTROLS, ai, assert_sendable, broken, done, malformed, nudged, state, user
 
 SYSTEM = "You work."

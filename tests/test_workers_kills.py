@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from signoff import Answer, Extend, Limits, Retry, Session, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.marks import is_genuine, nudge_kind
+from signoff.graph.messages import is_genuine, nudge_kind
 from signoff.models import ScriptedModel, call
 from signoff.session.standing import Standing
 from signoff.workers import Order, drive, post

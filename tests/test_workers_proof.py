@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from benchmarks.workers import agent
 from benchmarks.workers.proof import Plan, prove
 from benchmarks.workers.record import Record
-from signoff.graph.marks import result
+from signoff.graph.messages import result
 from tests.postgres import Server
 
 

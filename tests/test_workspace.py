@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools import paths
+from signoff.tools.filesystem import paths
 from signoff.tools.workspace import Workspace
 
 SECRET = "the secret outside"

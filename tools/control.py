@@ -1,23 +1,142 @@
 """The control tools: what the model calls to end its work, to ask a person, or to note a thought.
 
 A control tool is a LangChain tool plus the `Effect` it has on the machine. The machine looks up effects,
-never names, so a tool of yours with an effect takes part like the built-in ones.
+never names, so a tool of yours with an effect takes part like the built-in ones. Here are also their
+arguments, how what small models write there is read, and what a graph adds to those of `finish_task`: a
+validated `result`, and `evidence`.
+
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
-from pydantic import BaseModel, ValidationError
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PydanticSchemaGenerationError,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+from typing_extensions import is_typeddict
 
 from signoff.graph.errors import SetupError
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
-from signoff.graph.wording import FINISH_NAME
-from signoff.tools.control_arguments import AskUser, FinishTask, RequestMoreTurns, Think, with_summary
-from signoff.tools.kinds import Effect, Kind
-from signoff.tools.output import explain
+from signoff.graph.foreign import explain, schema_check
+from signoff.graph.history.phases import is_phase
+from signoff.graph.kinds import Effect, Kind
+from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.tools.answers import seconds_of, text_of
+
+
+def _as_list(value: Any) -> Any:
+    """Small models give one string, or null, where a list is meant."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else value
+
+
+def _problems(value: Any) -> Any:
+    """They also write a word for nothing into a list that is meant to stay empty."""
+    found = _as_list(value)
+    if not isinstance(found, list):
+        return found
+    return [one for one in found if not _says_nothing(one)]
+
+
+def _phase(value: Any) -> Any:
+    """Or where a next phase is meant, though there is none."""
+    ended = isinstance(value, str) and value.strip(" .!").lower() in _ENDED
+    return None if ended or _says_nothing(value) else value
+
+
+def _says_nothing(value: Any) -> bool:
+    return isinstance(value, str) and value.strip(" .").lower() in _NOTHING
+
+
+_NOTHING = {"", "-", "none", "null", "nil", "n/a", "no", "nothing", "no issues", "no pending issues"}
+_ENDED = {"done", "all done", "complete", "completed", "finished", "end", "no next phase"}
+TextList = Annotated[list[str], BeforeValidator(_as_list)]
+Problems = Annotated[list[str], BeforeValidator(_problems)]
+NextPhase = Annotated[str | None, BeforeValidator(_phase)]
+
+# A deadline that cannot be read is none: the question is worth more. Without null in the schema it is half as
+# long; small models read it with every call.
+DefaultAnswer = Annotated[str | SkipJsonSchema[None], BeforeValidator(text_of)]
+Deadline = Annotated[float | SkipJsonSchema[None], BeforeValidator(seconds_of)]
+
+
+def with_summary(args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a finish in which `reason`, as other loops call it, stands for a missing summary."""
+    said, reason = args.get("summary"), args.get("reason")
+    missing = said is None or (isinstance(said, str) and not said.strip())
+    return {**args, "summary": reason} if missing and isinstance(reason, str) else args
+
+
+class FinishTask(BaseModel):
+    """Arguments of `finish_task`. `reason` is read as the summary, where that is missing."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    summary: str = Field(description="What was done, files touched, key results, cautions.")
+    outcome: Literal["done", "partial", "blocked", "impossible"] = Field(
+        default="done", description="done: everything; otherwise say honestly how it ended."
+    )
+    completion_percentage: int = Field(
+        default=100, ge=0, le=100, description="How much is done, 0 to 100; below 100 the task goes on."
+    )
+    next_phase: NextPhase = Field(default=None, description="The next phase, if work is left: it goes on.")
+    pending_issues: Problems = Field(default_factory=list, description="Problems that stay open.")
+    requires_user_confirmation: bool = Field(default=False, description="True if a person must confirm.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reason_is_the_summary(cls, values: Any) -> Any:
+        return with_summary(values) if isinstance(values, Mapping) else values
+
+
+class AskUser(BaseModel):
+    """Arguments of `ask_user`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    question: str = Field(min_length=1, description="The question, complete and short.")
+    options: TextList = Field(default_factory=list, description="Answers to choose from, if there are some.")
+    default_answer: DefaultAnswer = Field(default=None, description="Taken when nobody answers in time.")
+    deadline_seconds: Deadline = Field(default=None, description="Time to answer; with default_answer only.")
+
+
+class Think(BaseModel):
+    """Arguments of `think`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thought: str = Field(description="The thought, the plan or the progress.")
+    approach: str | None = Field(default=None, description="The approach you follow now.")
+    status: str | None = Field(default=None, description="The status of the work.")
+
+
+class RequestMoreTurns(BaseModel):
+    """Arguments of `request_more_turns`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    reason: str = Field(min_length=1, description="Why the turns that are left are not enough.")
+    turns: int = Field(ge=1, description="How many more.")
 
 
 def should_continue(value: Any) -> Effect:
@@ -172,3 +291,148 @@ def needs_confirmation(claim: Mapping[str, Any]) -> bool:
     if claim.get("requires_user_confirmation"):
         return True
     return claim.get("outcome", "done") == "done" and bool(claim.get("pending_issues"))
+
+
+ResponseFormat = type[Any] | Mapping[str, Any]
+"""A pydantic model, a dataclass, a TypedDict, or a JSON schema."""
+
+_EMPTY: tuple[Any, ...] = ("", {}, [])
+
+
+class _WithEvidence(FinishTask):
+    evidence: TextList = Field(
+        default_factory=list,
+        description="Calls whose results show that it is done: ids, or the name of a tool for its last call.",
+    )
+
+
+class _WithResult(FinishTask):
+    """Any finish whose last field, made for one graph, is `result`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_left_out(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        given = {"result": None, **values}
+        honest = given.get("outcome") in ("blocked", "impossible")
+        return {**given, "result": None} if honest and given["result"] in _EMPTY else given
+
+    @model_validator(mode="after")
+    def _is_there(self) -> "_WithResult":
+        owed = self.outcome in ("done", "partial") and not is_phase(dict(self))
+        if owed and getattr(self, "result", None) is None:
+            raise PydanticCustomError("result", "a result is required with outcome 'done' or 'partial'")
+        return self
+
+
+def finishing(
+    controls: Sequence[ControlTool], response_format: ResponseFormat | None = None, *, evidence: bool = False
+) -> tuple[ControlTool, ...]:
+    """The control tools, with what a graph adds to `finish_task`.
+
+    response_format: the shape of the argument `result`, which becomes required and is validated; without it
+        a claim of "blocked" or "impossible", or of a phase, is still one. evidence: adds `evidence`.
+
+    Raises SetupError when there is no `finish_task` to add it to, or the format is none.
+    """
+    if response_format is None and not evidence:
+        return tuple(controls)
+    made = [_added(found, response_format, evidence) if _is_ours(found) else found for found in controls]
+    if not any(map(_is_ours, controls)):
+        raise SetupError(
+            "response_format= and evidence= are for finish_task, and control_tools= has no such tool: add "
+            "the one of standard_controls()."
+        )
+    return tuple(made)
+
+
+def _is_ours(control: ControlTool) -> bool:
+    schema = control.tool.args_schema
+    finishes = control.effect is Effect.FINISH and not control.runs
+    return finishes and isinstance(schema, type) and issubclass(schema, FinishTask)
+
+
+def _added(control: ControlTool, response_format: ResponseFormat | None, evidence: bool) -> ControlTool:
+    schema = control.tool.args_schema
+    assert isinstance(schema, type), "so it is ours"
+    assert issubclass(schema, FinishTask), "as above"
+    bases: list[type[FinishTask]] = [schema]
+    if evidence:
+        bases.insert(0, _WithEvidence)
+    fields: dict[str, Any] = {}
+    if response_format is not None:
+        bases.insert(0, _WithResult)
+        fields["result"] = (_shape(response_format), Field(description="The result of the task."))
+    kept = tuple(base for base in bases if not any(base in other.__mro__[1:] for other in bases))
+    made = create_model("FinishTask", __base__=kept, **fields)
+    return argument_tool(
+        control.tool.name, control.tool.description, made, control.effect, aliases=control.aliases
+    )
+
+
+def _shape(given: ResponseFormat) -> Any:
+    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
+    if isinstance(given, Mapping):
+        return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
+    if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
+        raise SetupError(
+            f"response_format is {given!r}; give a pydantic model, a dataclass, a TypedDict or a JSON schema."
+        )
+    try:
+        adapter = TypeAdapter[Any](given)
+        adapter.json_schema()
+    except (PydanticSchemaGenerationError, TypeError, ValueError) as error:
+        raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
+    return Annotated[given, WrapValidator(_read), PlainSerializer(_dumping(adapter))]
+
+
+def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if value is None:
+        return None
+    try:
+        return handler(value)
+    except ValidationError:
+        if not isinstance(value, str):
+            raise
+        # Small models write the object into a string.
+        return handler(_parsed(value))
+
+
+def _dumping(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    def dump(value: Any) -> Any:
+        return None if value is None else adapter.dump_python(value, mode="json")
+
+    return dump
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without references: where it stands in the arguments they would lead nowhere."""
+    try:
+        found = dereference_refs(dict(schema))
+    except (KeyError, ValueError, TypeError) as error:
+        raise SetupError(f"response_format has a reference that leads nowhere: {error}.") from error
+    return {key: part for key, part in found.items() if key not in ("$defs", "definitions", "$schema", "$id")}
+
+
+def _fits(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """A validator for values of this JSON schema. Raises SetupError for what is no JSON schema."""
+    check = schema_check(schema, "response_format")
+
+    def fits(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, str) and check(value):
+            value = _parsed(value)
+        if text := check(value):
+            raise PydanticCustomError("result", "{text}", {"text": text})
+        return value
+
+    return fits

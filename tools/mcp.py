@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.tools import BaseTool, ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.held import Holding, hold, together
-from signoff.tools.kinds import Kind
-from signoff.tools.output import valid_text
-from signoff.tools.pty_environment import MARK
-from signoff.tools.pty_processes import end_marked
+from signoff.graph.foreign import valid_text
+from signoff.graph.kinds import Kind
+from signoff.tools.processes.held import Holding, hold, together
+from signoff.tools.pty.bash import MARK
+from signoff.tools.pty.processes import end_marked
 
 if TYPE_CHECKING:
     from mcp import ClientSession

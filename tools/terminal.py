@@ -17,12 +17,12 @@ from langgraph.config import get_stream_writer
 from pydantic import BaseModel, Field
 
 from signoff.graph.errors import SetupError
-from signoff.tools.held import hold, holding_of, together, when_gone
-from signoff.tools.kinds import Kind
-from signoff.tools.output import LIMIT, capped
-from signoff.tools.pty_environment import bash_path
-from signoff.tools.pty_output import Live
-from signoff.tools.pty_shell import Shell, ShellResult
+from signoff.graph.foreign import LIMIT, capped
+from signoff.graph.kinds import Kind
+from signoff.tools.processes.held import hold, holding_of, together, when_gone
+from signoff.tools.pty.bash import bash_path
+from signoff.tools.pty.output import Live
+from signoff.tools.pty.shell import Shell, ShellResult
 from signoff.tools.workspace import Workspace
 
 __all__ = ["Shell", "ShellPool", "ShellResult", "terminal_tool"]

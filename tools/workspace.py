@@ -11,9 +11,9 @@ from typing import BinaryIO, Literal
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.globs import Rule, is_ignored, rules_of
-from signoff.tools.output import kept_name, valid_text
-from signoff.tools.paths import FOLDER_FLAGS, Place, beneath, shown, steps
+from signoff.graph.foreign import kept_name, valid_text
+from signoff.tools.filesystem.globs import Rule, is_ignored, rules_of
+from signoff.tools.filesystem.paths import FOLDER_FLAGS, Place, beneath, shown, steps
 from signoff.tools.protected import STATE, Guard
 
 OWN_FOLDER = STATE
@@ -186,7 +186,7 @@ class Workspace:
             return [Entry(folder, "closed")]
 
     def keep(self, name: str) -> Callable[[str], str]:
-        """A `keep` for `signoff.tools.output.capped`: full texts go to `.signoff/outputs` in here.
+        """A `keep` for `signoff.graph.foreign.capped`: full texts go to `.signoff/outputs` in here.
 
         It returns a relative path, which `read` accepts.
         """

@@ -19,7 +19,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool
 from benchmarks.workers.record import Record
 from signoff import Limits, build_graph
 from signoff.graph.build import Graph, Storage
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 
 RECORD = "SIGNOFF_BENCH_RECORD"

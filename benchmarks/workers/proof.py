@@ -11,7 +11,7 @@ from benchmarks.workers import agent
 from benchmarks.workers.fleet import QUEUE, Fleet, wait_until
 from benchmarks.workers.record import Record
 from signoff import StorageError, postgres_storage
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.postgres import PostgresStorage
 from signoff.session.standing import Condition, look, reading_graph
 from signoff.workers import submit

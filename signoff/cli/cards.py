@@ -11,10 +11,10 @@ from rich.text import Text
 from signoff.cli.calls import in_full
 from signoff.cli.report import Report
 from signoff.cli.safe import cut, one_line, plain
+from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import VERIFIED, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
-from signoff.tools.output import counted
-from signoff.tools.reviews import DECISIONS
+from signoff.tools.approvals import DECISIONS
 
 AMBER = "dark_orange"
 _LAST_TEXT = 600

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from signoff.graph.diagram import mermaid, svg
+from signoff.graph.drawing.diagram import mermaid, svg
 from signoff.graph.errors import SetupError
 
 FILES = {"machine.mmd": mermaid, "machine.svg": svg}

@@ -9,9 +9,9 @@ from signoff.cli.cards import Card, approving, asking
 from signoff.cli.prompt import read_line
 from signoff.cli.safe import named
 from signoff.graph.errors import ThreadError
+from signoff.graph.foreign import valid_text
 from signoff.session.answers import read_json
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.tools.output import valid_text
 
 _DECISIONS = {
     "approve": ("a", "y", "yes", "ok", "accept"),

@@ -30,11 +30,11 @@ from signoff.cli.report import ANSWER, MORE_TURNS, command
 from signoff.cli.safe import plain
 from signoff.cli.settings import Given, recall, remember
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.foreign import valid_text
 from signoff.session.decisions import Question
 from signoff.session.pausing import request_pause
 from signoff.session.session import Session
 from signoff.session.standing import reading_graph
-from signoff.tools.output import valid_text
 from signoff.workers.submitting import of_workers
 from signoff.workers.submitting import pause as pause_for_workers
 

@@ -9,8 +9,8 @@ from signoff.cli.plans import Begin, Plan
 from signoff.cli.report import Report
 from signoff.cli.safe import shell_command
 from signoff.cli.settings import Given, recall, remember, settle
+from signoff.graph.compiled.runner import busy
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.runner import busy
 from signoff.postgres import PostgresStorage
 from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.standing import Condition, Standing, look, reading_graph

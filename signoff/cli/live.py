@@ -10,8 +10,8 @@ from rich.text import Text
 from signoff.cli.safe import one_line
 from signoff.cli.streamed import Streamed
 from signoff.cli.tail import Tail
+from signoff.graph.foreign import counted
 from signoff.session.events import CallStarted, Entered
-from signoff.tools.output import counted
 
 _LIVE_LINES = 8
 

@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Container
 
+from signoff.graph.compiled.runner import checked_thread_id as checked
 from signoff.graph.errors import SetupError
-from signoff.graph.runner import checked_thread_id as checked
 
 MOST_CHARACTERS = 500
 _ROOM = 20

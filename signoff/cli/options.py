@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from signoff.tools.output import valid_text
+from signoff.graph.foreign import valid_text
 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
 Workspace = Annotated[

@@ -7,8 +7,8 @@ from langchain_core.messages import HumanMessage
 
 from signoff.cli.database import Database
 from signoff.cli.report import MORE_TURNS, command, next_command
+from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import ThreadError
-from signoff.graph.given import is_repeated
 from signoff.session.decisions import Action, Approval, Confirmation, Waiting
 from signoff.session.moves import Answer, Extend, Move, Retry
 from signoff.session.standing import Condition, Standing

@@ -9,14 +9,14 @@ from langgraph.store.base import BaseStore
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import valid_text
+from signoff.graph.kinds import Kind
 from signoff.graph.limits import Limits
 from signoff.models.choose import EMBEDDED, SCRIPTED
 from signoff.models.tagged import TAGGED_LIMITS
+from signoff.nodes.journal import label
 from signoff.nodes.kit import MODEL_SECONDS
-from signoff.nodes.record import label
 from signoff.session.standing import readable
-from signoff.tools.kinds import Kind
-from signoff.tools.output import valid_text
 
 TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")

@@ -17,14 +17,14 @@ from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import recall
 from signoff.cli.thread_rows import status_of
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.foreign import counted
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
 from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
 from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
-from signoff.tools.output import counted
 from signoff.workers.inbox import read_inbox
 
 _KINDS: Mapping[type, str] = {

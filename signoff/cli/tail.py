@@ -3,7 +3,7 @@
 import threading
 
 from signoff.cli.safe import plain
-from signoff.tools.pty_output import harmless
+from signoff.tools.pty.output import harmless
 
 _KEPT = 16_384
 

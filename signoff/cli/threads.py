@@ -15,11 +15,11 @@ from signoff.cli.report import command
 from signoff.cli.safe import cut, one_line, plain
 from signoff.cli.thread_rows import Row, found_in
 from signoff.graph.errors import StorageError, ThreadBusy
+from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import stands
 from signoff.postgres import PostgresStorage
 from signoff.session.expiry import Expired, expire
 from signoff.session.standing import reading_graph
-from signoff.tools.output import counted
 from signoff.workers.figures import Backlog
 from signoff.workers.submitting import of_workers, submit
 

@@ -14,13 +14,13 @@ from langchain_core.tools import BaseTool, StructuredTool
 from signoff.cli.settings import Given, Settings
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError
+from signoff.graph.kinds import Kind
 from signoff.models.choose import Chosen
 from signoff.models.tagged import TaggedText
 from signoff.session.decisions import Action, Approval, Waiting
 from signoff.tools.approvals import Policy
 from signoff.tools.files import workspace_tools
-from signoff.tools.kinds import Kind
-from signoff.tools.pty_shell import OnOutput, Shell, ShellResult
+from signoff.tools.pty.shell import OnOutput, Shell, ShellResult
 from signoff.tools.terminal import ShellPool, terminal_tool
 
 _KINDS = (Kind.READ, Kind.WRITE, Kind.TERMINAL)

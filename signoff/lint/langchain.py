@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from signoff.graph.marks import KEY
+from signoff.graph.messages import KEY
 from signoff.lint.openai import raw_call
 from signoff.lint.pieces import (
     Item,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from signoff.graph.kinds import Effect
 from signoff.lint.trace import Call, Names, Reply, Result, Trace
 from signoff.tools.control import should_continue
-from signoff.tools.kinds import Effect
 
 
 @dataclass

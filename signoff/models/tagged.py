@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from signoff.graph.kinds import Kind
 from signoff.graph.limits import Limits
 from signoff.graph.state import Acting, Evidence
 from signoff.models.tagged_calls import Names
@@ -28,7 +29,6 @@ from signoff.models.tagged_prompt import Prompt, shortened
 from signoff.models.tagged_reply import TaggedReply
 from signoff.models.tagged_status import EXECUTORS, Position, Progress, current_status, position
 from signoff.models.tagged_texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
-from signoff.tools.kinds import Kind
 
 __all__ = ["DEFAULT", "TAGGED_LIMITS", "Progress", "TaggedText", "TaggedTexts", "current_status"]
 

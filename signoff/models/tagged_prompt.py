@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from signoff.graph.marks import marks, nudge_kind
+from signoff.graph.messages import marks, nudge_kind
 from signoff.models.tagged_calls import Names
 from signoff.models.tagged_status import Position, position
 from signoff.models.tagged_texts import DEFAULT_TAGGED_TEXTS, TaggedTexts

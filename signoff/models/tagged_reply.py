@@ -10,8 +10,8 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
-from signoff.graph.marks import KEY as MARKS
-from signoff.graph.shapes import Stop, stop_of
+from signoff.graph.history.shapes import Stop, stop_of
+from signoff.graph.messages import KEY as MARKS
 from signoff.models.tagged_calls import Names, calls_of, is_forced, last_update
 from signoff.models.tagged_reader import EVIDENCE, Reading, read_text
 from signoff.models.tagged_status import KEY

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from signoff.graph.marks import is_genuine, marks, nudge_kind
-from signoff.graph.view import DIGEST
+from signoff.graph.messages import is_genuine, marks, nudge_kind
+from signoff.graph.prompt.prompt import DIGEST
 from signoff.models.tagged_calls import DEBUGGING
 
 KEY = "signoff_tagged"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signoff.graph.templates import check_template
+from signoff.graph.texts import check_template
 
 DEFAULT = """\
 - Say only what the evidence shows. Never make up a result.

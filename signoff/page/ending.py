@@ -6,15 +6,15 @@ from typing import Any
 
 from signoff.cli.cards import NOTHING_OPEN, changed, checked, ending, is_open
 from signoff.cli.report import Report
+from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import CLAIMS, VERIFIED, heading
-from signoff.nodes.results import as_json
+from signoff.nodes.tool_calls.results import as_json
 from signoff.page.calls import in_full
 from signoff.page.cards import card, facts
 from signoff.page.html import Child, Html, joined, line, tag
 from signoff.page.words import block, listed, pre, prose, tokens, took
 from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.tools.output import counted
-from signoff.tools.reviews import DECISIONS
+from signoff.tools.approvals import DECISIONS
 
 _MOST_ROWS = 40
 _CALLS_SHOWN = 20

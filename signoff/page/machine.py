@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from signoff.graph.diagram import Line, drawn_path, lines
-from signoff.graph.layout import (
+from signoff.graph.drawing.diagram import Line, drawn_path, lines
+from signoff.graph.drawing.layout import (
     BOXES,
     DOORS,
     END_AT,

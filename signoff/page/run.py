@@ -10,15 +10,15 @@ from langchain_core.messages import ToolMessage
 from signoff.cli.database import Database
 from signoff.cli.report import Exit, Report, of_outcome, of_stop, of_waiting
 from signoff.cli.settings import Settings
+from signoff.graph.foreign import valid_text
+from signoff.graph.history.phases import phases_of
 from signoff.graph.machine import Event, State
-from signoff.graph.marks import marks
-from signoff.graph.phases import phases_of
+from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.session.events import Answered, CallFinished
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.session.standing import Condition, Standing
-from signoff.tools.output import valid_text
 
 # Whoever gets a page has another database: its commands name none.
 _DATABASE = Database("", named=False)

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from signoff.graph.diagram import Line
+from signoff.graph.drawing.diagram import Line
+from signoff.graph.foreign import counted
 from signoff.graph.machine import TRANSITIONS, Event, State
 from signoff.page.html import Html, tag
 from signoff.session.path import Step
-from signoff.tools.output import counted
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from signoff.graph.foreign import counted
 from signoff.page.ending import ended, stopped, waiting
 from signoff.page.html import Child, Html, hidden, joined, tag
 from signoff.page.run import Run
@@ -12,7 +13,6 @@ from signoff.page.turns import sign_of, turn
 from signoff.page.way import way
 from signoff.page.words import folded, moment, prose
 from signoff.session.history import Chapter, Turn
-from signoff.tools.output import counted
 
 MOST_BYTES = 2_400_000
 """Of the whole timeline: a page is to be sent around, and opened on a phone."""

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from signoff.graph.foreign import counted
 from signoff.graph.machine import State
+from signoff.graph.texts import FINISH_NAME
 from signoff.graph.vocabulary import heading
-from signoff.graph.wording import FINISH_NAME
 from signoff.page import cards
 from signoff.page.calls import call, person
 from signoff.page.html import Html, hidden, line, tag
@@ -14,7 +15,6 @@ from signoff.page.way import way
 from signoff.page.words import folded, moment, prose, tokens, took
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Thought, Wrote
 from signoff.session.history import Turn
-from signoff.tools.output import counted
 
 _MOST_EVENTS = 60
 _LEAST = 200

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from signoff.graph.foreign import counted
 from signoff.page.html import Child, Html, joined, line, tag
-from signoff.tools.output import counted
 
 Item = TypeVar("Item")
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from signoff.graph.errors import ThreadError
-from signoff.nodes.results import saves
+from signoff.graph.foreign import valid_text, valid_values
+from signoff.nodes.tool_calls.results import saves
+from signoff.tools.answers import read_confirmation, read_question
 from signoff.tools.approvals import Decision, looks_named, read_answer, take_ids
-from signoff.tools.confirmations import read_confirmation
-from signoff.tools.output import valid_text, valid_values
-from signoff.tools.questions import read_question
 
 HOW = "approve, reject, 'reject: why', or JSON with one decision for each call"
 _WORDS = re.compile(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from signoff.graph.outcome import Outcome
-from signoff.nodes.results import as_json
+from signoff.nodes.tool_calls.results import as_json
 from signoff.session.answers import (
     Asked,
     action_answer,
@@ -14,8 +14,7 @@ from signoff.session.answers import (
     question_answer,
     says_which,
 )
-from signoff.tools.approvals import shown_calls, shown_id
-from signoff.tools.reviews import DECISIONS
+from signoff.tools.approvals import DECISIONS, shown_calls, shown_id
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State, next_state
-from signoff.graph.marks import is_genuine, marks, nudge_kind
-from signoff.graph.task import Task
+from signoff.graph.messages import is_genuine, marks, nudge_kind
 from signoff.models.tagged_reader import read_text
 from signoff.models.tagged_status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
 from signoff.session.decisions import Decision
-from signoff.tools.kinds import Effect
 from signoff.tools.toolbox import Toolbox
 
 

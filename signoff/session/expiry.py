@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage
 
 from signoff.graph.build import Graph
 from signoff.graph.machine import Event, State
-from signoff.graph.marks import result
+from signoff.graph.messages import result
 from signoff.session.decisions import Question
 from signoff.session.standing import config_of, kit_of, look
-from signoff.tools.questions import expired
+from signoff.tools.answers import expired
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
-from signoff.graph.again import go_on
 from signoff.graph.build import Graph
+from signoff.graph.compiled.inputs import go_on
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.foreign import counted
+from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State
-from signoff.graph.task import read
 from signoff.nodes.journal import copy_entries
 from signoff.session.path import before_turn, steps
 from signoff.session.standing import config_of, kit_of, readable
-from signoff.tools.output import counted
 
 _TO_A_QUESTION = (State.COMPRESS, State.DECIDE, State.ASK_USER)
 

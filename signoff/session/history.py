@@ -7,12 +7,12 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from signoff.graph.history import read_messages
+from signoff.graph.history.reader import read_messages
+from signoff.graph.history.task import Task
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State
-from signoff.graph.marks import is_genuine, marks
-from signoff.graph.task import Task
+from signoff.graph.messages import is_genuine, marks
 from signoff.models.tagged_status import reply_statuses
 from signoff.session.events import Event, Follower, Said, Wrote
 from signoff.session.path import Step

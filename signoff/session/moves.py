@@ -10,16 +10,14 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langgraph.types import Command
 
-from signoff.graph.again import extend, retry
-from signoff.graph.calls import reason
+from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.given import is_repeated
-from signoff.graph.marks import KEY, is_genuine
+from signoff.graph.foreign import valid_text, valid_values
+from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
 from signoff.session.decisions import Action
 from signoff.session.standing import Condition, Standing
-from signoff.tools.output import valid_text, valid_values
 
 OnPending = Literal["answer", "supersede", "refuse"]
 

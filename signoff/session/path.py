@@ -13,8 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import Event, State
-from signoff.graph.versions import ALIASES, next_states
+from signoff.graph.machine import ALIASES, Event, State, next_states
 
 _START = "__start__"
 # LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.

@@ -6,8 +6,8 @@ from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
-from signoff.graph.runner import checked_thread_id
-from signoff.nodes.record import label
+from signoff.graph.compiled.runner import checked_thread_id
+from signoff.nodes.journal import label
 
 _PAUSE = "pause"
 

@@ -18,8 +18,8 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op
 
 from signoff.graph.build import Graph
-from signoff.graph.durable import in_thread
-from signoff.graph.runner import storage_errors
+from signoff.graph.compiled.graph import in_thread
+from signoff.graph.compiled.runner import storage_errors
 from signoff.session.events import Event
 from signoff.session.standing import Standing, readable, standing_of
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from signoff.graph.tally import SENT_BACK
+from signoff.graph.history.usage import SENT_BACK
 from signoff.stats.records import Ended
 
 LOW = 2

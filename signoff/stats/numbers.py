@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from signoff.graph.figures import Figures
+from signoff.graph.finish.figures import Figures
 from signoff.stats.judged import false_negatives, false_positives
 from signoff.stats.records import STARS, Ended
 from signoff.stats.reopened import reopened
@@ -22,8 +22,8 @@ def stats(ended: Sequence[Ended], *, since: float = 0.0, caps: Iterable[int] = C
 
     A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused, limits,
     rules, models) are of the `measured` tasks, which have some. What counts as back to work, as a needless
-    refusal and as a task that was cut short is defined in `signoff.graph.figures`, what as a false positive
-    and a false negative in `signoff.stats.judged`, what as reopened in `signoff.stats.reopened`.
+    refusal and as a task that was cut short is defined in `signoff.graph.finish.figures`, what as a false
+    positive and a false negative in `signoff.stats.judged`, what as reopened in `signoff.stats.reopened`.
     """
     again = reopened(ended)
     tasks = [task for task in ended if task.at >= since]

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from langgraph.store.base import BaseStore, SearchItem
 
+from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError, StorageError, ThreadError
-from signoff.graph.figures import Figures
-from signoff.graph.runner import checked_thread_id
-from signoff.nodes.record import FIGURES, OUTCOMES, RATINGS, label, place
+from signoff.graph.finish.figures import Figures
+from signoff.nodes.journal import FIGURES, OUTCOMES, RATINGS, label, place
 
 _PAGE = 5000
 STARS = range(1, 6)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from signoff.graph.tally import SENT_BACK
+from signoff.graph.history.usage import SENT_BACK
 from signoff.stats.records import Ended
 
 HOW = "How this ends"

@@ -19,7 +19,7 @@ from signoff.session.events import Wrote
 from signoff.session.moves import Answer, Extend, Move, Retry, Stop
 from signoff.session.pausing import request_pause
 from signoff.session.standing import Condition
-from signoff.tools.pty_shell import ShellResult
+from signoff.tools.pty.shell import ShellResult
 from signoff.ui.asking import Asking
 from signoff.ui.board import Board, standing_word
 from signoff.ui.story import Story, read_story

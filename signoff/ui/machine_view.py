@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
 
-from signoff.graph.layout import MAIN_PATH, PAUSES
+from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
 from signoff.graph.machine import State, edges
 from signoff.ui.story import Edge
 

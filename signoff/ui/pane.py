@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from signoff.graph.errors import SetupError
-from signoff.tools.pty_shell import Shell, ShellResult
+from signoff.tools.pty.shell import Shell, ShellResult
 from signoff.ui.pane_backlog import Words
 from signoff.ui.pane_guard import Guard
 from signoff.ui.pane_keys import pasted, typed

@@ -7,8 +7,8 @@ ignore being told.
 import secrets
 import subprocess
 
-from signoff.tools import pty_processes
-from signoff.tools.helpers import isolated, program_text
+from signoff.tools.processes.helpers import isolated, program_text
+from signoff.tools.pty import processes as pty_processes
 
 _NAME = "SIGNOFF_PANE"
 _SECONDS = 2.0

@@ -10,7 +10,7 @@ from dataclasses import replace
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.pty_shell import Shell, ShellResult
+from signoff.tools.pty.shell import Shell, ShellResult
 from signoff.ui.pane_guard import Guard
 
 _MOST_TYPED = 1_000_000
@@ -137,7 +137,7 @@ class PaneShell:
     def _type(self, data: bytes) -> None:
         shell = self._opened()
         # Not above: where there is no such terminal, the line before has said so.
-        from signoff.tools.pty_bash import ShellEnded
+        from signoff.tools.pty.bash import ShellEnded
 
         try:
             shell.write(data)

@@ -17,7 +17,7 @@ from aiohttp import web
 from textual_serve.server import Server
 
 from signoff.graph.errors import SetupError
-from signoff.tools.helpers import module_with_packages
+from signoff.tools.processes.helpers import module_with_packages
 from signoff.ui.orphans import SERVED_BY
 
 HOST = "127.0.0.1"

@@ -7,8 +7,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from signoff.cli.safe import cut, one_line
+from signoff.graph.foreign import counted
 from signoff.session.events import Entered
-from signoff.tools.output import counted
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _NAME = 40

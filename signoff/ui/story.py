@@ -8,7 +8,7 @@ from typing import Any
 
 from signoff.cli.database import OpenStorage
 from signoff.graph.machine import State
-from signoff.nodes.record import recorded
+from signoff.nodes.journal import recorded
 from signoff.session.events import Ended, Event, Said, Wrote
 from signoff.session.history import Chapter, chapters
 from signoff.session.path import Step, steps

@@ -10,14 +10,14 @@ from langchain_core.tools import ToolException
 from signoff.cli.database import OpenStorage
 from signoff.cli.settings import Given, Settings, recall, remember, settle
 from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.runner import busy
+from signoff.graph.compiled.runner import busy
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Entered, Event
 from signoff.session.moves import Answer, Move
 from signoff.session.session import Session
 from signoff.session.standing import look, reading_graph
-from signoff.tools.pty_shell import ShellResult
+from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
 

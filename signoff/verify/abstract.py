@@ -5,13 +5,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from signoff.graph.history import Reader, read_messages
+from signoff.graph.finish.evidence import idle_refusals, moved
+from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.replies import Call
+from signoff.graph.history.section import Verdict, decided, verdicts_of
+from signoff.graph.history.task import Task, current_task
 from signoff.graph.machine import State
-from signoff.graph.marks import is_genuine, marks
-from signoff.graph.replies import Call
-from signoff.graph.section import Verdict, decided, verdicts_of
-from signoff.graph.standstill import idle_refusals, moved
-from signoff.graph.task import Task, current_task
+from signoff.graph.messages import is_genuine, marks
 from signoff.nodes.decide import STRAIGHT
 from signoff.verify.machine import Machine, Point
 

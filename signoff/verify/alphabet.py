@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, InvalidToolCall
 
-from signoff.graph.marks import KEY
+from signoff.graph.messages import KEY
 
 Part = tuple[str, Mapping[str, Any]]
 Role = Literal["read", "write", "finish", "ask", "think", "more"]

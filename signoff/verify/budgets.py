@@ -1,7 +1,7 @@
 """What must hold of limits, rows and reminders."""
 
 from signoff.graph.machine import Event
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.verify import reading
 from signoff.verify.machine import Machine, Step
 from signoff.verify.seen import Why, asks_model, ends

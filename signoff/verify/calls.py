@@ -2,8 +2,8 @@
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from signoff.graph.marks import marks
-from signoff.graph.section import ACCEPTED, verdicts_of
+from signoff.graph.history.section import ACCEPTED, verdicts_of
+from signoff.graph.messages import marks
 from signoff.verify import reading
 from signoff.verify.machine import Machine, Step
 from signoff.verify.seen import Why, asks_model, ends

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from signoff.graph.again import extend, retry
+from signoff.graph.compiled.inputs import extend, retry
 from signoff.graph.machine import FIRST, State
 from signoff.verify.alphabet import ALPHABET, STOPPED
 from signoff.verify.machine import Machine, Point, Step, merged

@@ -3,7 +3,7 @@
 from langchain_core.messages import AIMessage
 
 from signoff.graph.machine import Event, State
-from signoff.graph.marks import marks
+from signoff.graph.messages import marks
 from signoff.verify import reading
 from signoff.verify.machine import Machine, Step
 from signoff.verify.seen import Why, asks_model, ends

@@ -8,7 +8,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.history import read_messages
+from signoff.graph.history.reader import read_messages
 from signoff.graph.machine import State
 from signoff.graph.state import AgentState
 from signoff.verify.abstract import key

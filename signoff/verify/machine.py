@@ -17,19 +17,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphInterrupt
 
-from signoff.graph.declared import NODES
+from signoff.graph.build import NODES
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
-from signoff.graph.marks import result
+from signoff.graph.messages import append_messages, latest, result
 from signoff.graph.private import played
-from signoff.graph.reducers import append_messages, latest
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.call_llm import Stream
-from signoff.nodes.checks import Checked, Checking
-from signoff.nodes.invoke import Job
+from signoff.nodes.finishing.checks import Checked, Checking
 from signoff.nodes.kit import Kit, Run
 from signoff.nodes.node import Report
-from signoff.nodes.once import Jobs
-from signoff.nodes.told import Done
+from signoff.nodes.tool_calls.results import Done
+from signoff.nodes.tool_calls.run import Job, Jobs
 from signoff.verify.alphabet import STOPPED, Names, Symbol, message
 from signoff.verify.shelf import Entries, Killed, Shelf
 

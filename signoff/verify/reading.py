@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from signoff.graph.marks import is_genuine, marks, nudge_kind
+from signoff.graph.messages import is_genuine, marks, nudge_kind
 from signoff.verify.machine import Machine, Point
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
+from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError
-from signoff.graph.runner import checked_thread_id
+from signoff.graph.foreign import valid_text
+from signoff.nodes.journal import label
 from signoff.nodes.node import Swap
-from signoff.nodes.record import label
 from signoff.session.moves import Answer, Extend, Retry
-from signoff.tools.output import valid_text
 from signoff.workers.agreed import MOST_DEATHS
 
 INBOX = "inbox"

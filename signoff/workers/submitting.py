@@ -4,8 +4,8 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
+from signoff.graph.compiled.settings import shown
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.settings import shown
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.nodes.node import Swap
 from signoff.postgres import PostgresStorage

@@ -13,11 +13,11 @@ from psycopg import Connection
 from psycopg.rows import DictRow
 
 from signoff.graph.errors import SetupError, StorageError
-from signoff.nodes.record import label
+from signoff.graph.foreign import valid_text
+from signoff.nodes.journal import label
 from signoff.postgres_address import Address
 from signoff.postgres_pool import Database
 from signoff.postgres_setup import alone
-from signoff.tools.output import valid_text
 from signoff.workers.agreed import TASK
 
 # A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.

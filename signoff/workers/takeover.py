@@ -14,10 +14,10 @@ from procrastinate.jobs import Job
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
+from signoff.graph.foreign import counted
 from signoff.nodes.node import Swap
 from signoff.postgres import PostgresStorage
 from signoff.postgres_store import swap_in
-from signoff.tools.output import counted
 from signoff.workers.agreed import MOST_DEATHS
 from signoff.workers.inbox import Inbox, edit_inbox, read_inbox
 

@@ -16,9 +16,9 @@ from procrastinate.worker import Worker as QueueWorker
 
 from signoff.graph.build import Graph
 from signoff.graph.errors import StorageError
+from signoff.graph.foreign import counted, words
 from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Failed, Finished
-from signoff.tools.output import counted, words
 from signoff.workers.agreed import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
 from signoff.workers.drive import Driven, Driving
 from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox, read_inbox

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-import signoff.graph.declared
-import signoff.graph.history
-import signoff.graph.replies
-import signoff.graph.section
-import signoff.graph.view
-import signoff.nodes.case
-import signoff.nodes.closing
+import signoff.graph.build
+import signoff.graph.history.reader
+import signoff.graph.history.replies
+import signoff.graph.history.section
+import signoff.graph.prompt.prompt
 import signoff.nodes.compress
 import signoff.nodes.execute
 import signoff.nodes.finish
+import signoff.nodes.finishing.case
+import signoff.nodes.finishing.closing
 import signoff.nodes.review
 import signoff.nodes.route_tools
+from signoff.graph.finish.evidence import idle_refusals
+from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
-from signoff.graph.standstill import idle_refusals
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
-from signoff.tools.kinds import Effect
 from signoff.verify.explore import ENDS, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
 
@@ -31,14 +31,14 @@ def put(owner: Any, name: str, value: Any) -> Break:
 
 def update_without(state: State, name: str) -> Break:
     """A node that does not write one of its values."""
-    work = signoff.graph.declared.NODES[state]
+    work = signoff.graph.build.NODES[state]
 
     def broken(given: Any, run: Run) -> Steps:
         found = work(given, run)
         report = found if isinstance(found, Report) else (yield from found)
         return Report(report.event, {key: value for key, value in report.update.items() if key != name})
 
-    return lambda patch: patch.setitem(signoff.graph.declared.NODES, state, broken)
+    return lambda patch: patch.setitem(signoff.graph.build.NODES, state, broken)
 
 
 def _nothing(*_: Any, **__: Any) -> Any:
@@ -69,7 +69,7 @@ def _raw(start: int, _turns: Any, reader: Any, _texts: Any, end: int | None = No
 NODE_MUTATIONS: Mapping[str, Mutation] = {
     "a message never begins a new task": Mutation(
         "two events",
-        put(signoff.graph.history.Reader, "_joins", lambda reader, _: bool(reader.section.messages)),
+        put(signoff.graph.history.reader.Reader, "_joins", lambda reader, _: bool(reader.section.messages)),
         ["its own task"],
     ),
     "the outcome of the task before stays": Mutation(
@@ -77,7 +77,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "calls after a finish run": Mutation(
         "few calls",
-        put(signoff.graph.replies.Reply, "before_control", property(lambda reply: reply.calls)),
+        put(signoff.graph.history.replies.Reply, "before_control", property(lambda reply: reply.calls)),
         ["nothing after a finish"],
     ),
     "calls after a finish are not answered": Mutation(
@@ -87,20 +87,20 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "two events", put(signoff.nodes.compress, "close", _nothing), ["answered once"]
     ),
     "only the last message is looked at": Mutation(
-        "imports", put(signoff.graph.section.Section, "finish", _last_message_only), ["a finish ends"]
+        "imports", put(signoff.graph.history.section.Section, "finish", _last_message_only), ["a finish ends"]
     ),
     "a failed sibling is nothing": Mutation(
         "few calls",
-        put(signoff.graph.replies.Reply, "failed", lambda *_: False),
+        put(signoff.graph.history.replies.Reply, "failed", lambda *_: False),
         ["rests on a finish"],
     ),
     "calls of a reply that was cut off run": Mutation(
-        "few calls", put(signoff.graph.replies, "_survives", lambda *_: True), ["no cut call"]
+        "few calls", put(signoff.graph.history.replies, "_survives", lambda *_: True), ["no cut call"]
     ),
     "nobody is asked": Mutation(
         "approvals",
         lambda patch: (
-            patch.setattr(signoff.graph.section.Section, "undecided", lambda *_: ()),
+            patch.setattr(signoff.graph.history.section.Section, "undecided", lambda *_: ()),
             patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
         )[0],
         ["only what was agreed"],
@@ -109,15 +109,19 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "one event", put(signoff.nodes.execute, "_again", lambda *_: True), ["at most once"]
     ),
     "the journal is not read when calls are closed": Mutation(
-        "two events", put(signoff.nodes.closing, "look", _no_entries), ["what ran is told"]
+        "two events", put(signoff.nodes.finishing.closing, "look", _no_entries), ["what ran is told"]
     ),
     "verdicts are not kept": Mutation(
         "imports",
-        put(signoff.nodes.case.Case, "verdicts", lambda case, _: {"task": case.task.id, "calls": {}}),
+        put(
+            signoff.nodes.finishing.case.Case, "verdicts", lambda case, _: {"task": case.task.id, "calls": {}}
+        ),
         [ENDS],
     ),
     "a refusal says nothing": Mutation(
-        "few calls", put(signoff.nodes.case.Case, "told", lambda *_, **__: []), ["a finish is answered"]
+        "few calls",
+        put(signoff.nodes.finishing.case.Case, "told", lambda *_, **__: []),
+        ["a finish is answered"],
     ),
     "a finish that wants a person's yes is accepted without one": Mutation(
         "nobody to ask",
@@ -125,14 +129,14 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         ["rests on a finish"],
     ),
     "no standstill is noticed": Mutation(
-        "nobody to ask", put(signoff.nodes.case, "idle_refusals", lambda *_: []), ["no spin"]
+        "nobody to ask", put(signoff.nodes.finishing.case, "idle_refusals", lambda *_: []), ["no spin"]
     ),
     "refusals in a row are not counted": Mutation(
-        "refused finishes", put(signoff.nodes.case, "idle_refusals", _same_only), ["a row ends"]
+        "refused finishes", put(signoff.nodes.finishing.case, "idle_refusals", _same_only), ["a row ends"]
     ),
     "every refusal in a row is one too many": Mutation(
         "refused finishes",
-        put(signoff.nodes.case, "idle_refusals", lambda task, call: [(call, "")] * 9),
+        put(signoff.nodes.finishing.case, "idle_refusals", lambda task, call: [(call, "")] * 9),
         ["real limits"],
     ),
     "every finish is a right one": Mutation(
@@ -147,11 +151,11 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "odd ids", put(signoff.nodes.route_tools, "unique_ids", lambda *_: None), ["answered once", LEGAL]
     ),
     "the view is the history as it is": Mutation(
-        "odd ids", put(signoff.graph.view, "_repaired", _raw), ["whole views"]
+        "odd ids", put(signoff.graph.prompt.prompt, "_repaired", _raw), ["whole views"]
     ),
     "a reading is never looked at again": Mutation(
         "few calls",
-        put(signoff.graph.history.Reader, "holds", lambda *_: True),
+        put(signoff.graph.history.reader.Reader, "holds", lambda *_: True),
         [RESTART, LEGAL],
         thorough=True,
     ),

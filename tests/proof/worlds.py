@@ -9,7 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from signoff import Limits, build_graph
-from signoff.graph.prices import Prices
+from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel
 from signoff.session.standing import kit_of
 from signoff.verify.alphabet import ALPHABET, Names

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from signoff.tools.helpers import isolated
+from signoff.tools.processes.helpers import isolated
 
 ENVIRONMENT = "SIGNOFF_SELFTEST_TOKEN"
 """The variable that is set in this process while the test runs."""

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from signoff.tools.helpers import program_text
+from signoff.tools.processes.helpers import program_text
 
 _FOLDER = Path(__file__).parent
 # In the order in which they need each other; the last one is the program itself.

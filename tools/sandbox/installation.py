@@ -5,7 +5,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 
-from signoff.tools.helpers import base_python
+from signoff.tools.processes.helpers import base_python
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store")
 _CONFIGURATION = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")

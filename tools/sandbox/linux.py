@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 
 from signoff.graph.errors import SetupError
-from signoff.tools.helpers import base_python
-from signoff.tools.paths import shown
+from signoff.tools.filesystem.paths import shown
+from signoff.tools.processes.helpers import base_python
 from signoff.tools.protected import Protected, find_protected, open_places, within
 from signoff.tools.sandbox import bubblewrap, landlock
 from signoff.tools.sandbox.base import Bounds, PythonResult

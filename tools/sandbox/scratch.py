@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from signoff.tools.helpers import find_program
+from signoff.tools.processes.helpers import find_program
 
 _PREFIX = "signoff-python-"
 _PROGRAMS = "/usr/bin:/bin:/run/current-system/sw/bin"

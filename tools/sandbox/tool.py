@@ -6,9 +6,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
-from signoff.tools.held import hold, holding_of
-from signoff.tools.kinds import Kind
-from signoff.tools.output import capped
+from signoff.graph.foreign import capped
+from signoff.graph.kinds import Kind
+from signoff.tools.processes.held import hold, holding_of
 from signoff.tools.sandbox.base import PythonResult, Sandbox
 from signoff.tools.sandbox.choose import choose_sandbox
 from signoff.tools.workspace import Workspace

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from signoff.tools.helpers import program_text, with_packages
+from signoff.tools.processes.helpers import program_text, with_packages
 
 _WORKER = program_text(Path(__file__).with_name("worker.py"))
 # Without these, OpenMP's threads spin while they wait: ten times slower on a busy machine. They are read when

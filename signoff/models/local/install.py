@@ -11,7 +11,7 @@ from pathlib import Path
 from signoff.graph.errors import SetupError
 from signoff.models.local.progress import Progress, Stage, silent
 from signoff.models.local.weights import missing_packages
-from signoff.tools.helpers import base_python, find_program, module_with_packages
+from signoff.tools.processes.helpers import base_python, find_program, module_with_packages
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)

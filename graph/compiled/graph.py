@@ -1,0 +1,323 @@
+"""The compiled graph with a safe durability, and one runner a thread."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.constants import START
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
+
+from signoff.graph.compiled.inputs import (
+    EXAMPLE,
+    Entry,
+    aentered,
+    check_context,
+    check_input,
+    entered,
+    entry,
+    holds_input,
+    nested,
+    with_input,
+)
+from signoff.graph.compiled.runner import runner, storage_errors, thread_to_hold
+from signoff.graph.errors import SetupError, ThreadBusy
+from signoff.graph.machine import FIRST
+from signoff.graph.speed.runtime import with_light_runtime
+from signoff.graph.state import AgentState, Output
+from signoff.tools.processes.held import end_graph
+
+
+class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
+    """Saves every step before the next one begins (`durability="sync"`), unless told to do less.
+
+    Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
+    of one thread overwrite each other): a second run at the same time raises ThreadBusy.
+    """
+
+    def close(self) -> None:
+        """Ends what its tools hold open (shells, interpreters, servers of MCP) and no other graph uses.
+
+        A run that comes afterwards starts them anew.
+        """
+        end_graph(self.builder)
+
+    # LangGraph's overloads of these two tell the return type by `version`.
+    def invoke(  # type: ignore[override]  # as above
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any] | Any:
+        if not _asks_for_values(kwargs):
+            return super().invoke(input, config, **kwargs)
+        return _with_interrupts(super().invoke(input, config, **kwargs, version="v2"))
+
+    async def ainvoke(  # type: ignore[override]  # as above
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any] | Any:
+        if not _asks_for_values(kwargs):
+            return await super().ainvoke(input, config, **kwargs)
+        return _with_interrupts(await super().ainvoke(input, config, **kwargs, version="v2"))
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        with self.runner(config), storage_errors():
+            yield from self.stream_held(input, config, **kwargs)
+
+    # LangGraph's own is a generator; where there is nothing to hold, another would only stand around it.
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+        held, holding = self.astream_held(input, config, **kwargs), self.runner(config)
+        return held if isinstance(holding, nullcontext) else _while_held(held, holding)
+
+    def stream_held(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        durability: Durability | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """`stream`, for a caller that holds the thread already.
+
+        Raises ThreadError when the thread stands in a state that this graph does not have.
+        """
+        self._check(input, config, kwargs)
+        begun = entered(self._begun(input, config))
+        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
+
+    def astream_held(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        durability: Durability | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[Any, None]:
+        """`astream`, for a caller that holds the thread already.
+
+        Raises ThreadError when the thread stands in a state that this graph does not have.
+        """
+        self._check(input, config, kwargs)
+        options = {"durability": self._raised(durability), **kwargs}
+        if self._held_at(config) is None:
+            return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
+        return self._astream_begun(input, config, options)
+
+    async def _astream_begun(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        begun = await aentered(self._begun(input, config))
+        stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
+        async with aclosing(stream):
+            async for item in stream:
+                yield item
+
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """LangGraph's snapshot, with what a process that was killed had been given and not yet taken up."""
+        self._thread(config)
+        with storage_errors():
+            state = super().get_state(config, subgraphs=subgraphs)
+            saver = self._saver_of_input(state, config)
+            return state if saver is None else with_input(state, saver.get_tuple(state.config))
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """`get_state`, for an event loop."""
+        self._thread(config)
+        with storage_errors():
+            state = await super().aget_state(config, subgraphs=subgraphs)
+            saver = self._saver_of_input(state, config)
+            return state if saver is None else with_input(state, await saver.aget_tuple(state.config))
+
+    def get_whole_state(self, config: RunnableConfig) -> StateSnapshot:
+        """`get_state` with all channels, for the machine's own use."""
+        return self.get_state(config)
+
+    async def aget_whole_state(self, config: RunnableConfig) -> StateSnapshot:
+        """`get_whole_state`, for an event loop."""
+        return await self.aget_state(config)
+
+    # Writing a state is a way into a thread, too: LangGraph would drop what was saved and not yet taken up.
+    def bulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        at = self._held_at(config)
+        with storage_errors():
+            if at is not None and holds_input(at[0].get_tuple(at[1])):
+                # Whoever runs the thread takes it up by itself.
+                with suppress(ThreadBusy), self.runner(config):
+                    self.settle(config)
+            return super().bulk_update_state(config, supersteps)
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        at = self._held_at(config)
+        with storage_errors():
+            if at is not None and holds_input(await at[0].aget_tuple(at[1])):
+                with suppress(ThreadBusy):
+                    async with in_thread(self.runner(config)):
+                        await self.asettle(config)
+            return await super().abulk_update_state(config, supersteps)
+
+    # LangGraph's are generators: they would say what is wrong only when they are read.
+    def get_state_history(self, config: RunnableConfig, **kwargs: Any) -> Iterator[StateSnapshot]:
+        """LangGraph's snapshots of the thread, the newest first."""
+        self._thread(config)
+        return self._past(config, kwargs)
+
+    def _past(self, config: RunnableConfig, options: dict[str, Any]) -> Iterator[StateSnapshot]:
+        with storage_errors():
+            yield from super().get_state_history(config, **options)
+
+    def aget_state_history(self, config: RunnableConfig, **kwargs: Any) -> AsyncIterator[StateSnapshot]:
+        """`get_state_history`, for an event loop."""
+        self._thread(config)
+        return self._apast(config, kwargs)
+
+    async def _apast(self, config: RunnableConfig, options: dict[str, Any]) -> AsyncIterator[StateSnapshot]:
+        with storage_errors():
+            async for snapshot in super().aget_state_history(config, **options):
+                yield snapshot
+
+    def settle(self, config: RunnableConfig) -> None:
+        """Takes up what a process that was killed had been given, and runs no state; for a caller that holds
+        the thread."""
+        for _ in super().stream(None, self._own(config), interrupt_before=[str(FIRST)], durability="sync"):
+            pass
+
+    async def asettle(self, config: RunnableConfig) -> None:
+        """`settle`, for an event loop."""
+        options: dict[str, Any] = {"interrupt_before": [str(FIRST)], "durability": "sync"}
+        async for _ in super().astream(None, self._own(config), **options):
+            pass
+
+    def runner(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
+        """Holds the thread that `config` names. Raises ThreadBusy when another runner holds it."""
+        thread_id = self._thread(config)
+        if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
+            return nullcontext()
+        return runner(self.checkpointer, thread_id)
+
+    def _thread(self, config: RunnableConfig | None) -> str | None:
+        return thread_to_hold(self.checkpointer, self.config, config)
+
+    def _check(self, given: Any, config: RunnableConfig | None, options: Mapping[str, Any]) -> None:
+        """Refuses what nothing can be run with, before anything is saved."""
+        self._thread(config)
+        check_input(given)
+        check_context(options.get("context"))
+        if given is None and not self.checkpointer and not nested():
+            raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
+
+    def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
+        """What a run with this input really begins with."""
+        at = self._held_at(config)
+        return (yield from entry(self, given, *at)) if at else given
+
+    def _held_at(
+        self, config: RunnableConfig | None
+    ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
+        """The saver, and where in it the thread stands that a run with this configuration holds."""
+        thread_id = self._thread(config)
+        if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
+            return None
+        configurable = merge_configs(self.config, config).get("configurable", {})
+        place = {"thread_id": thread_id, "checkpoint_ns": ""}
+        if named := configurable.get("checkpoint_id"):
+            place["checkpoint_id"] = named
+        return self.checkpointer, {"configurable": place}
+
+    def _saver_of_input(
+        self, state: StateSnapshot, config: RunnableConfig
+    ) -> BaseCheckpointSaver[Any] | None:
+        """The saver, if it may hold an input that the snapshot does not show; older points of a thread stay
+        as they were."""
+        at = self._held_at(config) if START in state.next else None
+        return at[0] if at and "checkpoint_id" not in at[1]["configurable"] else None
+
+    def _own(self, config: RunnableConfig) -> RunnableConfig:
+        """The configuration of a run of the machine's own on this thread: without a caller's limit of steps,
+        and without what would mark the checkpoint as a caller's."""
+        at = self._held_at(config)
+        assert at is not None, "the caller holds a thread"
+        return at[1]
+
+    def _prepared(self, config: RunnableConfig | None) -> RunnableConfig:
+        return with_light_runtime(_without_default(config), self.store)
+
+    def _raised(self, durability: Durability | None) -> Durability | None:
+        return durability or ("sync" if self.checkpointer else None)
+
+
+class JournalledGraph(DurableGraph):
+    """Always saves every step before the next one begins: no effect for a reply that is not saved.
+
+    A weaker `durability` would lose the reply in a crash, and with it the way to know that its call has run.
+    """
+
+    def _raised(self, durability: Durability | None) -> Durability | None:
+        return "sync" if self.checkpointer else durability
+
+
+async def _while_held(
+    stream: AsyncGenerator[Any, None], holding: AbstractContextManager[None]
+) -> AsyncGenerator[Any, None]:
+    # A caller that leaves early gives the thread back only when the run has really stopped.
+    with storage_errors():
+        async with in_thread(holding), aclosing(stream):
+            async for item in stream:
+                yield item
+
+
+@asynccontextmanager
+async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None]:
+    """A context that may wait for the disk or the network, for an event loop."""
+    if isinstance(context, nullcontext):
+        yield
+        return
+    entering = asyncio.ensure_future(asyncio.to_thread(context.__enter__))
+    try:
+        await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        # The thread of a pool cannot be cancelled: what it takes is given back when it has it.
+        entering.add_done_callback(partial(_give_back, context))
+        raise
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
+    if not entered.cancelled() and entered.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
+
+
+def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
+    """Whether `invoke` is to give the last values in LangGraph's older form, which is its default.
+
+    For that LangGraph has every step tell its updates, too, and looks for interrupts in them; in the newer
+    form they come with the values.
+    """
+    return kwargs.get("stream_mode", "values") == "values" and "version" not in kwargs
+
+
+def _with_interrupts(output: GraphOutput[Any]) -> Any:
+    """What the older form of `invoke` gives."""
+    if not output.interrupts:
+        return output.value
+    return {**(output.value or {}), "__interrupt__": list(output.interrupts)}
+
+
+def _without_default(config: RunnableConfig | None) -> RunnableConfig | None:
+    """`config` without LangChain's default limit of 25 steps, which `batch` and chains fill in.
+
+    LangChain's own merging of configurations takes that number for "not given", too.
+    """
+    if config is None or config.get("recursion_limit") != DEFAULT_RECURSION_LIMIT:
+        return config
+    rest = config.copy()
+    del rest["recursion_limit"]
+    return rest

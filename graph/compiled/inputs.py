@@ -1,0 +1,400 @@
+"""What a graph is called with: checked before anything is saved, and the inputs that go on after an end.
+
+LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
+came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in
+between leaves a message that is in the database, and in no history: LangGraph's own reading shows the thread
+as it was before, and its next input takes the message's place.
+
+"""
+
+import reprlib
+import uuid
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from itertools import takewhile
+from typing import Any, Protocol
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.config import get_config
+from langgraph.constants import START
+from langgraph.types import Command, Overwrite, StateSnapshot
+from pydantic import BaseModel
+
+from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.machine import FIRST, check_states, next_states
+from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
+from signoff.graph.outcome import current_outcome
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+
+
+def extend(
+    state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
+) -> Command[Any]:
+    """The input that goes on with a task that ended at a limit, with `turns` more turns.
+
+    It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
+    a call, repetitions) is counted from now on, so that its whole amount is granted once more.
+
+    `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
+    task did not end at a limit, SetupError when `turns` is below 1.
+    """
+    if not isinstance(turns, int) or isinstance(turns, bool):
+        raise SetupError(f"Extend by a whole number of turns, not by {turns!r:.80}.")
+    if turns < 1:
+        raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
+    state = _values(state)
+    outcome = _ended_by(state, "limit")
+    before = state.get("extra") or {}
+    granted = before["turns"] if before.get("task") == outcome["task"] else 0
+    spent = state.get("spent") or {}
+    mine = spent if spent.get("task") == outcome["task"] else {}
+    return _again(texts, {"extended": dict(mine)}, extra={"task": outcome["task"], "turns": granted + turns})
+
+
+def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
+    """The input that tries a task again that ended with an error.
+
+    `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
+    end with an error.
+    """
+    _ended_by(_values(state), "error")
+    return _again(texts, {}, stop="")
+
+
+def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
+    """The input that goes on with a thread whose process ended, or whose history was changed by hand.
+
+    `graph.invoke(go_on(graph.get_state(config)), config)`. It is None where LangGraph has something left to
+    run, and the way back in where it has not. Raises ThreadError when the thread waits for an answer, or has
+    ended: then there is nothing to go on with.
+    """
+    if not isinstance(snapshot, StateSnapshot):
+        raise SetupError("go_on takes what graph.get_state(config) gives, not the values in it.")
+    if snapshot.interrupts:
+        raise ThreadError("The thread waits; answer it by Command(resume={interrupt.id: answer}).")
+    # An input that was saved and not yet taken up comes after every end.
+    if START not in snapshot.next and current_outcome(snapshot.values) is not None:
+        raise ThreadError("The thread has ended; send a new message to begin the next task.")
+    return None if snapshot.tasks or snapshot.next else Command(goto=str(FIRST), update={})
+
+
+def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
+    """The values of a state; the snapshot around them is taken, too."""
+    values = state.values if isinstance(state, StateSnapshot) else state
+    if not isinstance(values, Mapping):
+        raise SetupError(f"{values!r:.80} is no state of a thread; give graph.get_state(config).values.")
+    return values
+
+
+def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
+    outcome = current_outcome(state)
+    if outcome is None:
+        raise ThreadError("The thread has not ended; resume it instead.")
+    if outcome["status"] != status:
+        raise ThreadError(
+            f"The task ended with {outcome['status']} ({outcome['reason']}), not with {status}; "
+            "send a new message to begin the next task."
+        )
+    return outcome
+
+
+def _again(texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
+    mark = nudge("resumed", texts.nudges["resumed"].format(), **notes)
+    return Command(goto=str(FIRST), update={"messages": [mark], "outcome": None, **update})
+
+
+# Under this channel LangGraph keeps that a task waits for an answer.
+_INTERRUPT = "__interrupt__"
+# And under this one, what it was answered.
+_RESUME = "__resume__"
+_ID_DIGITS = 32
+
+
+class Thread(Protocol):
+    """What an entry needs of the graph; `nodes` are the names of its states."""
+
+    @property
+    def nodes(self) -> Container[str]: ...
+
+    def get_whole_state(self, config: RunnableConfig) -> StateSnapshot: ...
+
+    async def aget_whole_state(self, config: RunnableConfig) -> StateSnapshot: ...
+
+    def settle(self, config: RunnableConfig) -> None: ...
+
+    async def asettle(self, config: RunnableConfig) -> None: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Something to be done, and how it is done in an event loop."""
+
+    do: Callable[[], Any]
+    ado: Callable[[], Awaitable[Any]]
+
+
+Entry = Generator[Asked, Any, Any]
+"""Asks for what it needs of the thread, and gives the input that its run really begins with."""
+
+
+def entry(graph: Thread, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
+    """How a run with the input `given` enters the thread at `place`, which the caller holds.
+
+    A message does not take the place of one that was saved before it: that one is taken up first. If it is
+    the very same one, the run goes on with it. Raises ThreadError when there is no thread to go on with, and
+    when a run that goes on stands in a state that this graph does not have.
+    """
+    newest = "checkpoint_id" not in place["configurable"]
+    goes_on = given is None or isinstance(given, Command)
+    if isinstance(given, Command):
+        _check_says_something(given)
+    # Read in time: an input is saved before LangGraph reads it, and would come back with every reading.
+    messages = [] if goes_on else messages_of(given)
+    if not goes_on and not newest:
+        return given
+    saved = yield Asked(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+    if given is None and saved is None:
+        raise ThreadError(
+            f"There is no thread {place['configurable']['thread_id']!r:.80}; begin it with a task."
+        )
+    if not goes_on:
+        if _is_at_rest(saved):
+            return with_ids(given)
+        state = yield Asked(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
+        if not is_repeated(messages, state.values):
+            if _input(saved):
+                yield Asked(partial(graph.settle, place), partial(graph.asettle, place))
+            return with_ids(given)
+        given = go_on(state)
+    elif isinstance(given, Command) and newest and _input(saved):
+        # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
+        yield Asked(partial(graph.settle, place), partial(graph.asettle, place))
+    if not newest and isinstance(given, Command) and (before := _answers(saved)):
+        place_now: RunnableConfig = {"configurable": {**place["configurable"]}}
+        del place_now["configurable"]["checkpoint_id"]
+        now = yield Asked(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
+        _check_is_no_other(given, before, place, now)
+    check_states(saved, graph.nodes, newest=newest)
+    return given
+
+
+def _check_says_something(command: Command[Any]) -> None:
+    """Raises ThreadError for an answer that LangGraph does not deliver."""
+    if command.resume == {} or (command.resume is None and not command.update and not command.goto):
+        raise ThreadError(
+            f"The answer is {'empty' if command.resume == {} else 'null'} (resume={command.resume!r}), and "
+            'nothing would be delivered; give text or a JSON value, or "" for no answer. Nothing was changed.'
+        )
+
+
+def _answers(saved: CheckpointTuple | None) -> list[Any]:
+    """The answers that were given at a checkpoint."""
+    found = (
+        [value for _, channel, value in (saved.pending_writes or ()) if channel == _RESUME] if saved else []
+    )
+    return [one for value in found for one in (value if isinstance(value, list) else [value])]
+
+
+def _check_is_no_other(
+    command: Command[Any], before: Sequence[Any], place: RunnableConfig, now: CheckpointTuple | None
+) -> None:
+    """Raises ThreadError for another answer at a point that the thread has left behind: LangGraph would take
+    the one that was given there before."""
+    at, given = place["configurable"]["checkpoint_id"], command.resume
+    if given is None or (now and now.config["configurable"]["checkpoint_id"] == at):
+        return
+    said = list(given.values()) if isinstance(given, dict) and all(map(_names_interrupt, given)) else [given]
+    if all(one in before for one in said):
+        return
+    thread_id = place["configurable"]["thread_id"]
+    raise ThreadError(
+        f"This point of thread {shown(thread_id)} was answered before ({reprlib.repr(before[-1])}), and that "
+        "answer would be taken again in place of yours. Fork the thread there and answer the fork: "
+        f"Session(graph, thread_id).fork({at!r}).resume(answer), or `signoff fork THREAD --at {at}`. Nothing "
+        "was changed."
+    )
+
+
+def _names_interrupt(key: Any) -> bool:
+    return isinstance(key, str) and len(key) == _ID_DIGITS
+
+
+def entered(entry: Entry) -> Any:
+    """What comes of an entry."""
+    found = None
+    while True:
+        try:
+            asked = entry.send(found)
+        except StopIteration as end:
+            return end.value
+        found = asked.do()
+
+
+async def aentered(entry: Entry) -> Any:
+    """`entered`, for an event loop."""
+    found = None
+    while True:
+        try:
+            asked = entry.send(found)
+        except StopIteration as end:
+            return end.value
+        found = await asked.ado()
+
+
+def messages_of(given: Any) -> list[BaseMessage]:
+    """The messages of an input. Raises what LangChain raises for what is no message."""
+    return list(as_messages(_writes(given)))
+
+
+def with_ids(given: Any) -> Any:
+    """The input, its messages with the ids that they will have in the history.
+
+    LangGraph would give an id to message objects and dicts when its first step writes them, and another one
+    when a process that was killed is followed by a second one. (What has another form gets one that is made
+    from its place and words, see `append_messages`.) A tuple alone would come back from the database as a
+    list, which means something else.
+    """
+    writes = _writes(given)
+    return {**given, "messages": [_with_id(write) for write in writes]} if writes else given
+
+
+def with_input(snapshot: StateSnapshot, saved: CheckpointTuple | None) -> StateSnapshot:
+    """The snapshot with the messages of an input that was saved as it came, as the first step will write
+    them. LangGraph adds them itself once that step has run."""
+    found = _input(saved) if START in snapshot.next else []
+    if not found or not isinstance(snapshot.values, dict):
+        return snapshot
+    messages = append_messages(snapshot.values.get("messages"), [found])
+    return snapshot._replace(values={**snapshot.values, "messages": messages})
+
+
+def holds_input(saved: CheckpointTuple | None) -> bool:
+    """Whether this is the newest checkpoint of a thread, with messages that no step has taken up."""
+    return bool(_input(saved))
+
+
+def is_repeated(given: Sequence[BaseMessage], values: Mapping[str, Any]) -> bool:
+    """Whether these very messages are the last that the thread was given, and nothing has answered them.
+
+    So it is when whoever sent them does not know that they were saved before the process was killed. A
+    message with an id of its own is the same only under that id.
+    """
+    if current_outcome(values) is not None or not any(is_genuine(message) for message in given):
+        return False
+    newest = takewhile(lambda one: not isinstance(one, AIMessage), reversed(values.get("messages") or ()))
+    before = [message for message in newest if is_genuine(message) or message.type == "system"][::-1]
+    last = before[-len(given) :]
+    return len(last) == len(given) and all(map(_same, given, last))
+
+
+def _same(given: BaseMessage, saved: BaseMessage) -> bool:
+    alike = (given.type, given.content, given.name) == (saved.type, saved.content, saved.name)
+    return alike and given.id in (None, "", saved.id)
+
+
+def _writes(given: Any) -> list[Any]:
+    """What the input adds to the history, one by one; nothing where it replaces the history as a whole."""
+    found = given.get("messages") if isinstance(given, Mapping) else None
+    if found is None or isinstance(found, Overwrite):
+        return []
+    return found if isinstance(found, list) else [found]
+
+
+def _with_id(write: Any) -> Any:
+    if not isinstance(write, BaseMessage | dict):
+        return write
+    (message,) = as_messages([write])
+    return message if message.id else slim(message.model_copy(update={"id": str(uuid.uuid4())}))
+
+
+def _is_at_rest(saved: CheckpointTuple | None) -> bool:
+    """Whether nothing is left to do in the thread: it has not begun, has ended, or waits for a person."""
+    if saved is None or any(channel == _INTERRUPT for _, channel, _ in saved.pending_writes or ()):
+        return True
+    values = saved.checkpoint["channel_values"]
+    return START not in values and not next_states(values)
+
+
+def _input(saved: CheckpointTuple | None) -> list[BaseMessage]:
+    """The messages of an input that was saved as it came; none for one that cannot be read."""
+    if saved is None or saved.metadata.get("source") != "input":
+        return []
+    try:
+        return messages_of(saved.checkpoint["channel_values"].get(START))
+    except (TypeError, ValueError, NotImplementedError, LookupError):
+        return []
+
+
+EXAMPLE = '{"messages": [("user", "the task")]}'
+_CONFIG = 'config={"configurable": {"thread_id": "my-thread"}}'
+
+
+def check_input(given: Any) -> None:
+    """Refuses an input that is no message, and one whose messages stand under another key."""
+    if isinstance(given, Command):
+        given = given.update if isinstance(given.update, Mapping) else None
+    elif given is not None:
+        _check_shape(given)
+    if given is None:
+        return
+    if "messages" in given and given["messages"] is None:
+        raise SetupError(f"The messages of the input are None; give {EXAMPLE}.")
+    try:
+        messages_of(given)
+    except (TypeError, ValueError, NotImplementedError, LookupError) as error:
+        raise SetupError(f"The input holds what is no message ({reason(error)}); give {EXAMPLE}.") from error
+
+
+def _check_shape(given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise SetupError(f"The input is {reprlib.repr(given)}; give {EXAMPLE}.")
+    if given and "messages" not in given and not nested():
+        told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
+        raise SetupError(f"The input has {told} and no 'messages'; give {EXAMPLE}.")
+
+
+def reason(error: Exception) -> str:
+    """The first line of what LangChain or pydantic says; the rest are links."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    return ": ".join(lines[1:3]) if lines[:1] and "validation error" in lines[0] else "".join(lines[:1])
+
+
+def check_config(config: RunnableConfig | None) -> None:
+    """Refuses a configuration of another shape, and a thread that is named where nothing looks for it."""
+    if config is None:
+        return
+    if not isinstance(config, Mapping):
+        raise SetupError(f"config is {reprlib.repr(config)}; write {_CONFIG}.")
+    configurable = config.get("configurable", {})
+    if not isinstance(configurable, Mapping):
+        raise SetupError(f"config['configurable'] is {reprlib.repr(configurable)}; write {_CONFIG}.")
+    if "thread_id" in config and "thread_id" not in configurable:
+        raise SetupError(f"The thread_id stands beside `configurable`, not in it; write {_CONFIG}.")
+
+
+def no_thread(configurable: Mapping[str, Any]) -> SetupError:
+    """The error for a run that is to be saved and names no thread."""
+    meant = get_close_matches(
+        "thread_id", [key for key in configurable if isinstance(key, str)], n=1, cutoff=0.6
+    )
+    found = f" (it has {meant[0]!r})" if meant and meant[0] != "thread_id" else ""
+    return SetupError(f"This graph saves its threads, and `configurable` names none{found}; write {_CONFIG}.")
+
+
+def check_context(context: Any) -> None:
+    """Refuses what can be no context; its keys and values are checked by its schema."""
+    if context is not None and not isinstance(context, Mapping | BaseModel):
+        raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context.")
+
+
+def nested() -> bool:
+    """Whether this is called within a run of LangGraph's, whose configuration then holds here, too."""
+    try:
+        get_config()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""What judges a finish beside its arguments: the calls that it cites as evidence, and standstill.
+
+A finish stands still when it is refused again and again, with no work in between.
+
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.task import Task
+from signoff.graph.history.usage import SENT_BACK
+from signoff.graph.kinds import Effect
+from signoff.graph.messages import marks
+from signoff.graph.state import RefusedFinish
+
+# The note that the terminal writes under every output: a command that failed is a result like any other.
+_EXIT = re.compile(r"\n\[exit code (\w+)[^\n]*\]\s*\Z")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a cited call shows nothing. why: a key of `Texts.refusals`; last: the change after it."""
+
+    why: str
+    id: str
+    last: str = ""
+
+
+@dataclass(frozen=True)
+class _Past:
+    call: Call
+    result: ToolMessage
+
+    @property
+    def succeeded(self) -> bool:
+        code = _EXIT.search(self.result.text)
+        return self.result.status != "error" and (code is None or code[1] == "0")
+
+    @property
+    def took_effect(self) -> bool:
+        """Whether it may have: it succeeded, or nobody knows. A command that failed may have done a part."""
+        return self.result.status != "error" or bool(marks(self.result).get("unknown"))
+
+
+def doubt(
+    cited: Sequence[str],
+    finish: Call,
+    task: Task,
+    changes: Callable[[str], bool],
+    checks: Callable[[str], bool],
+) -> Doubt | None:
+    """What is wrong with the evidence of `finish`; None when every cited call exists in this task, succeeded,
+    and is newer than the last call that may have changed something.
+
+    cited: ids of calls, or names of tools for their last call. changes: whether a tool of this name may
+    change something. checks: whether such a tool can check something, too (a terminal): then the last change
+    may be the evidence.
+    """
+    past = list(_past(task, finish))
+    last = max((at for at, one in enumerate(past) if changes(one.call.name) and one.took_effect), default=-1)
+    for name in cited:
+        at = _place(name, past)
+        if at is None:
+            return Doubt("evidence_missing", name)
+        if not past[at].succeeded:
+            return Doubt("evidence_failed", name)
+        if at < last or (at == last and not checks(past[at].call.name)):
+            return Doubt("evidence_old", name, f"{past[last].call.name}, {past[last].call.id}")
+    return None
+
+
+def _past(task: Task, finish: Call) -> Iterator[_Past]:
+    """The work calls that ran before `finish`, in order."""
+    until = task.reply_of(finish)
+    for reply in task.replies:
+        for call in reply.calls:
+            result = reply.result(call)
+            if call is finish:
+                return
+            if call.effect is None and result is not None and reply.ran(call):
+                yield _Past(call, result)
+        if reply is until:
+            return
+
+
+def _place(name: str, past: Sequence[_Past]) -> int | None:
+    """The place of the newest call with this id; else of the newest call of the tool with this name."""
+    ids = [at for at, one in enumerate(past) if one.call.id == name]
+    names = [at for at, one in enumerate(past) if one.call.name == name]
+    return max(ids or names, default=None)
+
+
+def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, RefusedFinish]]:
+    """The finishes that were refused before `finish` (by default: so far), and why: since the last work, the
+    last word of a person, and the last time that the task was resumed after an end. The newest first."""
+    found: list[tuple[Call, RefusedFinish]] = []
+    holding = task.last if finish is None else task.reply_of(finish)
+    place = next((at for at, reply in enumerate(task.replies) if reply is holding), -1)
+    for reply in reversed(task.replies[task.resumed : place + 1]):
+        before = [call for call in reversed(reply.calls) if call is not finish]
+        told = [(call, why) for call in before if (why := task.refused.get(reply.key(call)))]
+        found += [(call, why) for call, why in told if why["kind"] != SENT_BACK]
+        if any(why["kind"] == SENT_BACK for _, why in told) or moved([reply]):
+            break
+    return found
+
+
+def moved(replies: Sequence[Reply]) -> bool:
+    """Whether work of these replies was run, or a question in them was answered."""
+    return any(
+        call.effect in (None, Effect.ASK) and reply.ran(call) for reply in replies for call in reply.calls
+    )

@@ -1,0 +1,273 @@
+"""What the analytics need to know of a task beside its outcome, read from the task at its end."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from string import Formatter
+from typing import NotRequired, TypedDict
+
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.task import Task
+from signoff.graph.history.usage import NO_NUDGES, RESUMED, SENT_BACK
+from signoff.graph.kinds import Effect, fingerprint
+from signoff.graph.messages import marks
+from signoff.graph.outcome import Outcome
+from signoff.graph.rules import RULES
+from signoff.graph.state import RefusedFinish
+from signoff.graph.texts import Texts
+
+OTHER = "other"
+_WORK = (None, Effect.FINISH, Effect.ASK)
+# What an imported history holds must not make the entry large.
+_MOST_ENDS = 4
+_MOST_KINDS = 10
+_KIND_CHARACTERS = 24
+_NAME_CHARACTERS = 60
+
+
+class Nudged(TypedDict):
+    """Reminders of one kind. back: those after which the model went back to work.
+
+    That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
+    question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
+    reply are not. A reminder between two rounds puts nothing right and is not counted.
+    """
+
+    given: int
+    back: int
+
+
+class Refused(TypedDict):
+    """Finishes refused for one reason. needless: those whose claim was right.
+
+    That is: a finish that `review` refused, while a later one with the same claim was accepted and no working
+    tool had run between the two. What a person sent back is a refusal and never needless.
+    """
+
+    times: int
+    needless: int
+
+
+class End(TypedDict):
+    """One end of a task; it may go on afterwards."""
+
+    status: str
+    reason: str
+    turns: int
+
+
+class Figures(TypedDict):
+    """The figures of one task; JSON, below 2 KB.
+
+    at: when it ended; began: when its first model call began (both in seconds since 1970).
+    model: the name that its last reply gave. talk: replies of words only.
+    nudges: by kind. refused: finishes, by reason. end: how it ended; ends: how it had ended before, the last
+    four times; resumed: how often it went on after an end.
+
+    cut_short: limits that ended the task although its work was done, if the claim that it was is right.
+    Nothing extra is run to find that out: it counts when the task was extended afterwards and ended with an
+    accepted "done" that no check contradicts, and no call that may change something had run since. Nothing
+    had changed, so the checks would have passed at the limit, too. A limit that nobody extends is never
+    counted: this is a lower bound.
+
+    went_on: replies after the last call that may have changed something that brought nothing: words alone, a
+    finish that was refused needlessly, or only calls that had been made since that change, with the same
+    arguments; of a task that ended as done. confirmed: a person confirmed the finish. Neither was recorded by
+    version 0.1.0.
+
+    rules: how often a rule of `decide` fired, of those that leave a trace: a turn (`think`), a claim, a
+    question, a reminder, and the rule that ended the task.
+    """
+
+    at: float
+    began: float | None
+    model: str
+    talk: int
+    nudges: dict[str, Nudged]
+    refused: dict[str, Refused]
+    end: End
+    ends: list[End]
+    resumed: int
+    cut_short: int
+    went_on: NotRequired[int]
+    confirmed: NotRequired[bool]
+    rules: dict[str, int]
+
+
+def figures(
+    task: Task,
+    outcome: Outcome,
+    nudges: Sequence[tuple[str, int]],
+    *,
+    texts: Texts,
+    changes: Callable[[str], bool],
+    earlier: Figures | None = None,
+    at: float,
+) -> Figures:
+    """The figures of `task`, which ended with `outcome`. A pure function of what it is given.
+
+    nudges: the reminders of the task, each with the number of replies before it.
+    texts: names the reason of a refusal of which only the words are known.
+    changes: whether a tool of this name may change something (kinds write and terminal).
+    earlier: what was recorded when the task ended before; None when it never did.
+    at: the time now, in seconds since 1970.
+    """
+    resumed = sum(kind == RESUMED for kind, _ in nudges)
+    ends = _ends(earlier, resumed)
+    return Figures(
+        at=at,
+        began=_began(task),
+        model=_model(task),
+        talk=sum(reply.talk for reply in task.replies),
+        nudges=_nudges(task, nudges),
+        refused=_refused(task, outcome, texts),
+        end=End(status=outcome.status, reason=_short(outcome.reason), turns=outcome.turns),
+        ends=ends,
+        resumed=resumed,
+        cut_short=sum(_was_done(task, outcome, end, changes) for end in ends),
+        went_on=_went_on(task, changes) if outcome.succeeded else 0,
+        confirmed=_confirmed(task) if outcome.status == "success" else False,
+        rules=_rules(task, outcome, nudges),
+    )
+
+
+def refusal_kind(refused: RefusedFinish | None, texts: Texts) -> str:
+    """The name of a refusal: a key of `Texts.refusals`, `sent_back` or `other`.
+
+    Version 0.1.0 kept the words alone, by which it is told then. None: an import says that it was refused.
+    """
+    if refused is None or refused["kind"]:
+        return refused["kind"] if refused else OTHER
+    why = refused["why"]
+    fitting = [name for name, text in texts.refusals.items() if _pattern(text).fullmatch(why)]
+    return max(fitting, key=lambda name: len(texts.refusals[name]), default=OTHER)
+
+
+@lru_cache(maxsize=64)
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = [
+        re.escape(text) + ("" if field is None else ".*") for text, field, *_ in Formatter().parse(template)
+    ]
+    return re.compile("".join(parts), re.S)
+
+
+def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, Nudged]:
+    given, back = Counter[str](), Counter[str]()
+    for kind, after in nudges:
+        if kind not in NO_NUDGES:
+            kind = kind[:_KIND_CHARACTERS]
+            given[kind] += 1
+            back[kind] += any(_works(reply) for reply in task.replies[after : after + 1])
+    return {kind: Nudged(given=times, back=back[kind]) for kind, times in given.most_common(_MOST_KINDS)}
+
+
+def _works(reply: Reply) -> bool:
+    return any(call.problem is None and call.effect in _WORK for call in reply.calls)
+
+
+def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, Refused]:
+    times, needless = Counter[str](), Counter[str]()
+    finishes = list(_finishes(task))
+    claims = [found for found in finishes if found[1].control is found[2]]
+    accepted = claims[-1] if claims and outcome.status == "success" else None
+    for place, reply, call in finishes:
+        if not _is_refused(task, reply, call):
+            continue
+        kind = refusal_kind(task.refused.get(reply.key(call)), texts)[:_KIND_CHARACTERS]
+        times[kind] += 1
+        if accepted and kind != SENT_BACK and place < accepted[0] and _claim(call) == _claim(accepted[2]):
+            after = [*task.replies[place + 1 : accepted[0]], accepted[1]]
+            needless[kind] += not any(_ran(found) for found in after)
+    return {kind: Refused(times=n, needless=needless[kind]) for kind, n in times.most_common(_MOST_KINDS)}
+
+
+def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
+    """Every finish call with its reply and the place of that."""
+    for place, reply in enumerate(task.replies):
+        for call in reply.calls:
+            if call.effect is Effect.FINISH:
+                yield place, reply, call
+
+
+def _is_refused(task: Task, reply: Reply, call: Call) -> bool:
+    """As `Outcome.refusals` counts them: by their verdict, or by an imported result that is an error."""
+    return reply.key(call) in task.refused or (reply.failed(call) and reply.ran(call))
+
+
+def _claim(call: Call) -> str:
+    return str(call.args.get("outcome", "done"))
+
+
+def _ran(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
+    """Whether a work call of the reply was run, of a tool that counts."""
+    return any(call.effect is None and counts(call.name) and reply.ran(call) for call in reply.calls)
+
+
+def _ends(earlier: Figures | None, resumed: int) -> list[End]:
+    """The earlier ends. The same end may be recorded twice; one before a new `resumed` mark is another."""
+    if earlier is None:
+        return []
+    if earlier["resumed"] >= resumed:
+        return earlier["ends"]
+    return [*earlier["ends"], earlier["end"]][-_MOST_ENDS:]
+
+
+def _was_done(task: Task, outcome: Outcome, end: End, changes: Callable[[str], bool]) -> bool:
+    believed = outcome.succeeded and outcome.verified != "unverified"
+    return end["status"] == "limit" and believed and not _changed(task, end["turns"], changes)
+
+
+def _changed(task: Task, since: int, changes: Callable[[str], bool]) -> bool:
+    return any(_ran(reply, changes) for reply in task.replies[since:])
+
+
+def _went_on(task: Task, changes: Callable[[str], bool]) -> int:
+    """The replies since the last change, but for the accepted finish, that brought nothing."""
+    changed = [at for at, reply in enumerate(task.replies) if _ran(reply, changes)]
+    idle, seen = 0, set[str]()
+    for reply in task.replies[changed[-1] + 1 if changed else 0 : -1]:
+        made = {fingerprint(call.name, call.args) for call in reply.calls if call.effect is None}
+        idle += made <= seen and not _is_of_use(task, reply)
+        seen |= made
+    return idle
+
+
+def _is_of_use(task: Task, reply: Reply) -> bool:
+    """Whether a reply without new work does something else: it thinks, asks, reports a phase, or claims an
+    end that a person did not accept."""
+    steering = [call for call in reply.calls if call.effect is not None and call.problem is None]
+    refused = [task.refused.get(reply.key(call)) for call in steering if call.effect is Effect.FINISH]
+    needless = all(found is not None and found["kind"] != SENT_BACK for found in refused)
+    return any(call.effect is not Effect.FINISH for call in steering) or not needless
+
+
+def _confirmed(task: Task) -> bool:
+    found = [marks(result) for reply in task.replies[-1:] for result in reply.results]
+    return any(notes.get("confirmed") for notes in found)
+
+
+def _rules(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]]) -> dict[str, int]:
+    names = {rule.name for rule in RULES}
+    controls = [reply.control for reply in task.replies if reply.control]
+    fired = Counter(kind for kind, _ in nudges if kind in names)
+    fired["think"] = task.turns
+    fired["claimed"] = sum(call.effect is Effect.FINISH for call in controls)
+    fired["asked"] = sum(call.effect is Effect.ASK for call in controls)
+    if outcome.status != "success" and outcome.reason in names:
+        fired[outcome.reason] += 1
+    return {name: times for name, times in fired.items() if times}
+
+
+def _began(task: Task) -> float | None:
+    noted: Mapping[str, float] = marks(task.replies[0].message) if task.replies else {}
+    return noted["at"] - noted.get("seconds", 0.0) if "at" in noted else None
+
+
+def _model(task: Task) -> str:
+    found = task.last.message.response_metadata.get("model_name") if task.last else None
+    return _short(found) if isinstance(found, str) else ""
+
+
+def _short(text: str) -> str:
+    return text[:_NAME_CHARACTERS]

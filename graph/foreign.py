@@ -1,0 +1,254 @@
+"""Values and errors of code that is not ours: tools, models, validators, servers.
+
+A tool may return anything: here it becomes valid text of bounded length, the full text kept beside.
+
+A tool may raise anything, also what is no `Exception`: an extension in Rust panics, a task group gives a
+`BaseExceptionGroup`, a library leaves by `SystemExit`. Let through, such an error would come again at each
+resume, and the thread could never go on. But Ctrl-C, and what a handler of a signal raises, are not the
+tool's: they have to get past it. Types do not tell them apart, so this looks at where they were raised.
+
+"""
+
+import asyncio
+import dis
+import functools
+import hashlib
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from traceback import walk_tb
+from types import CodeType, TracebackType
+from typing import Any
+
+from langchain_core.tools import ToolException
+from langgraph.errors import GraphBubbleUp
+from pydantic import ValidationError
+
+from signoff.graph.errors import SetupError
+
+_RAISE = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
+
+
+def gets_past(error: BaseException) -> bool:
+    """Whether `error`, raised while code of somebody else's ran, is LangGraph's way to pause, or an interrupt
+    of this process."""
+    if isinstance(error, Exception):
+        return isinstance(error, GraphBubbleUp)
+    # Python runs the handlers of signals in the main thread, and nowhere else.
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = set(_handlers())
+    if any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__)):
+        return True
+    # Python's own handler of Ctrl-C has no frame: its error comes between two instructions, or out of a call.
+    return isinstance(error, KeyboardInterrupt) and not _by_statement(error.__traceback__)
+
+
+def being_ended(error: BaseException) -> bool:
+    """Whether the coroutine that awaits such code is itself cancelled or closed: what it awaits has then
+    raised nothing of its own. To be called where that was awaited."""
+    trace = error.__traceback__
+    if isinstance(error, GeneratorExit):
+        # Thrown in by `close`: it comes from no deeper frame.
+        return trace is None or trace.tb_next is None
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _handlers() -> Iterator[CodeType]:
+    """The code of the functions that handle signals now."""
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        for found in (handler, getattr(type(handler), "__call__", None)):  # noqa: B004  its code is looked for
+            code = getattr(found, "__code__", None)
+            if isinstance(code, CodeType):
+                yield code
+
+
+def _by_statement(trace: TracebackType | None) -> bool:
+    """Whether the traceback begins at a `raise` in Python code."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    code = trace.tb_frame.f_code.co_code
+    # Compiled extensions make up frames without instructions.
+    return 0 <= trace.tb_lasti < len(code) and code[trace.tb_lasti] in _RAISE
+
+
+LIMIT = 20_000
+"""Characters of one tool result that a model is shown by default."""
+
+_UNSAFE = re.compile("[\ud800-\udfff\x00]")
+_MOST = 2**63
+# What a text says of itself that has lost its middle already.
+_INCOMPLETE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes?)(?: of output)? left out")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def valid_text(text: str) -> str:
+    """`text` with every lone surrogate and NUL replaced by U+FFFD.
+
+    Encoders and databases refuse these characters, and a result has to be saved and sent.
+    """
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def words(value: Any) -> str:
+    """`str(value)` as valid text; the name of its type when that raises."""
+    try:
+        return valid_text(str(value))
+    except BaseException as error:
+        # A `__str__` of a tool's own making may raise anything.
+        if gets_past(error):
+            raise
+        return f"<{type(value).__name__}>"
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` and `noun` in words: "1 line", "2 lines"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def valid_values(value: Any) -> Any:
+    """A JSON-like value with every text in it made valid; the very same value when all are."""
+    if isinstance(value, str):
+        return valid_text(value) if _UNSAFE.search(value) else value
+    if isinstance(value, Mapping):
+        return {valid_values(key): valid_values(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [valid_values(part) for part in value]
+    return value
+
+
+def is_plain(value: Any, depth: int = 20) -> bool:
+    """Whether this is a JSON-like value that can be stored as it is: valid texts, integers of 64 bits, and at
+    most `depth` values inside each other."""
+    kind = type(value)
+    if kind is str:
+        return _UNSAFE.search(value) is None
+    if kind is int:
+        return bool(-_MOST <= value < _MOST)
+    # Loops, since this is asked of every reply, and a generator for each level costs more than the rest.
+    if kind is dict and depth:
+        for key, part in value.items():
+            if type(key) is not str or not is_plain(key) or not is_plain(part, depth - 1):
+                return False
+        return True
+    if kind is list and depth:
+        for part in value:  # noqa: SIM110  as above
+            if not is_plain(part, depth - 1):
+                return False
+        return True
+    return value is None or kind in (bool, float)
+
+
+def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:
+    """`text` as valid text of at most about `limit` characters.
+
+    Longer text loses its middle. The sentence that stands there says how many characters were
+    left out and where the full text is: `keep` stores it and returns the place. A `keep` that fails
+    (OSError, ToolException) costs the copy, never the result.
+    """
+    text = valid_text(text)
+    if len(text) <= limit:
+        return text
+    where = _where(text, keep)
+    room = max(limit - len(_gap(len(text), where)), 0)
+    head = text[: room - room // 2]
+    tail = text[len(text) - room // 2 :]
+    return head + _gap(len(text) - room, where) + tail
+
+
+def _where(text: str, keep: Callable[[str], str] | None) -> str:
+    if keep is None:
+        return "the full text was not kept"
+    try:
+        place = valid_text(keep(text))
+        return f"{'what was kept of it' if _INCOMPLETE.search(text) else 'the full text'} is in {place}"
+    except (OSError, ToolException) as error:
+        return f"the full text could not be kept: {valid_text(str(error))}"
+
+
+def _gap(count: int, where: str) -> str:
+    return f"\n[... {count} characters left out; {where} ...]\n"
+
+
+def kept_name(name: str, text: str) -> str:
+    """The file name under which `text` is kept: the same text under the same `name` is kept once."""
+    label = _NOT_IN_NAMES.sub("_", name)[:60] or "output"
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+    return f"{label}-{digest}.txt"
+
+
+def kept_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
+    """A `keep` for `capped` that writes into `folder` (made when missing) and returns the file's path.
+
+    For a folder that nobody else can change. Inside a workspace use `Workspace.keep`, which does not
+    follow links. Raises OSError when the file cannot be written.
+    """
+
+    def keep(text: str) -> str:
+        target = Path(folder).resolve() / kept_name(name, text)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".signoff-", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(valid_text(text).encode())
+            os.replace(temporary, target)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        return str(target)
+
+    return keep
+
+
+def explain(error: ValidationError) -> str:
+    """A pydantic error as one sentence for the model: which argument, what is wrong."""
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors()]
+    return "; ".join(parts) + "."
+
+
+_MOST_ERRORS = 8
+_MOST_CHARACTERS = 200
+
+
+def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
+    """A function that says in words what of a value does not fit the schema; "" when all does.
+
+    what: the setting that the schema is, for errors. Raises SetupError for what is no JSON schema, and
+    without the package that reads one.
+    """
+    try:
+        # An import of its own: it takes long, and most graphs need none.
+        from jsonschema import SchemaError  # type: ignore[import-untyped]  # the package has no stubs
+        from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
+    except ImportError as error:
+        raise SetupError(
+            f"A JSON schema as {what} needs a package: pip install 'signoff[schema]'."
+        ) from error
+    kind = validator_for(schema)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise SetupError(f"{what} is no JSON schema: {error.message[:_MOST_CHARACTERS]}.") from error
+    validator = kind(schema)
+
+    def check(value: Any) -> str:
+        return "; ".join([_told(error) for error in validator.iter_errors(value)][:_MOST_ERRORS])
+
+    return check
+
+
+def _told(error: Any) -> str:
+    place = ".".join(map(str, error.absolute_path))
+    message = error.message
+    short = message if len(message) <= _MOST_CHARACTERS else f"{message[:_MOST_CHARACTERS]}…"
+    return f"{place}: {short}" if place else str(short)

@@ -1,0 +1,235 @@
+"""The current task of a thread: all that the rules need to know."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import is_
+from typing import Any, NamedTuple
+
+from langchain_core.messages import HumanMessage
+
+from signoff.graph.history.phases import phases_of
+from signoff.graph.history.reader import Reader, Stray, read_messages
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.section import Section, Tools, Verdict, Wait, Words, refusals_of, verdicts_of
+from signoff.graph.history.shapes import Stop
+from signoff.graph.history.usage import NOTHING, RESUMED, SENT_BACK, Repeats, Row, Used
+from signoff.graph.kinds import Effect
+from signoff.graph.state import AgentState, Decided, Phase, RefusedFinish, Spent
+
+# What of the state, beside its messages, says where the task stands.
+_FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")
+
+
+@dataclass(slots=True)
+class Task:
+    """The current task of a thread.
+
+    `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
+    `undecided` are those of `due` that a person must approve first; `decisions` are the decisions that hold.
+    `answers` are words of the user for calls that waited, by call id, not yet written as results. `spoke` is
+    the reply that is put to the user in a dialogue; `batch` is the number of calls of the last reply, where
+    the model works in rounds. `replies` are those of the reading that the task was made from, and grow with
+    it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start anew at a
+    "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
+    asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
+    digests have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
+    number of replies before the last "resumed" mark. `before` is the task that came before this one.
+    """
+
+    id: str = ""
+    messages: tuple[HumanMessage, ...] = ()
+    replies: Sequence[Reply] = ()
+    due: tuple[Call, ...] = ()
+    ask: Call | None = None
+    finish: Call | None = None
+    strays: tuple[Stray, ...] = ()
+    undecided: tuple[Call, ...] = ()
+    decisions: Mapping[str, Decided] = field(default_factory=dict)
+    answers: Mapping[str, Words] = field(default_factory=dict)
+    nudges: tuple[str, ...] = ()
+    nudged: frozenset[str] = frozenset()
+    reminded: bool = False
+    fresh: Reply | None = None
+    spoke: Reply | None = None
+    batch: int = 0
+    talk_turns: int = 0
+    filtered: int = 0
+    answered: bool = False
+    call_ids: AbstractSet[str] = frozenset()
+    extra_turns: int = 0
+    requested: bool = False
+    total: Used = NOTHING
+    used: Used = NOTHING
+    repeats: Repeats = field(default_factory=Repeats)
+    refused: Mapping[str, RefusedFinish] = field(default_factory=dict)
+    stopped: bool = False
+    ended: bool = False
+    can_ask: bool = True
+    resumed: int = 0
+    phases: Sequence[Phase] = ()
+    spent: Spent | None = None
+    before: "Task | None" = None
+    _row: Row | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def row(self) -> Row:
+        if self._row is None:
+            self._row = self.repeats.row()
+        return self._row
+
+    @property
+    def turns(self) -> int:
+        return len(self.replies)
+
+    @property
+    def last(self) -> Reply | None:
+        return self.replies[-1] if self.replies else None
+
+    @property
+    def last_text(self) -> str:
+        return next((reply.text for reply in reversed(self.replies) if reply.text), "")
+
+    def reply_of(self, call: Call) -> Reply:
+        """The reply that holds `call`."""
+        # By identity: an imported history may hold the very same call twice.
+        return next(reply for reply in reversed(self.replies) if any(call is held for held in reply.calls))
+
+
+def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
+    """The current task of the thread whose state this is.
+
+    `can_ask` says whether the run can pause for a person (it has a checkpointer).
+    """
+    return current_task(read_messages(state, tools), state, can_ask=can_ask)
+
+
+def current_task(reader: Reader, state: AgentState, *, can_ask: bool = True) -> Task:
+    """The task that the messages end in, with what the state says of it."""
+    read, facts = (len(reader.messages), can_ask), [state.get(name) for name in _FACTS]
+    if reader.task is None or reader.task[0] != read or not all(map(is_, reader.task[1], facts)):
+        reader.task = read, facts, _current(reader, state, can_ask=can_ask)
+    found: Task = reader.task[2]
+    return found
+
+
+def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
+    before = None if reader.before is None else _task(state, reader, reader.before)
+    return _task(state, reader, reader.section, before=before, call_ids=reader.call_ids, can_ask=can_ask)
+
+
+def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> Task:
+    verdicts = verdicts_of(state.get("verdicts"), section.id)
+    told = _told(section) if section.nudges else _NOTHING_TOLD
+    marked = told.resumed
+    since = len(section.replies) - marked
+    outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
+    spent = spent if spent and spent["task"] == section.id else None
+    tally = section.tally
+    total = tally.total(spent)
+    due, ask, finish = section.due(), section.ask(), section.finish(verdicts)
+    # Open calls of the task before this one are strays of this one.
+    newest = section is reader.section
+    return Task(
+        id=section.id,
+        messages=tuple(section.messages),
+        replies=section.replies,
+        due=due,
+        ask=ask,
+        finish=finish,
+        strays=reader.strays([call for call in (*due, ask, finish) if call]) if newest else (),
+        undecided=section.undecided(reader.tools, reader.decisions),
+        decisions=reader.decisions,
+        answers=dict(section.answers),
+        nudges=told.kinds,
+        nudged=told.last,
+        reminded=told.near_limit,
+        fresh=section.replies[-1] if since else None,
+        spoke=section.spoke() if reader.tools.dialogue else None,
+        batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,
+        talk_turns=_talk_in_a_row(_newest(section.replies, max([marked, *section.heard]))),
+        filtered=_filtered_in_a_row(_newest(section.replies, marked)),
+        answered=_answered(section),
+        extra_turns=(extra["turns"] if extra and extra["task"] == section.id else 0) + tally.granted,
+        requested=tally.requested,
+        total=total,
+        used=tally.used(total),
+        repeats=tally.repeats,
+        refused=_refused(section, verdicts),
+        stopped=bool(section.id) and state.get("stop") == section.id,
+        ended=bool(outcome and outcome.get("task") == section.id),
+        resumed=marked,
+        phases=tuple(phases_of(state.get("phases"), section.id)),
+        spent=spent,
+        **more,
+    )
+
+
+class _Told(NamedTuple):
+    """The reminders of a task: their kinds, those since the last reply, how many replies came before the last
+    "resumed" mark, and whether the model was told since then that a limit is near."""
+
+    kinds: tuple[str, ...] = ()
+    last: frozenset[str] = frozenset()
+    resumed: int = 0
+    near_limit: bool = False
+
+
+_NOTHING_TOLD = _Told()
+
+
+def _told(section: Section) -> _Told:
+    resumed = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
+    return _Told(
+        kinds=tuple(kind for kind, _ in section.nudges),
+        last=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
+        resumed=resumed,
+        near_limit=any(kind == "near_limit" and at >= resumed for kind, at in section.nudges),
+    )
+
+
+def _refused(section: Section, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
+    """The finishes that did not hold, by `Reply.key`, and why."""
+    return dict.fromkeys(section.sent_back, RefusedFinish(kind=SENT_BACK, why="")) | refusals_of(verdicts)
+
+
+def _newest(replies: Sequence[Reply], since: int) -> Iterator[Reply]:
+    """Those from the place `since` on, the newest first; nothing is copied, since a run may be long."""
+    return islice(reversed(replies), max(0, len(replies) - since))
+
+
+def _talk_in_a_row(newest: Iterator[Reply]) -> int:
+    count = 0
+    for reply in newest:
+        if reply.works:
+            break
+        # A reply that the provider only interrupted is no talk.
+        count += not reply.calls and reply.stop is not Stop.PAUSED
+    return count
+
+
+def _batch(reply: Reply) -> int:
+    """The work calls of a reply that could run."""
+    return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
+
+
+def _filtered_in_a_row(newest: Iterator[Reply]) -> int:
+    count = 0
+    for reply in newest:
+        if reply.stop is not Stop.FILTERED:
+            break
+        count += 1
+    return count
+
+
+def _answered(section: Section) -> bool:
+    """Whether a person has answered, or sent a finish back, since the last reply."""
+    sent_back = any(words.wait is Wait.CONFIRMATION for words in section.answers.values())
+    now = len(section.replies)
+    if sent_back or now in section.sent_back.values() or now in section.heard:
+        return True
+    call = section.replies[-1].control if section.replies else None
+    if call is None or call.effect is not Effect.ASK:
+        return False
+    return call.id in section.answers or section.replies[-1].ran(call)

@@ -1,0 +1,293 @@
+"""What a task has used, added up message by message while its history is read.
+
+So a decision costs as much as what is new, not as much as the whole task.
+
+Repetitions: the same work with the same result again and again, alone or as a cycle of two or three.
+
+Talk and thoughts between work hide nothing; the same thought again and again, with no work between, is a
+repetition, too. The calls of one reply are compared as a batch. What is polled and changes is none: the
+results are compared, too, as they are.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from operator import add, sub
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.kinds import Effect, fingerprint
+from signoff.graph.messages import marks
+from signoff.graph.state import Spent
+
+_PERIODS = (1, 2, 3)
+_Step = TypeVar("_Step")
+_NONE: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+
+# The file that keeps the whole of a long result is named by the call; the digest at its end is of the text.
+_KEPT = re.compile(r"the full text is in [^\n;]*-([0-9a-f]{12}\.txt)")
+
+
+class Row(NamedTuple):
+    """How often the last work, or the last cycle of two or three, has come round (1: it is new), and whether
+    the model was told so."""
+
+    times: int = 1
+    told: bool = False
+
+
+class Repeats:
+    """The work of a task, reply by reply, and the thoughts since the last of it."""
+
+    def __init__(self) -> None:
+        self._work = _Work()
+        self._thoughts: _Thoughts | None = None
+
+    def replied(self, reply: Reply) -> None:
+        if any(call.effect is None for call in reply.before_control):
+            self._work.found.append(reply)
+            self._thoughts = None
+        elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
+            self._thoughts = self._thoughts or _Thoughts()
+            self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
+
+    def shown(self, message: BaseMessage) -> None:
+        """What a tool shows beside its result."""
+        if self._work.found:
+            self._work.shows(_text(message))
+
+    def told(self) -> None:
+        """The model was told of the row that the task ends in."""
+        self._work.told_at = len(self._work.found)
+        if self._thoughts:
+            self._thoughts.told_at = len(self._thoughts.found)
+
+    def row(self) -> Row:
+        """The longer row: that of the work, or of the thoughts after it."""
+        work = self._work.row()
+        return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts else work
+
+
+class _Steps(ABC, Generic[_Step]):
+    """Steps in order. Only as much of their end is compared as is alike."""
+
+    def __init__(self) -> None:
+        self.found: list[_Step] = []
+        self.told_at = 0
+
+    def row(self) -> Row:
+        """The row that the steps end in. A step that has not come to its end is not looked at."""
+        end = len(self.found)
+        if end and not self.ended(self.found[-1]):
+            end -= 1
+        periods: list[int] = [period for period in _PERIODS if self._alike(end - 1, period)]
+        if not periods:
+            # Nearly every time.
+            return Row(1, self.told_at > max(0, end - 1))
+        rounds = (self._rounds(period, end) for period in sorted({1, *periods}))
+        times, start = max(rounds, key=lambda found: found[0])
+        return Row(times, self.told_at > start)
+
+    def _alike(self, at: int, period: int) -> bool:
+        """Whether a step is that of `period` steps before."""
+        return at >= period and self.alike(at, at - period)
+
+    def _rounds(self, period: int, end: int) -> tuple[int, int]:
+        """How often the last `period` steps have come round before `end`, and where that begins."""
+        at = end - 1
+        while self._alike(at, period):
+            at -= 1
+        alike = end - 1 - at
+        return (alike + period) // period, max(0, end - alike - period)
+
+    @abstractmethod
+    def ended(self, step: _Step) -> bool: ...
+
+    @abstractmethod
+    def alike(self, at: int, before: int) -> bool:
+        """Whether two steps, by their positions, are the same. Both have come to their end."""
+
+
+class _Thoughts(_Steps[bytes]):
+    """The thoughts of replies that do nothing else."""
+
+    def ended(self, step: bytes) -> bool:
+        return True
+
+    def alike(self, at: int, before: int) -> bool:
+        return self.found[at] == self.found[before]
+
+
+class _Work(_Steps[Reply]):
+    """The work calls of replies, and what their tools show beside the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added: Mapping[int, tuple[str, ...]] = _NONE
+        self._known: dict[int, bytes] = {}
+
+    def shows(self, text: str) -> None:
+        last = len(self.found) - 1
+        self._added = {**self._added, last: (*self._added.get(last, ()), text)}
+        self._known.pop(last, None)
+
+    def ended(self, step: Reply) -> bool:
+        """Whether all its calls have their results."""
+        return not any(map(step.open, _calls(step)))
+
+    def alike(self, at: int, before: int) -> bool:
+        calls, others = _calls(self.found[at]), _calls(self.found[before])
+        # The calls alone nearly always tell two steps apart, which costs less than to compare all of them.
+        if len(calls) != len(others):
+            return False
+        if len(calls) == 1 and (calls[0].name, calls[0].args) != (others[0].name, others[0].args):
+            return False
+        return self.ended(self.found[before]) and self._step(at) == self._step(before)
+
+    def _step(self, at: int) -> bytes:
+        """The calls and what came of them, to compare."""
+        if at not in self._known:
+            reply = self.found[at]
+            done = sorted(
+                (fingerprint(call.name, call.args), result.status, _text(result))
+                for call in _calls(reply)
+                if (result := reply.result(call))
+            )
+            self._known[at] = _digest((done, self._added.get(at, ())))
+        return self._known[at]
+
+
+def _calls(reply: Reply) -> list[Call]:
+    """The work calls of the reply."""
+    return [call for call in reply.before_control if call.effect is None]
+
+
+def _digest(step: object) -> bytes:
+    """A long run keeps a few bytes of each of its steps, not their texts."""
+    return blake2b(repr(step).encode(errors="backslashreplace"), digest_size=16).digest()
+
+
+def _text(message: BaseMessage) -> str:
+    content = message.content
+    return _KEPT.sub(r"\1", content) if isinstance(content, str) else repr(content)
+
+
+RESUMED = "resumed"
+REPEATING = "repeating"
+FROM_TOOL = "tool"
+ROUND = "round"
+# Marks of the machine that do not put the model right.
+NO_NUDGES = (RESUMED, FROM_TOOL, ROUND)
+SENT_BACK = "sent_back"
+
+
+class Used(NamedTuple):
+    """What was used: tokens of the model's replies (and of the digests that a model wrote), work calls that
+    ran, seconds in model calls and tools. `refused`: work calls above the limit of them. `estimated`: model
+    calls of which the provider did not report all tokens.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+    refused: int = 0
+    estimated: int = 0
+
+    def plus(self, other: "Used") -> "Used":
+        return Used(*map(add, self, other))
+
+    def minus(self, other: "Used") -> "Used":
+        return Used(*map(sub, self, other))
+
+
+NOTHING = Used()
+
+
+class Tally:
+    """The sums of one task. `granted`: turns that it was given on request; `requested`: whether it asked."""
+
+    __slots__ = ("_all", "_before", "granted", "repeats", "requested")
+
+    def __init__(self) -> None:
+        self.repeats = Repeats()
+        self.granted = 0
+        self.requested = False
+        self._all = NOTHING
+        self._before = NOTHING
+
+    def total(self, spent: Spent | None) -> Used:
+        """What was used since the task began. `spent`: what its digests cost."""
+        return self._all.plus(_of_digests(spent)) if spent else self._all
+
+    def used(self, total: Used) -> Used:
+        """What of `total` counts against the limits: all since the task was last extended."""
+        return total.minus(self._before) if any(self._before) else total
+
+    def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
+        """`estimate` gives the tokens read and written, for a reply of ours whose provider counted none."""
+        self.repeats.replied(reply)
+        self._all = self._all.plus(_of_reply(reply.message, estimate))
+
+    def settled(self, call: Call, result: ToolMessage) -> None:
+        notes = marks(result)
+        why = notes.get("not_run")
+        if call.effect is Effect.FINISH and "seconds" in notes:
+            # Its checks, or a finishing tool that was run.
+            self._all = self._all.plus(Used(seconds=notes["seconds"]))
+        if call.effect is None:
+            ran, refused = int(why is None), int(why == "tool_calls")
+            took = Used(tool_calls=ran, refused=refused, seconds=notes.get("seconds", 0.0))
+            self._all = self._all.plus(took)
+        elif call.effect is Effect.MORE_TURNS:
+            self.granted += notes.get("granted", 0)
+            self.requested = self.requested or "granted" in notes or why == "rejected"
+        elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
+            self.heard()
+
+    def reminded(self, kind: str, message: BaseMessage) -> None:
+        """A synthetic message of this kind."""
+        if kind == RESUMED:
+            self.repeats = Repeats()
+            if (spent := marks(message).get("extended")) is not None:
+                self._before = self._all.plus(_of_digests(spent))
+        elif kind == REPEATING:
+            self.repeats.told()
+        elif kind == FROM_TOOL:
+            self.repeats.shown(message)
+        elif kind == SENT_BACK:
+            self.heard()
+
+    def heard(self) -> None:
+        """A person has spoken: what comes now is no repetition of what came before."""
+        self.repeats = Repeats()
+
+
+def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
+    usage, notes = message.usage_metadata, marks(message)
+    seconds = notes.get("seconds", 0.0)
+    if not usage:
+        # A reply that was imported was no call of a model here.
+        read, written = estimate() if "at" in notes else (0, 0)
+        return Used(read, written, read + written, seconds=seconds, estimated=int("at" in notes))
+    return Used(
+        usage["input_tokens"],
+        usage["output_tokens"],
+        usage["total_tokens"],
+        min(usage["input_tokens"], (usage.get("input_token_details") or {}).get("cache_read", 0)),
+        seconds=seconds,
+        estimated=int(bool(notes.get("estimated"))),
+    )
+
+
+def _of_digests(spent: Mapping[str, Any] | None) -> Used:
+    if not spent:
+        return NOTHING
+    tokens = (spent["input_tokens"], spent["output_tokens"], spent["total_tokens"])
+    return Used(*tokens, seconds=spent["seconds"], estimated=int(spent["estimated"]))

@@ -1,0 +1,211 @@
+"""The messages of a thread: our marks on them, how writes merge into the history, and how it is stored.
+
+Marks stand under one key, where no provider is ever sent them. A human-role message with a `nudge` mark is
+synthetic: it is there for the model's sake and never counts as the user's word. A tool result with a
+`not_run` mark answers a call that was not run.
+
+Merging is deterministic: a replay of the writes, in whatever batches, makes the same value.
+
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.channels import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from signoff.graph.private import with_fields_set
+
+KEY = "signoff"
+
+_M = TypeVar("_M", bound=BaseMessage)
+
+
+def marks(message: BaseMessage) -> Mapping[str, Any]:
+    """The notes on `message`; empty when there are none."""
+    where = message.response_metadata if isinstance(message, AIMessage) else message.additional_kwargs
+    found = where.get(KEY)
+    return found if isinstance(found, dict) else {}
+
+
+def slim(message: _M) -> _M:
+    """`message` as if all its fields had been given, as they are when it is loaded again. Pydantic's record
+    of them is then one for all messages; in a long history it takes as much memory as the texts."""
+    return with_fields_set(message, _all_fields(type(message)))
+
+
+@cache
+def _all_fields(kind: type[BaseMessage]) -> set[str]:
+    return set(kind.model_fields)
+
+
+def nudge(kind: str, text: str, **notes: Any) -> HumanMessage:
+    """A synthetic reminder. `kind` says why it was written; `notes` become marks beside it."""
+    return slim(HumanMessage(content=text, additional_kwargs={KEY: {"nudge": kind, **notes}}))
+
+
+def nudge_kind(message: BaseMessage) -> str | None:
+    """Why a synthetic message was written; None for every other message."""
+    return marks(message).get("nudge") if isinstance(message, HumanMessage) else None
+
+
+def is_genuine(message: BaseMessage) -> bool:
+    """Whether a person (or the calling program) wrote this message."""
+    return isinstance(message, HumanMessage) and nudge_kind(message) is None
+
+
+def result(call_id: str, name: str, content: str, *, ok: bool = True, **notes: Any) -> ToolMessage:
+    """A tool result of ours; `notes` become its marks (`reply`: the id of the reply that made the call,
+    where the call's own id might not be unique)."""
+    message = ToolMessage(
+        content=content,
+        tool_call_id=call_id,
+        name=name,
+        status="success" if ok else "error",
+        additional_kwargs={KEY: notes} if notes else {},
+    )
+    return slim(message)
+
+
+def not_run(call_id: str, name: str, content: str, why: str, **notes: Any) -> ToolMessage:
+    """The answer to a call that was not run."""
+    return result(call_id, name, content, ok=False, not_run=why, **notes)
+
+
+# A full copy of a channel is stored once in this many updates of it, or less often (`HistoryChannel`);
+# between two of them only what was written. Lower makes `get_state_history` faster and the database larger.
+SNAPSHOT_EVERY = 1000
+
+Messages = list[BaseMessage]
+
+
+class History(list[BaseMessage]):
+    """The messages of a thread: a list that is never changed once the reducer has made it.
+
+    ids: the ids in it; handed over to the list that is appended to it, so that a long history is not read
+    again for each message. lineage: the same for a list and for those that grew from it by appending alone;
+    of two with one lineage the shorter is how the longer one begins.
+    """
+
+    lineage: object
+
+    def __init__(self, messages: Iterable[BaseMessage] = ()) -> None:
+        super().__init__(messages)
+        self.lineage = object()
+
+    def __copy__(self) -> Messages:
+        return list(self)
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        # A copy is a list like any other.
+        return list, (list(self),)
+
+    def taken(self) -> set[str | None] | None:
+        """The ids, to whoever asks first."""
+        ids: set[str | None] | None = self.__dict__.pop("ids", None)
+        return ids
+
+    def grown(self, ids: set[str | None], lineage: object | None) -> "History":
+        """This list with what it is known by; without a lineage it begins one of its own."""
+        self.__dict__["ids"] = ids
+        self.lineage = lineage or object()
+        return self
+
+
+def lineage(messages: Sequence[BaseMessage]) -> object | None:
+    """What two histories share of which one grew from the other; None for a list of another make."""
+    return messages.lineage if isinstance(messages, History) else None
+
+
+def as_messages(write: Any) -> Iterable[BaseMessage]:
+    """The messages of a write: of one, or of a list. Raises what LangChain raises for what is none."""
+    for item in write if isinstance(write, list) else [write]:
+        message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+        yield message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+
+
+def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:
+    """`message` with an id made from its place and content: a replay of the writes makes the same one."""
+    salt = 0
+    while True:
+        name = f"{position}:{salt}:{message.type}:{message.content}"
+        stamp = str(uuid.uuid5(uuid.NAMESPACE_OID, name.encode(errors="backslashreplace").decode()))
+        if stamp not in taken:
+            return slim(message.model_copy(update={"id": stamp}))
+        salt += 1
+
+
+def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> Messages:
+    """`history` with one message appended, replaced or removed; `history` may be changed in place."""
+    if isinstance(message, RemoveMessage):
+        if message.id == REMOVE_ALL_MESSAGES:
+            taken.clear()
+            return []
+        # What cannot be removed is ignored: the write is saved already, and an error would come back with
+        # every reading of the thread.
+        taken.discard(message.id)
+        return [kept for kept in history if kept.id != message.id]
+    if message.id is not None and message.id in taken:
+        return [message if old.id == message.id else old for old in history]
+    if message.id is None:
+        message = _stamped(message, len(history), taken)
+    taken.add(message.id)
+    history.append(message)
+    return history
+
+
+def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[Any]:
+    """The reducer of the history: append by copy, replace by id, remove by `RemoveMessage`.
+
+    A write is what `add_messages` accepts: one message or a list, as objects, tuples, dicts or strings.
+    Deterministic and batching-invariant, as `DeltaChannel` needs it.
+    """
+    before = history if history is not None else ()
+    merged: Messages = History(before)
+    ids = before.taken() if isinstance(before, History) else None
+    lineage = before.lineage if isinstance(before, History) and ids is not None else None
+    taken = {message.id for message in merged} if ids is None else ids
+    for write in writes:
+        for message in as_messages(write):
+            if message.id in taken or isinstance(message, RemoveMessage):
+                lineage = None
+            merged = _merge(merged, message, taken)
+    whole = merged if isinstance(merged, History) else History(merged)
+    return whole.grown(taken, lineage)
+
+
+def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
+    """The reducer of the digest: the last write counts. Only what is written is stored, not a copy of the
+    digest with every checkpoint."""
+    return (writes[-1] if writes else before) or {}
+
+
+class HistoryChannel(DeltaChannel[list[Any]]):
+    """LangGraph's DeltaChannel, with a full copy once the history is half as long again as in the last one.
+
+    At a fixed distance the copies of a long thread outgrow the messages themselves; so they stay in
+    proportion to them, and so does what has to be read to open the thread. LangGraph's own bound on the
+    distance (5,000 super-steps) holds as well. `snapshot_frequency`: at least so many updates between two
+    copies.
+    """
+
+    @property
+    def snapshot_frequency(self) -> int:
+        # What is half of the copy is a third of the whole.
+        return max(self._least, len(self.value) // 3) if self.is_available() else self._least
+
+    @snapshot_frequency.setter
+    def snapshot_frequency(self, least: int) -> None:
+        self._least = least

@@ -1,0 +1,319 @@
+"""Compaction: when the prompt is over its budget, its oldest whole turns go into the summary.
+
+When the last turn alone is over the budget, its largest results lose their middle.
+
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately as tokens
+
+from signoff.graph.foreign import capped
+from signoff.graph.history.reader import CHARS, Reader
+from signoff.graph.history.replies import Reply
+from signoff.graph.messages import is_genuine, nudge_kind
+from signoff.graph.prompt.prompt import beyond, contract, digest_message, folded, front, shortened, turns_size
+from signoff.graph.state import AgentState, Contract, Digest
+from signoff.graph.texts import Texts
+
+SMALLEST = 400
+"""Characters to which a result is cut at the most."""
+
+Keep = Callable[[str], Callable[[str], str]]
+"""For the name of a result: where its full text is kept, as `signoff.graph.foreign.capped` takes it."""
+
+
+class _Piece(NamedTuple):
+    """A text in a message: all of its content, or that of one block."""
+
+    at: int
+    block: int | None
+    text: str
+
+
+def spare(messages: Sequence[BaseMessage]) -> int:
+    """The tokens that cutting the results among `messages` can save, by estimate."""
+    return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in _pieces(messages))
+
+
+def cut(view: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
+    """`view` in at most `most` tokens, as far as cutting the largest results from `last` on achieves that.
+
+    The same view is always cut in the same way.
+    """
+    made = list(view)
+    pieces = list(_pieces(made[last:]))
+    over = tokens(made) - most
+    if over <= 0 or not pieces:
+        return made
+    limit = _limit([len(piece.text) for piece in pieces], (over + len(pieces)) * CHARS)
+    for piece in pieces:
+        if len(piece.text) > limit:
+            message = made[last + piece.at]
+            name = message.name or message.type
+            text = capped(piece.text, limit=limit, keep=keep(name))
+            made[last + piece.at] = message.model_copy(update={"content": _with(message, piece, text)})
+    return made
+
+
+def _pieces(messages: Sequence[BaseMessage]) -> Iterator[_Piece]:
+    """The texts of the results, and of what tools showed beside them."""
+    for at, message in enumerate(messages):
+        if not (isinstance(message, ToolMessage) or nudge_kind(message) == _TOOL):
+            continue
+        if isinstance(message.content, str):
+            yield _Piece(at, None, message.content)
+            continue
+        for number, block in enumerate(message.content):
+            text = block if isinstance(block, str) else block.get("text")
+            if isinstance(text, str):
+                yield _Piece(at, number, text)
+
+
+def _with(message: BaseMessage, piece: _Piece, text: str) -> Any:
+    if piece.block is None:
+        return text
+    blocks = list(message.content)
+    block = blocks[piece.block]
+    blocks[piece.block] = text if isinstance(block, str) else {**block, "text": text}
+    return blocks
+
+
+def _limit(sizes: Sequence[int], over: int) -> int:
+    """The length to which all longer texts must be cut so that `over` characters go, but not below
+    `SMALLEST`."""
+    longest = sorted(sizes, reverse=True)
+    for count, following in enumerate([*longest[1:], 0], start=1):
+        level = (sum(longest[:count]) - over) // count
+        if level >= following:
+            return max(level, SMALLEST)
+    return SMALLEST
+
+
+KEEP_TURNS = 2
+"""So many of the last turns stay whole, unless they alone are over the budget; the very last always stays."""
+
+PIECE = 120
+"""Characters of one text or result in a line of the digest."""
+
+_DIGEST_PART = 0.2
+_LEAST_PART = 0.05
+_CONTRACT_PART = 0.1
+_TOOL = "tool"
+_NOTE = re.compile(r"- \((\d+) older lines are not listed\)")
+
+
+@dataclass(frozen=True)
+class Folding:
+    """Turns that are to be folded, the oldest first, each with the messages between it and the next.
+
+    before: the digest so far. upto: the last message of the turns. room: the characters of the new digest.
+    most: the characters that a model's text of it may have. budget: the tokens of the view.
+    """
+
+    turns: Sequence[tuple[Reply, Sequence[BaseMessage]]]
+    reader: Reader
+    before: Digest | None
+    upto: str
+    contract: Contract
+    room: int
+    most: int
+    budget: int
+
+    def told(self, piece: int = PIECE) -> list[str]:
+        """The turns, one line each, texts and results cut to `piece` characters."""
+        own = {message.id for message in self.reader.section.messages}
+        return [line for turn in self.turns for line in _told(turn, own, self.reader, piece)]
+
+    def by_lines(self) -> Digest:
+        """The digest with one more line for each of the turns."""
+        text, lines = said(self.before)
+        text = text[: self.room]
+        return self._digest(text, bounded([*lines, *self.told()], self.room - len(text)))
+
+    def by_text(self, text: str) -> Digest:
+        """The digest that is `text`: it stands for the digest so far and for the turns."""
+        return self._digest(text, [])
+
+    def _digest(self, text: str, lines: list[str]) -> Digest:
+        made = Digest(upto=self.upto, lines=lines, contract=self.contract)
+        return Digest(**made, text=text) if text else made
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The tokens of the view, if it were folded up to one message or another.
+
+    It can be folded up to any of `ends`, the first of which is where it begins now: up to a reply before
+    which no call is open, at the latest up to the last reply.
+    """
+
+    state: AgentState
+    reader: Reader
+    budget: int
+    system_prompt: str
+    texts: Texts
+
+    @cached_property
+    def start(self) -> int:
+        return folded(self.state, self.reader)[1]
+
+    @cached_property
+    def starts(self) -> Sequence[int]:
+        """Where the turns of the view begin."""
+        places = self.reader.noted.replies
+        return places[bisect_left(places, self.start) :]
+
+    @cached_property
+    def ends(self) -> list[int]:
+        found = [self.start]
+        replies = self.reader.replies[len(self.reader.replies) - len(self.starts) :]
+        for reply, following in zip(replies, self.starts[1:], strict=False):
+            if any(reply.open(call) for call in reply.calls):
+                break
+            found.append(following)
+        return found
+
+    @cached_property
+    def least(self) -> int:
+        """The last turn with its results cut as far as that goes."""
+        last = self.starts[-1] if self.starts else len(self.reader.messages)
+        return self.turns(last) - spare(self.reader.messages[last:])
+
+    def turns(self, end: int) -> int:
+        """What is not folded."""
+        return turns_size(self.reader, end, self.texts)
+
+    def fixed(self, end: int, held: Contract) -> int:
+        """All but the turns and the words of the digest."""
+        empty = Digest(upto="", lines=[_left_out(10**6)], contract=held)
+        message = digest_message(empty, self.reader.section.id, self.texts)
+        return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
+            self.reader, self.budget
+        )
+
+    def free(self, count: int) -> int:
+        """What is left for the words of the digest when so many turns are folded."""
+        end = self.ends[count]
+        # The results of a last turn that stands alone are cut to make room for the digest.
+        staying = self.turns(end) if len(self.starts) > count + 1 else self.least
+        return self.budget - self.fixed(end, self.contract(end)) - staying
+
+    def contract(self, end: int) -> Contract:
+        most = int(self.budget * _CONTRACT_PART)
+        return contract(self.reader, end, most, self.state.get("phases"))
+
+
+def fold(state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts) -> Folding | None:
+    """What to fold of a view that is over its budget; None when nothing can be folded.
+
+    Folds so many turns that those that stay take half of what is free, so that the prefix of the view stays
+    the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns and
+    the task's own messages are never folded. With no turns to fold, the digest itself is bounded anew.
+    """
+    sizes = _Sizes(state, reader, budget, system_prompt, texts)
+    before, start = folded(state, reader)
+    count = _enough(sizes, before, reader)
+    while (free := sizes.free(count)) < 0 and count < len(sizes.ends) - 1:
+        count += 1
+    end = sizes.ends[count]
+    if end == 0:
+        return None
+    # Where nothing fits, a task that forgets all that it has done would not end either.
+    room = int(min(budget * _DIGEST_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
+    return Folding(
+        turns=_turns(reader, sizes.starts[: count + 1], start),
+        reader=reader,
+        before=before,
+        upto=reader.messages[end - 1].id or "",
+        contract=sizes.contract(end),
+        room=room,
+        most=room * 2 // 3,
+        budget=budget,
+    )
+
+
+def _enough(sizes: _Sizes, before: Digest | None, reader: Reader) -> int:
+    """How many turns to fold."""
+    base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
+    noted, own = reader.noted, {message.id for message in reader.section.messages}
+    text, lines = said(before)
+    used = sum(len(line) + 1 for line in (text, *lines))
+    turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
+    for count, end in enumerate(sizes.ends[1:], start=1):
+        used += sum(len(line) + 1 for line in _told(turns[count - 1], own, reader, PIECE))
+        kept = [noted.places[id or ""] for id in own]
+        fixed = base + sum(noted.sums[at + 1] - noted.sums[at] for at in kept if at < end)
+        fixed += min(used // CHARS, int(sizes.budget * _DIGEST_PART))
+        staying, free = sizes.turns(end), sizes.budget - fixed
+        left = len(sizes.starts) - count
+        if staying <= (free / 2 if left > KEEP_TURNS else free):
+            return count
+    return len(sizes.ends) - 1
+
+
+def said(digest: Digest | None) -> tuple[str, list[str]]:
+    """The text and the lines of a digest; empty when there is none."""
+    return (digest.get("text", ""), digest["lines"]) if digest else ("", [])
+
+
+def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
+    """The turns that begin at `starts`, but for the last of them, each with all other messages before the
+    next; the first also with what comes before it."""
+    first = bisect_left(reader.noted.replies, start)
+    begins = [start, *starts[1:]]
+    return [
+        (reader.replies[first + at], reader.messages[begin:end])
+        for at, (begin, end) in enumerate(pairwise(begins))
+    ]
+
+
+def _told(
+    turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
+) -> Iterator[str]:
+    """A turn in one line, and one for each message of the user, or of a tool, that the view does not keep
+    by itself."""
+    reply, messages = turn
+    for message in messages:
+        if isinstance(message, AIMessage):
+            yield _line(reply, piece)
+        elif nudge_kind(message) == _TOOL:
+            yield f"- a tool showed: {shortened(message.text, piece)}"
+        elif is_genuine(message) and message.id not in own | reader.spoken:
+            yield f"- user: {shortened(message.text, piece)}"
+
+
+def _line(reply: Reply, piece: int) -> str:
+    parts = [f'"{shortened(reply.text, piece)}"'] if reply.text else []
+    for call in reply.calls:
+        found = reply.result(call)
+        status = found.status if found else "no result"
+        args = shortened(str(dict(call.args)), piece)
+        parts.append(f"{call.name}({args}) -> {status}: {shortened(found.text if found else '', piece)}")
+    return "- " + ("; ".join(parts) or "(empty reply)")
+
+
+def bounded(lines: Sequence[str], room: int) -> list[str]:
+    """The newest lines that fit into `room` characters, and a note on how many older ones are not listed."""
+    older = sum(int(found[1]) for line in lines if (found := _NOTE.fullmatch(line)))
+    listed = [line for line in lines if not _NOTE.fullmatch(line)]
+    if not older and sum(len(line) + 1 for line in listed) <= room:
+        return listed
+    kept = 0
+    for line in reversed(listed):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept += 1
+    return [_left_out(older + len(listed) - kept), *listed[len(listed) - kept :]]
+
+
+def _left_out(count: int) -> str:
+    return f"- ({count} older lines are not listed)"

@@ -1,0 +1,280 @@
+"""What the model is shown: system prompt, the task's own messages, summary, contract, recent turns.
+
+Every call in it is answered, right after the reply that made it. The contract is what of the summarised part
+of a task still binds the model, in a few lines: a pure function of the history, which changes only when more
+turns are summarised, so that the prefix of the prompt stays the same in between; what is newer stands in the
+turns that the prompt shows whole.
+
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from operator import is_
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
+from langchain_core.messages.utils import count_tokens_approximately as tokens
+
+from signoff.graph.history.phases import open_phases
+from signoff.graph.history.reader import CHARS, Reader, Shown
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.shapes import Stop
+from signoff.graph.kinds import Effect
+from signoff.graph.messages import is_genuine, marks, nudge, nudge_kind, slim
+from signoff.graph.outcome import issues_of
+from signoff.graph.state import AgentState, Contract, Digest, Phases
+from signoff.graph.texts import Texts
+
+_SHORTEST = 100
+_REFUSALS = 3
+_PHASES = 3
+_NUDGES = ("refused", "sent_back")
+
+
+def contract(reader: Reader, end: int, most: int, phases: Phases | None = None) -> Contract:
+    """The contract of the current task's part before the message at `end`, of about `most` tokens at most.
+
+    The approach and the status are those of the last thought that names them; the issues those of the last
+    finish; of refusals, and of the `phases` reported in this part, the last few.
+    """
+    section, starts = reader.section, reader.noted.replies
+    places = starts[len(starts) - len(section.replies) :]
+    replies = [reply for reply, at in zip(section.replies, places, strict=True) if at < end]
+    approach, status = _thought(replies)
+    begun = reader.noted.places.get(section.id, 0)
+    refused = list(dict.fromkeys([*_results(replies), *_reminders(reader.messages[begun:end])]))
+    reported = open_phases(phases, section.id, len(replies))
+    piece = max(_SHORTEST, most * CHARS // (3 + _REFUSALS + _PHASES))
+    return Contract(
+        task=section.id,
+        approach=shortened(approach, piece),
+        status=shortened(status, piece),
+        issues=shortened("; ".join(_issues(replies)), piece),
+        refused=[shortened(text, piece) for text in refused[-_REFUSALS:]],
+        phases=[shortened(text, piece) for text in reported[-_PHASES:]],
+    )
+
+
+def contract_text(found: Contract | None, task: str, texts: Texts) -> str:
+    """The contract as the model reads it; empty when nothing binds, or when it is another task's."""
+    if found is None or found["task"] != task:
+        return ""
+    parts = [("approach", found["approach"]), ("status", found["status"]), ("issues", found["issues"])]
+    parts += [("refused", text) for text in found["refused"]]
+    parts += [("phase", text) for text in found.get("phases", ())]
+    lines = [texts.contract_lines[key].format(text=text) for key, text in parts if text]
+    return texts.contract.format(lines="\n".join(lines)) if lines else ""
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` on one line and of at most `most` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: max(most - 1, 0)] + "…"
+
+
+def _thought(replies: Sequence[Reply]) -> tuple[str, str]:
+    """The last approach and the last status that a thought names."""
+    found = {"approach": "", "status": ""}
+    for reply in reversed(replies):
+        for call in reversed(reply.calls):
+            if call.effect is Effect.CONTINUE and call.problem is None:
+                found |= {key: _said(call.args.get(key)) for key in found if not found[key]}
+        if all(found.values()):
+            break
+    return found["approach"], found["status"]
+
+
+def _said(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _issues(replies: Sequence[Reply]) -> list[str]:
+    calls = (call for reply in reversed(replies) for call in reply.calls)
+    return issues_of(next((call.args for call in calls if call.effect is Effect.FINISH), {}))
+
+
+def _results(replies: Sequence[Reply]) -> Iterator[str]:
+    """What the model was told of finishes that did not count."""
+    for reply in replies:
+        for call in reply.calls:
+            result = reply.result(call)
+            if call.effect is Effect.FINISH and reply.failed(call) and reply.ran(call) and result:
+                yield result.text
+
+
+def _reminders(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """The same, of finishes that an imported history had answered already."""
+    return (message.text for message in messages if nudge_kind(message) in _NUDGES)
+
+
+DIGEST = "digest"
+"""The mark of the message in which a view shows the digest and the contract."""
+
+_RAW_SHOWN = 500
+_LOOK_BACK = 8
+
+
+def build_view(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> list[BaseMessage]:
+    """System prompt, the task's own messages, digest and contract, and the turns that are not folded, whole.
+
+    The history itself is never changed; what is folded or repaired is so only in the view.
+    """
+    digest, start = folded(state, reader)
+    head, _ = _head(digest, start, reader, system_prompt, texts)
+    kept = _kept(start, reader, texts)
+    return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
+
+
+def view_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
+    """The tokens of the view, by estimate; costs as much as what is new and not folded."""
+    digest, start = folded(state, reader)
+    _, size = _head(digest, start, reader, system_prompt, texts)
+    return size + turns_size(reader, start, texts)
+
+
+def turns_size(reader: Reader, start: int, texts: Texts) -> int:
+    """The tokens of what a view shows of the messages from `start` on, by estimate."""
+    sums, waiting = reader.noted.sums, [one for calls in reader.open_calls.values() for one in calls]
+    pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
+    return sums[-1] - sums[start] + pending
+
+
+def beyond(reader: Reader, budget: int) -> int:
+    """The tokens that the provider counted on top of our estimate of the same view: tools, its tokenizer.
+
+    By the last reply that it counted; 0 where it counts none. An estimated count says nothing new, and one
+    that leaves less than half of the budget is not believed: nothing would be left to fold.
+    """
+    for reply in reversed(reader.replies[-_LOOK_BACK:]):
+        usage, notes = reply.message.usage_metadata, marks(reply.message)
+        if usage and usage["input_tokens"] and "shown" in notes and not notes.get("estimated"):
+            return max(0, min(usage["input_tokens"] - int(notes["shown"]), budget // 2))
+    return 0
+
+
+def folded(state: AgentState, reader: Reader) -> tuple[Digest | None, int]:
+    """The digest and how many messages from the start it covers.
+
+    None and 0 when there is none, or when the last message that it covers was removed from the history.
+    """
+    digest = state.get("digest")
+    place = reader.noted.places.get(digest["upto"]) if digest else None
+    return (None, 0) if place is None else (digest, place + 1)
+
+
+def front(start: int, reader: Reader, system_prompt: str) -> list[BaseMessage]:
+    """What stands before the digest: the system prompt, joined by the history's system messages in their
+    order, and those of the task's own messages that are among the first `start` of the history."""
+    noted = reader.noted
+    system = "\n\n".join(part for part in [system_prompt, *noted.systems] if part)
+    own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
+    return [_system_message(system), *own]
+
+
+@lru_cache(maxsize=32)
+def _system_message(text: str) -> SystemMessage:
+    """One for all runs of a graph."""
+    return slim(SystemMessage(content=text))
+
+
+def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
+    """The digest, and what of the contract holds for `task`."""
+    parts = [part for part in (digest.get("text"), *digest["lines"]) if part]
+    found = digest.get("contract")
+    bound = contract_text(found, task, texts)
+    text = "\n\n".join(part for part in (texts.digest.format(lines="\n".join(parts)), bound) if part)
+    notes = {"approach": found["approach"], "status": found["status"]} if found and bound else {}
+    return nudge(DIGEST, text, **notes)
+
+
+def _head(
+    digest: Digest | None, start: int, reader: Reader, system_prompt: str, texts: Texts
+) -> tuple[list[BaseMessage], int]:
+    """What stands before the turns, and its tokens."""
+    counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)
+    of = (digest, texts, reader.section)
+    if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
+        shown = front(start, reader, system_prompt)
+        if digest is not None:
+            shown.append(digest_message(digest, reader.section.id, texts))
+        reader.head = counts, of, (shown, tokens(shown))
+    found: tuple[list[BaseMessage], int] = reader.head[2]
+    return found
+
+
+def _kept(start: int, reader: Reader, texts: Texts) -> Shown:
+    """The turns from `start` on that have all their results: no later message changes how they are shown."""
+    kept = reader.shown
+    if kept.start != start:
+        kept = reader.shown = Shown(start, start, bisect_left(reader.noted.replies, start))
+    places, upto = reader.noted.replies, kept.replies
+    while upto < len(reader.replies) and not any(result is None for result in reader.replies[upto].found):
+        upto += 1
+    end = places[upto] if upto < len(places) else len(reader.messages)
+    turns = reader.replies[kept.replies : upto]
+    kept.messages += _repaired(kept.upto, turns, reader, texts, end)
+    kept.upto, kept.replies = end, upto
+    return kept
+
+
+def _repaired(
+    start: int, turns: Sequence[Reply], reader: Reader, texts: Texts, end: int | None = None
+) -> Iterator[BaseMessage]:
+    """The messages from `start` to `end`; `turns` are the replies among them. A result stands directly after
+    its call, wherever the history has it; a user's answer to a question stands only as that result; a result
+    that belongs to no call is left out."""
+    replies = iter(turns)
+    for message in reader.messages[start:end]:
+        if isinstance(message, AIMessage):
+            reply = next(replies)
+            # What a provider interrupted goes on only when it is sent back as it is.
+            if reply.calls or reply.text or reply.stop is Stop.PAUSED:
+                yield from _turn(reply, texts)
+        elif isinstance(message, (SystemMessage, ToolMessage, FunctionMessage)):
+            continue
+        elif not (is_genuine(message) and message.id in reader.spoken):
+            yield message
+
+
+def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
+    yield _sendable(reply)
+    for call in reply.calls:
+        found, own = reply.result(call) or _pending(reply, call, texts), reply.shown_id(call)
+        yield found if call.id == own else found.model_copy(update={"tool_call_id": own})
+
+
+def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
+    text, call_id = texts.results["pending"].format(), reply.shown_id(call)
+    return ToolMessage(content=text, tool_call_id=call_id, name=call.shown_name, status="error")
+
+
+def _sendable(reply: Reply) -> AIMessage:
+    """The reply with calls that are JSON, of names that may be, and with ids: some servers refuse a whole
+    request for one that is not."""
+    message = reply.message
+    if reply.plain:
+        return message
+    raw = {bad["id"]: bad["args"] or "" for bad in message.invalid_tool_calls}
+    calls = [
+        ToolCall(
+            name=call.shown_name,
+            id=reply.shown_id(call),
+            args={"unreadable": raw[call.id][:_RAW_SHOWN]} if call.id in raw else dict(call.args),
+        )
+        for call in reply.calls
+    ]
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
+
+
+def last_turn(view: Sequence[BaseMessage]) -> int:
+    """Where the last turn of a view begins; its end when there is none."""
+    replies = (at for at in range(len(view) - 1, -1, -1) if isinstance(view[at], AIMessage))
+    return next(replies, len(view))

@@ -1,0 +1,175 @@
+"""The finish that stands, as `review` and `confirm` see it, and what they write of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from langchain_core.messages import BaseMessage
+
+from signoff.graph.finish.evidence import idle_refusals
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.section import PENDING, Verdict, verdicts_of
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import fingerprint
+from signoff.graph.machine import Event
+from signoff.graph.messages import nudge, result
+from signoff.graph.state import AgentState, Asked, Ending, RefusedFinish, Verdicts
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Report
+
+_MOST_TOLD = 4_000
+_MOST_ERROR = 1_000
+_NOBODY = (
+    "{name} waits for a person to confirm it. Build the graph with storage= (or a checkpointer) so that it "
+    "can wait for one."
+)
+
+Checks = Sequence[dict[str, Any]]
+"""The checks that ran on a claim, as fields of `CheckRun`."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a finish is refused, in words for the model. verdict: the same as it is kept, in fewer words; by it
+    the refusal is known again."""
+
+    text: str
+    verdict: RefusedFinish
+
+
+@dataclass(frozen=True)
+class Case:
+    """The finish that stands."""
+
+    state: AgentState
+    run: Run
+    task: Task
+    call: Call
+    reply: Reply
+
+    @classmethod
+    def of(cls, state: AgentState, run: Run) -> Self | None:
+        """The finish that stands now; None when the history was changed by another way."""
+        task = run.task(state)
+        return None if task.finish is None else cls(state, run, task, task.finish, task.reply_of(task.finish))
+
+    @property
+    def key(self) -> str:
+        return self.reply.key(self.call)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What was said of it before."""
+        return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
+
+    @property
+    def asked(self) -> Asked | None:
+        """What a person is asked about it; None for another finish, also one of other arguments."""
+        verdicts = self.state.get("verdicts")
+        found = verdicts.get("asked") if verdicts else None
+        return found if found and found["hash"] == self._hash else None
+
+    @property
+    def _hash(self) -> str:
+        return fingerprint(self.call.name, self.call.args)
+
+    def verdicts(self, verdict: Verdict) -> Verdicts:
+        """The verdicts of the task, with this one."""
+        before = verdicts_of(self.state.get("verdicts"), self.task.id)
+        return Verdicts(task=self.task.id, calls={**before, self.key: verdict})
+
+    def refused(self, kind: str, **values: Any) -> Refusal:
+        """The refusal of this kind, a key of `Texts.refusals`."""
+        text = self.run.kit.texts.refusals[kind].format(**values)
+        return Refusal(text, RefusedFinish(kind=kind, why=text))
+
+    def told(self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any) -> list[BaseMessage]:
+        """What the model is told: the result of the call, or a reminder where an imported history has a
+        result already. `kind` is a key of both in `Texts`."""
+        texts, notes = self.run.kit.texts, {"seconds": seconds} if seconds else {}
+        if self.reply.open(self.call):
+            text = texts.results[kind].format(**values)
+            return [result(self.call.id, self.call.name, text, ok=ok, **notes)]
+        return [nudge(kind, texts.nudges[kind].format(**values), **notes)]
+
+    def confirm(
+        self,
+        claim: Mapping[str, Any],
+        verified: str,
+        *,
+        seconds: float = 0.0,
+        checks: Checks = (),
+        messages: Sequence[BaseMessage] = (),
+        value: Any = None,
+    ) -> Report:
+        """Has a person confirm the claim. Where nobody can be asked the task ends, as by a question: an error
+        that keeps the claim. value: what a finishing tool returned."""
+        if self.run.can_ask:
+            return self.ask(verified, seconds=seconds, checks=checks, messages=messages)
+        ending = Ending(
+            task=self.task.id,
+            status="error",
+            reason="needs_person",
+            claim=dict(claim),
+            checks=list(checks),
+            error=_NOBODY.format(name=self.call.name),
+        )
+        if value is not None:
+            ending["result"] = value
+        told = list(messages)
+        if not told and self.reply.open(self.call):
+            notes = {"seconds": seconds} if seconds else {}
+            text = self.run.kit.texts.results["nobody_confirms"].format()
+            told = [result(self.call.id, self.call.name, text, ok=False, **notes)]
+        return Report(Event.FAILED, {"ending": ending, "messages": told})
+
+    def ask(
+        self,
+        verified: str,
+        *,
+        problem: str = "",
+        seconds: float = 0.0,
+        checks: Checks = (),
+        messages: Sequence[BaseMessage] = (),
+    ) -> Report:
+        """Asks a person about it. problem: what is wrong with it, if something is."""
+        asked = Asked(
+            hash=self._hash, problem=problem, verified=verified, seconds=seconds, checks=list(checks)
+        )
+        verdicts = Verdicts(**self.verdicts(PENDING), asked=asked)
+        return Report(Event.NEEDS_PERSON, {"verdicts": verdicts, "messages": list(messages)})
+
+    def refuse(
+        self,
+        refusal: Refusal,
+        *,
+        seconds: float = 0.0,
+        checks: Checks = (),
+        messages: Sequence[BaseMessage] = (),
+    ) -> Report:
+        """Refuses it; `messages` tell the model, in place of the usual sentence.
+
+        The same claim refused again for the same reason, or too many refusals in a row, with no work in
+        between: that would go on for ever, so a person decides, or it ends.
+        """
+        stuck = self._stuck(refusal)
+        if stuck and self.run.can_ask:
+            return self.ask("unverified", problem=refusal.text[:_MOST_TOLD], seconds=seconds, checks=checks)
+        told = list(messages) or self.told("refused", ok=False, seconds=seconds, reason=refusal.text)
+        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": told}
+        if not stuck:
+            return Report(Event.REFUSED, update)
+        error = f"{self.call.name} was refused {stuck}, with no work in between: {refusal.text[:_MOST_ERROR]}"
+        ending = Ending(
+            task=self.task.id, status="limit", reason="review_deadlock", error=error, checks=list(checks)
+        )
+        return Report(Event.DEADLOCK, {**update, "ending": ending})
+
+    def _stuck(self, refusal: Refusal) -> str:
+        """In words, how it was refused before without any work since; empty while it may try again."""
+        before, most = idle_refusals(self.task, self.call), self.run.limits.refusals
+        if any(
+            (fingerprint(call.name, call.args), why) == (self._hash, refusal.verdict) for call, why in before
+        ):
+            return "again for the same reason"
+        return f"{len(before) + 1} times in a row" if most is not None and len(before) + 1 >= most else ""

@@ -1,0 +1,182 @@
+"""Runs the completion checks of a claim, in sync and in async graphs, whatever they do."""
+
+import asyncio
+import contextvars
+import copy
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+from signoff.graph.foreign import being_ended, capped, gets_past
+from signoff.graph.state import AgentState
+from signoff.nodes.kit import Run
+from signoff.nodes.node import Part
+from signoff.tools.checks import CommandCheck, Failure, Found, FunctionCheck, OneCheck
+
+_LEAST_CHARACTERS = 1_000
+_SAID = 300
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of the checks: those that ran, as fields of `CheckRun`, how long they took, which did not
+    pass (`names`), and what these said, in words for the model. mark: by it what functions said is known
+    again; what a command prints often changes from run to run (how long it took, say), and says no more than
+    that it failed.
+    """
+
+    runs: tuple[dict[str, Any], ...] = ()
+    seconds: float = 0.0
+    names: tuple[str, ...] = ()
+    output: str = ""
+    mark: str = ""
+
+    @property
+    def verified(self) -> str:
+        """What a claim rests on that these checks do not contradict."""
+        return "verified" if self.runs else "asserted"
+
+
+@dataclass(frozen=True)
+class Checking:
+    """Runs checks one after the other, also when one has failed; gives what came of them."""
+
+    checks: Sequence[OneCheck]
+    given: Mapping[str, Any]
+
+    def do(self, run: Run) -> Checked:
+        begun = time.monotonic()
+        found = [self._one(check) for check in self.checks]
+        return self._read(found, begun, run)
+
+    async def ado(self, run: Run) -> Checked:
+        begun = time.monotonic()
+        found = [await self._aone(check) for check in self.checks]
+        # A long output is kept in a file, and a server allows no such waiting in its event loop.
+        return await asyncio.to_thread(self._read, found, begun, run)
+
+    def _one(self, check: OneCheck) -> Found:
+        if isinstance(check, CommandCheck):
+            return check.run(lambda: False)
+        future = _in_thread(partial(_called, check, self.given))
+        wait([future], timeout=check.seconds)
+        return future.result() if future.done() else check.late()
+
+    async def _aone(self, check: OneCheck) -> Found:
+        stop = threading.Event()
+        waiting: asyncio.Future[Found]
+        if isinstance(check, CommandCheck):
+            waiting = asyncio.wrap_future(_in_thread(partial(check.run, stop.is_set)))
+        elif check.is_async:
+            waiting = asyncio.ensure_future(_awaited(check, self.given))
+        else:
+            waiting = asyncio.wrap_future(_in_thread(partial(_called, check, self.given)))
+        seconds = None if isinstance(check, CommandCheck) else check.seconds
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+        finally:
+            stop.set()
+            done = waiting.done()
+            waiting.cancel()
+        if not done and isinstance(check, FunctionCheck):
+            return check.late()
+        if waiting.cancelled() and isinstance(check, FunctionCheck):
+            return check.raised(asyncio.CancelledError())
+        return waiting.result()
+
+    def _read(self, found: Sequence[Found], begun: float, run: Run) -> Checked:
+        failures = [failure for failure in found if isinstance(failure, Failure)]
+        texts, keep = run.kit.texts.results, run.outputs.keep("check")
+        most = max(_LEAST_CHARACTERS, run.kit.result_chars // max(1, len(failures)))
+        told = []
+        for failure in failures:
+            line = texts[failure.why].format(name=failure.name, detail=failure.detail)
+            output = capped(failure.output.strip(), limit=most, keep=keep)
+            told.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
+        names = tuple(failure.name for failure in failures)
+        runs = tuple(_kept(one, texts) for one in found)
+        return Checked(runs, time.monotonic() - begun, names, "".join(told), self._mark(found))
+
+    def _mark(self, found: Sequence[Found]) -> str:
+        checked = zip(self.checks, found, strict=True)
+        said = [
+            (failure.detail, failure.output)
+            for check, failure in checked
+            if isinstance(failure, Failure) and isinstance(check, FunctionCheck)
+        ]
+        return f" [{hashlib.sha256(repr(said).encode()).hexdigest()[:12]}]" if said else ""
+
+
+def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
+    """What the outcome keeps of a check: the last line that it said is where the verdict stands."""
+    last = next((line for line in reversed(found.output.splitlines()) if line.strip()), "")
+    if isinstance(found, Failure):
+        how = texts[found.why].format(name=found.name, detail=found.detail)
+        last = f"{how}: {last.strip()}" if last else how
+    return {"name": found.name, "passed": not isinstance(found, Failure), "said": last.strip()[:_SAID]}
+
+
+def run_checks(
+    claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: Run
+) -> Part[Checked]:
+    """A part of a node: the checks of the graph, on this claim."""
+    if not run.kit.checks:
+        return Checked()
+    given = {
+        "claim": copy.deepcopy(dict(claim)),
+        "arguments": copy.deepcopy(dict(arguments)),
+        "messages": list(state["messages"]),
+        "state": dict(state),
+    }
+    checked: Checked = yield Checking(run.kit.checks, given)
+    return checked
+
+
+def _in_thread(work: Callable[[], _T]) -> "Future[_T]":
+    """Runs `work` in a daemon thread: what hangs is given up on, and cannot keep the process alive."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(body,), name="signoff-check", daemon=True).start()
+    return future
+
+
+def _called(check: FunctionCheck, given: Mapping[str, Any]) -> Found:
+    try:
+        value = check.call(given)
+        if isawaitable(value):
+            value = asyncio.run(_value_of(value))
+    except BaseException as error:
+        if gets_past(error):
+            raise
+        return check.raised(error)
+    return check.judge(value)
+
+
+async def _value_of(value: Any) -> Any:
+    return await value
+
+
+async def _awaited(check: FunctionCheck, given: Mapping[str, Any]) -> Found:
+    try:
+        value = await check.call(given)
+    except BaseException as error:
+        if gets_past(error) or being_ended(error):
+            raise
+        return check.raised(error)
+    return check.judge(value)

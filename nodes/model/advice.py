@@ -1,0 +1,199 @@
+"""What a provider's error says, and what to do about it, in two sentences."""
+
+import html
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.runnables import Runnable
+from pydantic import SecretStr, ValidationError
+
+from signoff.graph.foreign import valid_text
+
+_LENGTH = 500
+_SHORTEST_SECRET = 6
+_TOO_LONG = re.compile(
+    r"context.?length|context.?size|context.?window|maximum (?:context|(?:model|prompt) length)"
+    r"|too many (?:input )?tokens|(?:prompt|inputs?) (?:is|are) too long|input is too long|token count"
+    r"|request (?:is )?too large|request exceeds the maximum size|request_too_large|max_new_tokens",
+    re.IGNORECASE,
+)
+_NO_TOOLS = re.compile(
+    r"(?:support|enabled?\b).{0,40}\b(?:tool|function)|(?:tool|function)s?\b.{0,60}\b(?:not (?:been )?"
+    r"(?:supported|enabled)|unsupported)|(?:unsupported|unknown|unrecognized).{0,40}\btools?\b"
+    r"|tool choice requires|tool use is|requires? --(?:jinja|enable-auto-tool-choice)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FILTER = re.compile(r"content.?(?:filter|management policy)|data_inspection_failed", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"insufficient_quota|insufficient.{0,10}(?:balance|credit)|billing_hard_limit|credit balance is too low",
+    re.IGNORECASE,
+)
+_TLS = re.compile(r"ssl|certificate|tls", re.IGNORECASE)
+_UNKNOWN_HOST = re.compile(
+    r"name or service not known|name resolution|nodename nor servname|getaddrinfo|no address associated",
+    re.IGNORECASE,
+)
+_REFUSALS = (None, 400, 404, 413, 422, 429, 500, 501)
+_TOO_LONG_ADVICE = (
+    "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
+    "larger context"
+)
+_BY_STATUS = {
+    400: "The provider takes the request for wrong: change the model or the setting that it names",
+    401: "The API key is missing or wrong: set the right one (for OpenAI the variable OPENAI_API_KEY)",
+    403: "The API key may not use this model: check the key's rights or choose another model",
+    404: "There is no such model or address: check --model and --base-url, or what your code gives for them",
+    413: _TOO_LONG_ADVICE,
+    422: "The provider takes the request for wrong: change the model or the setting that it names",
+    429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
+}
+_BROKEN = "The provider has a fault or too much to do, and trying again at once did not help: wait a while"
+_LATE = "The provider did not answer in time: wait a while, or give the model a longer timeout"
+_CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
+_CUTS = {"RemoteProtocolError", "ReadError", "ConnectionAbortedError", "ConnectionResetError"}
+_UNREADABLE = (
+    "The server's answer is not that of such a model: check the base URL (it often ends in /v1), and what "
+    "stands between here and the server"
+)
+_MESSAGES = ("message", "error", "detail")
+_MASK = "[hidden]"
+_CARRIES_KEY = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+_SECRETS = (
+    re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s'\",;)}]+"),
+    re.compile(
+        r"(?i)((?:api[-_ ]?key|x-goog-api-key|access[-_]?token|secret)[\"']?\s*[=:]\s*[\"']?)[^\s'\",;&)}]+"
+    ),
+    re.compile(r"()\b(?:sk|pk|gsk|xai|hf|nvapi|pplx|r8|fw|csk)[-_][A-Za-z0-9*_-]{8,}"),
+    re.compile(r"()\bAIza[A-Za-z0-9_-]{10,}"),
+    re.compile(r"(://)[^/\s@'\"]+(?=@)"),
+    re.compile(r"([?&]key=)[^&\s'\"]+"),
+)
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Whether the prompt did not fit into the model's context."""
+    if isinstance(error, ContextOverflowError) or getattr(error, "code", None) == "context_length_exceeded":
+        return True
+    status = _status(error)
+    return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_said(error))))
+
+
+def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
+    """The provider's message, and what to do so that the thread can be retried. `secrets` are never told,
+    nor is what looks like one: a server can send the request's own headers back."""
+    said = _said(error) or "no message"
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            said = said.replace(secret, _MASK)
+    for pattern in _SECRETS:
+        said = pattern.sub(rf"\1{_MASK}", said)
+    status = _status(error)
+    kind = f"{type(error).__name__} ({status})" if status else type(error).__name__
+    shown = said if len(said) <= _LENGTH else said[: _LENGTH - 1] + "…"
+    return (
+        f"{kind}: {shown.rstrip('.')}. {_what_to_do(error, status)}; then retry the thread, nothing is lost."
+    )
+
+
+def secrets_of(*models: Any) -> frozenset[str]:
+    """The keys that these models hold, and what they are made of: secret fields, headers that carry a key."""
+    found, left, seen = set[str](), list(models), list[Any]()
+    while left:
+        model = left.pop()
+        if any(model is known for known in seen):
+            continue
+        seen.append(model)
+        for name, value in getattr(model, "__dict__", {}).items():
+            if isinstance(value, SecretStr):
+                found.add(value.get_secret_value())
+            elif "header" in name and isinstance(value, Mapping):
+                told = [str(part) for header, part in value.items() if _CARRIES_KEY.search(str(header))]
+                found.update(word for part in told for word in part.split())
+            else:
+                parts = value if isinstance(value, list | tuple) else [value]
+                left += [part for part in parts if isinstance(part, Runnable)]
+    return frozenset(found)
+
+
+def _what_to_do(error: BaseException, status: int | None) -> str:
+    said = f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+    if is_too_long(error):
+        return _TOO_LONG_ADVICE
+    if status == 402 or _QUOTA.search(said):
+        return (
+            "The account's quota or credit is used up, and waiting does not help: pay in, or use another key "
+            "or model"
+        )
+    if status in _REFUSALS and _NO_TOOLS.search(said) and "schema" not in said.lower():
+        return "The model or its server does not support tool calling: use one that does"
+    if status in _REFUSALS and _FILTER.search(said):
+        return "The provider's content filter stopped the request: write what you want in other words"
+    if status in (408, 504):
+        return _LATE
+    if status is not None:
+        return _BY_STATUS.get(status, _BROKEN if status >= 500 else _BY_STATUS[400])
+    return _without_status(error)
+
+
+def _without_status(error: BaseException) -> str:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    said = _said(error)
+    if names & {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}:
+        return _LATE
+    if any(kind.__name__ in _CUTS for cause in _causes(error) for kind in type(cause).__mro__):
+        return _CUT
+    if names & {"APIConnectionError", "ModelConnectionError", "ConnectError", "OSError"}:
+        if _TLS.search(said):
+            return (
+                "No secure connection: check http or https in the base URL, and that this machine trusts the "
+                "server's certificate (SSL_CERT_FILE)"
+            )
+        if _UNKNOWN_HOST.search(said):
+            return "There is no host of that name: check the base URL and the network"
+        return "The provider cannot be reached: check the network and the base URL, or start the server"
+    if isinstance(error, ValidationError | ValueError | LookupError | TypeError | AttributeError):
+        return _UNREADABLE
+    return "Find the cause in the message"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (cause := found[-1].__cause__ or found[-1].__context__) and cause not in found:
+        found.append(cause)
+    return found
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of the provider's answer, as its package tells it."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        response = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    told = [getattr(error, "status_code", None), getattr(response, "status_code", response)]
+    told += [getattr(error, "code", None), *(p.get("code") for p in error.args if isinstance(p, Mapping))]
+    found = (int(one) for one in told if isinstance(one, int | str) and str(one).isdecimal())
+    return next((one for one in found if 400 <= one < 600), None)
+
+
+def _said(error: BaseException) -> str:
+    """The provider's own words; for a failing connection those of the cause below."""
+    told = [getattr(error, "body", None), *(part for part in error.args if isinstance(part, Mapping))]
+    text = next(filter(None, map(_message, told)), "") or re.sub(r"^Error code: \d+ - ", "", str(error))
+    if _status(error) is None:
+        below = [str(cause) for cause in _causes(error)[1:]]
+        text = text.rstrip(".") + "".join(f" ({words})" for words in below[-1:] if words not in text)
+    if re.search(r"<html|<!doctype", text, re.IGNORECASE):
+        text = html.unescape(re.sub(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>", " ", text))
+    return " ".join(valid_text(text).split())
+
+
+def _message(body: Any) -> str:
+    """The message in the body of an error: `{"error": {"message": …}}` and its relatives."""
+    if isinstance(body, Mapping) and isinstance(body.get("msg"), str) and isinstance(body.get("loc"), list):
+        return f"{'.'.join(map(str, body['loc']))}: {body['msg']}"
+    if isinstance(body, Mapping):
+        return next((said for key in _MESSAGES if (said := _message(body.get(key)))), "")
+    if isinstance(body, list):
+        return "; ".join(filter(None, map(_message, body)))
+    return body if isinstance(body, str) else ""

@@ -1,0 +1,122 @@
+"""The inner guard: ends a reply that is still being streamed, once nothing more of it can count.
+
+A model that has called `finish_task` goes on all the same, and finishes ten times over. Once a call that ends
+or pauses the run is complete and something follows it, the stream is closed, which makes the provider stop
+generating; so do a user's stop, a limit that is reached, and a reply that is too large
+(`nodes/model/watch.py`). The model's stream then ends normally: callbacks and traces see a reply,
+not an error. The last chunk says so in its marks: `cut` (how many calls are kept), with `ended` for a limit,
+or `stopped`, and `estimated`, since a provider that is cut off reports no usage.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableBinding
+
+from signoff.graph.history.replies import Controls
+from signoff.graph.private import share_private
+from signoff.nodes.model.incoming import Incoming
+from signoff.nodes.model.watch import WATCH
+
+_CONTROLS = "_signoff_controls"
+_Model = TypeVar("_Model")
+
+
+def guarded(model: _Model, controls: Controls) -> _Model:
+    """The model with the inner guard in it; `model` itself is not changed.
+
+    The guard is in a subclass of the model's own class, where the provider's stream is at hand. What does not
+    stream is given back as it is: a model without a stream of its own, one with streaming disabled, and what
+    is no chat model at all.
+    """
+    if not isinstance(model, BaseChatModel) or model.disable_streaming or not _layers(type(model)):
+        return model
+    twin: Any = model.model_copy()
+    twin.__class__ = _guarded_class(type(model))
+    twin.__dict__[_CONTROLS] = controls
+    # What the model notes in private (a client, a count) is there in both.
+    share_private(twin, model)
+    if "stream_chunk_timeout" not in model.model_fields_set and hasattr(model, "stream_chunk_timeout"):
+        # ChatOpenAI's own default for a loop takes a quarter of the CPU of a stream, and swallows
+        # cancellations; the watch of a call does the same.
+        twin.__dict__["stream_chunk_timeout"] = None
+    made: _Model = twin
+    return made
+
+
+def is_guarded(model: object) -> bool:
+    """Whether the guard stands in `model`, or in what that is bound to."""
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    return isinstance(model, _Sync | _Async)
+
+
+class _Sync:
+    def _stream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        # The class that this one is mixed into has the stream.
+        chunks: Iterator[ChatGenerationChunk] = super()._stream(messages, *args, **kwargs)  # type: ignore[misc]  # it has
+        incoming = _incoming(self, messages, kwargs)
+        try:
+            for chunk in chunks:
+                yield from incoming.take(chunk)
+                if incoming.over:
+                    break
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # Whatever a closed connection raises, each package its own: it was closed here.
+            if not incoming.closed():
+                raise
+        finally:
+            if close := getattr(chunks, "close", None):
+                close()
+        yield from incoming.end()
+
+
+class _Async:
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        chunks: AsyncIterator[ChatGenerationChunk] = super()._astream(messages, *args, **kwargs)  # type: ignore[misc]  # as above
+        incoming = _incoming(self, messages, kwargs)
+        try:
+            async for chunk in chunks:
+                for given in incoming.take(chunk):
+                    yield given
+                if incoming.over:
+                    break
+        except (Exception, asyncio.CancelledError):
+            if not incoming.closed():
+                raise
+        finally:
+            if close := getattr(chunks, "aclose", None):
+                await close()
+        for given in incoming.end():
+            yield given
+
+
+def _incoming(model: object, messages: list[BaseMessage], options: dict[str, Any]) -> Incoming:
+    # A model whose `bind_tools` builds a new one of its class has no controls: then only its watch cuts.
+    return Incoming(getattr(model, _CONTROLS, None), messages, options.get("tools"), WATCH.get())
+
+
+def _layers(model: type[BaseChatModel]) -> tuple[type, ...]:
+    """The parts of the guard that fit the model: one for each way in which it streams by itself."""
+    sync = (_Sync,) if model._stream is not BaseChatModel._stream else ()
+    return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
+
+
+@lru_cache(maxsize=256)
+def _guarded_class(model: type[BaseChatModel]) -> type[BaseChatModel]:
+    # By the name of the model's own class, which traces show and by which some providers are known.
+    names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
+    metaclass: Any = type(model)
+    made: type[BaseChatModel] = metaclass(model.__name__, (*_layers(model), model), names)
+    return made

@@ -1,0 +1,398 @@
+"""A reply while it comes in, chunk by chunk: whether what has come decides the run, and how it is cut off."""
+
+import time
+from collections.abc import Sequence
+from itertools import takewhile
+from math import ceil
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCallChunk
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGenerationChunk
+
+from signoff.graph.history.replies import Controls
+from signoff.graph.history.shapes import complete_json, read_arguments
+from signoff.graph.kinds import Effect
+from signoff.graph.messages import KEY, marks
+from signoff.nodes.model.watch import End, Silent, Watch
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+# So many chunks are handed on one by one.
+_SINGLE = 1000
+# After the end of a reply its provider may tell what it cost; it is not waited for any longer.
+_USAGE_SECONDS = 5.0
+_SHORT_OF_TIME = 0.5
+
+
+class IncomingCall:
+    """One call while it comes in. Its text is read once, and parsed once when its braces have closed."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.id = ""
+        self.pieces: list[str] = []
+        self.length = 0
+        self._depth = 0
+        self._quoted = self._escaped = self._closed = self._spoilt = False
+        self._whole: bool | None = None
+
+    @property
+    def text(self) -> str:
+        """The raw argument text so far."""
+        return "".join(self.pieces)
+
+    def add(self, part: ToolCallChunk) -> None:
+        self.name += part["name"] or ""
+        self.id = self.id or part["id"] or ""
+        text = part["args"] or ""
+        self.pieces.append(text)
+        self.length += len(text)
+        for char in text:
+            self._read(char)
+
+    def _read(self, char: str) -> None:
+        if self._closed:
+            self._spoilt = self._spoilt or not char.isspace()
+        elif self._escaped:
+            self._escaped = False
+        elif self._quoted:
+            self._escaped, self._quoted = char == "\\", char != '"'
+        elif char == '"':
+            self._quoted = True
+        elif char in "{[":
+            self._depth += 1
+        elif char in "}]":
+            self._depth -= 1
+            self._closed = self._depth == 0
+
+    def whole(self) -> bool:
+        """Whether the arguments are complete: one JSON object by a strict parser. No text yet is not."""
+        if not self._closed or self._spoilt:
+            return False
+        if self._whole is None:
+            self._whole = complete_json(self.text)
+        return self._whole
+
+    def decides(self, controls: Controls) -> bool:
+        """Whether this complete call is a finish, or a question that can be asked."""
+        name = controls.meant(self.name) or self.name
+        effect = controls.effect(name)
+        if effect is Effect.ASK:
+            return controls.problem(name, read_arguments(self.text)) is None
+        return effect is Effect.FINISH
+
+
+class Joined:
+    """Hands chunks on: one by one at first, later several as one. Whoever takes them (LangChain keeps all
+    chunks until the reply is whole) so has some thousand of them at most, however many come in."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._held: list[ChatGenerationChunk] = []
+
+    def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
+        self._count += 1
+        if self._count <= _SINGLE:
+            return [chunk]
+        self._held.append(chunk)
+        return self.rest() if len(self._held) * _SINGLE >= self._count else []
+
+    def rest(self) -> list[ChatGenerationChunk]:
+        """What is held back, as one."""
+        held, self._held = self._held, []
+        if len(held) < 2:
+            return held
+        parts = _joined_parts([part for chunk in held for part in _parts(chunk)])
+        for chunk in held:
+            _take_parts(chunk, [])
+        joined: ChatGenerationChunk = held[0] + held[1:]
+        return [_take_parts(joined, parts)]
+
+
+def _parts(chunk: ChatGenerationChunk) -> list[ToolCallChunk]:
+    return chunk.message.tool_call_chunks if isinstance(chunk.message, AIMessageChunk) else []
+
+
+def _take_parts(chunk: ChatGenerationChunk, parts: list[ToolCallChunk]) -> ChatGenerationChunk:
+    """Puts `parts` in place of those of `chunk`, which is new and nobody else's.
+
+    Not by making a new one: LangChain would try to read each as JSON, and for a piece from the middle of a
+    text that takes the square of its length.
+    """
+    if isinstance(chunk.message, AIMessageChunk):
+        chunk.message.tool_call_chunks = parts
+    return chunk
+
+
+def _joined_parts(parts: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
+    """Parts of calls, those that follow each other within one call joined."""
+    found: list[tuple[ToolCallChunk, list[str]]] = []
+    for part in parts:
+        before = found[-1][0]["index"] if found else None
+        if part["index"] is None or part["index"] != before or part["id"] or part["name"]:
+            found.append((part, []))
+        found[-1][1].append(part["args"] or "")
+    return [ToolCallChunk({**part, "args": "".join(texts)}) for part, texts in found]
+
+
+class Incoming:
+    """A reply while it comes in. Everything is looked at once, so a long reply costs no more per chunk.
+
+    controls: None where no call decides anything. shown: the messages that the model answers. tools: as the
+        provider is given them. watch: the bounds of the call; None where nothing bounds it.
+    over: whether the reply ends here, and the provider's stream is to be closed.
+    """
+
+    def __init__(
+        self,
+        controls: Controls | None,
+        shown: Sequence[BaseMessage],
+        tools: list[dict[str, Any]] | None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.over = False
+        self._controls = controls
+        self._shown = shown
+        self._tools = tools
+        self._watch = watch
+        self._joined = Joined()
+        self._end: list[ChatGenerationChunk] = []
+        self._id: str | None = None
+        self._chars = self._reported_read = self._reported_written = 0
+        self._calls: list[IncomingCall] = []
+        # The places of the calls that the last chunk is of, and those of which parts are held back; and what
+        # was handed on of calls, with the lowest place in it.
+        self._places: list[int] = []
+        self._touched: set[int] = set()
+        self._given: list[tuple[int, ChatGenerationChunk]] = []
+        self._by_index: dict[int | str, list[int]] = {}
+        # How many calls from the start are complete and decide nothing.
+        self._settled = 0
+        # How many of them are kept of a reply that its watch has cut off.
+        self._keep: int | None = None
+        self._closing: float | None = None
+
+    def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
+        """Takes the next chunk; gives what is handed on now.
+
+        A reply that has said how it ends is never cut: the provider has done its work, and reports what it
+        cost, if it does so soon.
+        """
+        message = chunk.message
+        if not isinstance(message, AIMessageChunk):
+            return [*self._joined.rest(), chunk]
+        text = _text_of(message)
+        stop = self._watch.took(_size(text, message)) if self._watch else None
+        if self._closing is None and _closes(chunk, message):
+            self._closing = time.monotonic()
+            if self._watch:
+                self._watch.ending(_USAGE_SECONDS)
+        if self._closing is not None:
+            for_cost = time.monotonic() - self._closing
+            self.over = for_cost > (_USAGE_SECONDS if stop is None else _SHORT_OF_TIME)
+            return [*self._joined.rest(), chunk]
+        if stop is End.STOPPED:
+            self._finish(self._last({"stopped": True}, message.id))
+            return []
+        if (keep := self._cut_at(message)) is not None:
+            parts = zip(message.tool_call_chunks, self._places, strict=True)
+            own = [part for part, place in parts if place < keep]
+            begin = self._handed(_with_parts(message, own), text) if own else []
+            self._finish(self._last({"cut": keep}, message.id, finish_reason="tool_calls"))
+            return begin
+        given = [] if stop is End.SIZE else self._handed(message, text, chunk)
+        if stop and (last := self._ended(stop)):
+            self._finish(last)
+        return given
+
+    def closed(self) -> bool:
+        """Whether the provider's stream was closed from beside, by the watch, and what has come so far is
+        the reply; not when it has fallen silent in the middle of it."""
+        stop = self._watch.end if self._watch else None
+        if stop is None:
+            return False
+        if self._closing is None and not self.over:
+            last = self._ended(stop)
+            if last is None:
+                return False
+            self._finish(last)
+        return True
+
+    def ended_by(self, watch: Watch) -> list[BaseMessage] | None:
+        """What makes a reply of all that was taken, once `watch` has ended it; None when nothing does."""
+        self._watch = watch
+        return [last.message for last in self._end] if self.closed() else None
+
+    def end(self) -> list[ChatGenerationChunk]:
+        """What is still to be handed on when the stream has ended. Raises Silent when it was closed since
+        nothing came any more: that can look like a regular end."""
+        self.closed()
+        if self._watch and self._watch.end is End.SILENT and self._closing is None and not self.over:
+            raise Silent(f"no answer for {self._watch.silence:g} seconds (model_seconds)")
+        return [*self._joined.rest(), *self._end]
+
+    def _finish(self, last: ChatGenerationChunk) -> None:
+        self.over, self._end = True, [*self._noted(self._joined.rest()), last]
+        if self._keep is not None:
+            self._drop_from(self._keep)
+
+    def _ended(self, stop: End) -> ChatGenerationChunk | None:
+        """The chunk that ends a reply which its watch cuts off; None when nothing of it counts."""
+        if stop is End.STOPPED:
+            return self._last({"stopped": True}, None)
+        if self._decided() is not None:
+            return self._last({"cut": self._settled + 1}, None, finish_reason="tool_calls")
+        if stop is End.SILENT:
+            return None
+        whole = len(list(takewhile(IncomingCall.whole, self._calls)))
+        self._keep = whole
+        return self._last({"cut": whole, "ended": str(stop)}, None, finish_reason="length")
+
+    def _cut_at(self, message: AIMessageChunk) -> int | None:
+        """How many calls are kept when what comes with `message` cannot count any more. None: it counts."""
+        decided = message.text.strip() != "" and self._decided() is not None
+        places = [self._place(part) for part in message.tool_call_chunks]
+        self._places = places
+        if not decided and max(places, default=0) > self._settled:
+            at = self._decided()
+            decided = at is not None and at < max(places)
+        return self._settled + 1 if decided else None
+
+    def _handed(
+        self, message: AIMessageChunk, text: str, chunk: ChatGenerationChunk | None = None
+    ) -> list[ChatGenerationChunk]:
+        self._chars += len(text)
+        self._touched.update(self._places)
+        self._id = message.id or self._id
+        if usage := message.usage_metadata:
+            self._reported_read += usage["input_tokens"]
+            self._reported_written += usage["output_tokens"]
+        return self._noted(self._joined.take(chunk or ChatGenerationChunk(message=message)))
+
+    def _noted(self, given: list[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
+        """Notes of which calls the parts are that are handed on."""
+        if given and self._touched:
+            self._given += [(min(self._touched), chunk) for chunk in given]
+            self._touched.clear()
+        return given
+
+    def _drop_from(self, keep: int) -> None:
+        """Empties what was handed on of the calls that do not count. LangChain reads the arguments of each
+        call once more when the reply is whole, and for such a piece it takes the square of its length."""
+        for lowest, chunk in self._given:
+            for part in _parts(chunk) if lowest >= keep else ():
+                part["args"] = ""
+
+    def _place(self, part: ToolCallChunk) -> int:
+        """Adds a part to its call, by the rules by which LangChain joins parts; the place of that call."""
+        index, given = part["index"], part["id"] or ""
+        joinable = isinstance(index, int) or (isinstance(index, str) and index.startswith("lc_"))
+        known = self._by_index.setdefault(index, []) if joinable and index is not None else []
+        for place in known:
+            found = self._calls[place]
+            if not found.id or not given or found.id == given:
+                found.add(part)
+                return place
+        self._calls.append(IncomingCall())
+        self._calls[-1].add(part)
+        known.append(len(self._calls) - 1)
+        return known[-1]
+
+    def _decided(self) -> int | None:
+        """The place of the first call that ends or pauses the run, if it and all before it are complete."""
+        while self._controls and self._settled < len(self._calls):
+            call = self._calls[self._settled]
+            if not call.whole():
+                return None
+            if call.decides(self._controls):
+                return self._settled
+            self._settled += 1
+        return None
+
+    def _last(self, mark: dict[str, Any], id: str | None, **metadata: Any) -> ChatGenerationChunk:
+        message = AIMessageChunk(
+            content="",
+            id=self._id or id,
+            response_metadata={**metadata, KEY: {**mark, "estimated": True}},
+            usage_metadata=self._usage(),
+            chunk_position="last",
+        )
+        return ChatGenerationChunk(message=message)
+
+    def _usage(self) -> UsageMetadata:
+        """An estimate of what the call cost, less what the provider has reported already: usages add up."""
+        read = 0
+        if not self._reported_read:
+            read = count_tokens_approximately(self._shown, tools=list(self._tools or ()))
+        # Of a text only the length is counted.
+        chars = self._chars + sum(len(call.name) + call.length for call in self._calls)
+        written = count_tokens_approximately([AIMessage(" " * chars)])
+        if self._watch and self._watch.tokens and self._watch.end is self._watch.tokens[1]:
+            # It was by this measure that the limit was reached.
+            written = max(written, ceil(self._watch.tokens[0]))
+        written = max(0, written - self._reported_written)
+        return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def cut_short(
+    chunks: Sequence[BaseMessage], shown: Sequence[BaseMessage], watch: Watch
+) -> list[BaseMessage] | None:
+    """The reply of a call that its watch has ended, and no guard in the model, of which `chunks` have come;
+    None when it fell silent."""
+    if any(marks(chunk) for chunk in chunks[-1:] if isinstance(chunk, AIMessage)):
+        # The guard has ended it in good order.
+        return list(chunks)
+    incoming = Incoming(None, shown, None)
+    # LangChain ends what was closed like what came to its end.
+    if chunks and isinstance(chunks[-1], AIMessageChunk) and chunks[-1] == _nothing_more(chunks[-1]):
+        chunks = chunks[:-1]
+    for chunk in chunks:
+        if isinstance(chunk, AIMessageChunk):
+            incoming.take(ChatGenerationChunk(message=chunk))
+        elif isinstance(chunk, AIMessage):
+            # It came whole.
+            return list(chunks)
+    last = incoming.ended_by(watch)
+    return None if last is None else [*chunks, *last]
+
+
+def _nothing_more(last: AIMessageChunk) -> AIMessageChunk:
+    """The chunk that LangChain puts at the end of a stream without one."""
+    return AIMessageChunk(
+        content="" if isinstance(last.content, str) else [], id=last.id, chunk_position="last"
+    )
+
+
+def _text_of(message: AIMessageChunk) -> str:
+    """The words and thoughts of a chunk; the arguments of calls are counted with the calls."""
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    texts = [message.additional_kwargs.get("reasoning_content")]
+    for block in blocks:
+        keys = ("text", "thinking", "reasoning")
+        texts += [block] if isinstance(block, str) else [block.get(key) for key in keys]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _size(text: str, message: AIMessageChunk) -> int:
+    """The characters of a chunk: words, thoughts and arguments."""
+    return len(text) + sum(len(part["args"] or "") for part in message.tool_call_chunks)
+
+
+def _closes(chunk: ChatGenerationChunk, message: AIMessageChunk) -> bool:
+    """Whether the provider says with this chunk how the reply ends."""
+    said = {**(chunk.generation_info or {}), **message.response_metadata}
+    return message.chunk_position == "last" or any(said.get(reason) for reason in _REASONS)
+
+
+def _with_parts(message: AIMessageChunk, parts: list[ToolCallChunk]) -> AIMessageChunk:
+    """The chunk with only these parts of calls."""
+    if len(parts) == len(message.tool_call_chunks):
+        return message
+    return AIMessageChunk(
+        content=message.content,
+        tool_call_chunks=parts,
+        response_metadata=message.response_metadata,
+        usage_metadata=message.usage_metadata,
+        id=message.id,
+    )

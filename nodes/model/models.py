@@ -1,0 +1,176 @@
+"""The model with the tools of each offer: all, all with one required, the control tools with one required.
+
+A run may name another model of the same provider; it is made once a name, by a copy of the one given.
+
+How much a model is shown, and which model writes the digest of what it is not shown any more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+
+from signoff.graph.errors import SetupError
+from signoff.graph.history.replies import Controls
+from signoff.graph.rules import Offer
+from signoff.graph.state import Acting
+from signoff.nodes.model.guard import guarded
+from signoff.tools.toolbox import Toolbox
+
+_VIEW_PART = 0.8
+_VIEW_TOKENS = 100_000
+_ROOMY = 16_000
+
+Digests = Literal["model", "lines"] | BaseChatModel | None
+"""Who writes digests; see `build_graph`."""
+
+
+def view_budget(model: BaseChatModel) -> int:
+    """The tokens of a view: 80 % of the context that the model's profile names, else 100,000."""
+    size = _context(model)
+    return int(size * _VIEW_PART) if size else _VIEW_TOKENS
+
+
+def digester(
+    model: BaseChatModel, digest: Digests, view_tokens: int, controls: Controls
+) -> BaseChatModel | None:
+    """The model that writes digests, without tools; None for digests by lines.
+
+    By default the lines serve where nothing is known of the model's context, and where it is so small that
+    turns are folded every few turns: a call for each digest would cost more than it gives.
+
+    Raises SetupError for anything that `digest` cannot be.
+    """
+    if digest is None:
+        digest = "model" if _context(model) and view_tokens >= _ROOMY else "lines"
+    if digest == "lines":
+        return None
+    if isinstance(digest, BaseChatModel):
+        return guarded(_plain(digest), controls)
+    if digest != "model":
+        raise SetupError(f"digest is {digest!r}; give 'model', 'lines' or a chat model.")
+    return guarded(_plain(model), controls)
+
+
+def _plain(model: BaseChatModel) -> BaseChatModel:
+    """The model that `model` wraps, if it does (`TaggedText`): a digest is text, in no protocol."""
+    inner = getattr(model, "model", None)
+    return inner if isinstance(inner, BaseChatModel) else model
+
+
+def _context(model: BaseChatModel) -> int:
+    return (getattr(model, "profile", None) or {}).get("max_input_tokens") or 0
+
+
+# LangChain's word for "some tool" that every provider's package knows (OpenAI's own word is "required").
+_SOME_TOOL = "any"
+# Providers' packages call the field by one of these.
+_NAME_FIELDS = ("model_name", "model")
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Models:
+    """A model as a graph uses it. offers: with the tools of each offer. digester: see `Kit`."""
+
+    offers: Mapping[Offer, Runnable[Any, Any]]
+    digester: BaseChatModel | None
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A model that keeps something in the thread: what it goes by, and where its work stands."""
+
+    def kept(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
+        """What is kept when the history is `messages`; `before`: what was."""
+
+    def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> Runnable[Any, Any]:
+        """The model as it goes on in the thread that kept `before`."""
+
+
+ByName = Callable[[str], Models]
+
+
+def by_name(model: BaseChatModel, box: Toolbox, digest: Digests, view_tokens: int) -> ByName:
+    """Gives `model` under another name, as its own provider knows it; the last few are kept.
+
+    What it gives raises SetupError for a model that has no name to change.
+    """
+
+    @lru_cache(maxsize=_MOST_NAMES)
+    def under(name: str) -> Models:
+        other = renamed(model, name)
+        return Models(bound(other, box), digester(other, digest, view_tokens, box))
+
+    return under
+
+
+def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
+    """A copy of `model`, or of the model that it wraps, that asks the same provider for the model `name`.
+
+    Raises SetupError for a model whose name is fixed: it says so by `one_name`, has no field for it, or is a
+    deployment, which is what its provider goes by.
+    """
+    inner = getattr(model, "model", None)
+    if isinstance(inner, BaseChatModel):
+        return model.model_copy(update={"model": renamed(inner, name)})
+    fields = [field for field in _NAME_FIELDS if isinstance(getattr(model, field, None), str)]
+    fixed = getattr(model, "one_name", False) or getattr(model, "deployment_name", None)
+    if fixed or not fields:
+        raise SetupError(
+            f"This run names the model {name[:80]!r}, but {type(model).__name__} has no name that can be "
+            "changed; leave `model` out of the context, or build the graph with another model."
+        )
+    return model.model_copy(update={fields[0]: name})
+
+
+class Bound(dict[Offer, Runnable[Any, Any]]):
+    """The model for each offer, made when it is first asked for: most runs need one of them only."""
+
+    def __init__(self, model: BaseChatModel, box: Toolbox) -> None:
+        super().__init__()
+        self._model, self._every = model, box.every
+        self._controls = [control.tool for control in box.controls.values()]
+
+    def __missing__(self, offer: Offer) -> Runnable[Any, Any]:
+        tools = self._controls if offer in (Offer.CONTROLS, Offer.OPTIONAL_CONTROLS) else self._every
+        required = offer in (Offer.REQUIRED, Offer.CONTROLS)
+        self[offer] = made = (_required if required else _free)(self._model, tools)
+        return made
+
+
+def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, Any]]:
+    """The model for each offer. Raises SetupError for a model without tool calling."""
+    offers = Bound(guarded(model, box), box)
+    try:
+        offers[Offer.ALL]
+    except NotImplementedError:
+        raise SetupError(
+            f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
+        ) from None
+    return offers
+
+
+def keeper_of(models: Mapping[Offer, Runnable[Any, Any]]) -> Keeper | None:
+    """The model, if it keeps something of its own in the thread (a `TaggedText` does)."""
+    found: Any = models[Offer.ALL]
+    return found if isinstance(found, Keeper) else None
+
+
+def _free(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    return model.bind_tools(tools)
+
+
+def _required(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    """With one of `tools` required, where the model's package can say so; else with just these."""
+    try:
+        return model.bind_tools(tools, tool_choice=_SOME_TOOL)
+    except NotImplementedError:
+        raise
+    except (TypeError, ValueError):
+        return model.bind_tools(tools)

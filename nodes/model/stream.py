@@ -1,0 +1,308 @@
+"""Carries out a call of a model so that it can be ended at any time, whatever the provider does.
+
+In sync code the whole stream runs in a helper thread, and the run waits beside it and looks at its watch. A
+thread that waits for the network cannot be told anything, so its connection is closed under it. In a loop
+the call is part of the run's own task, and is cancelled.
+
+The connections of a model's call that is going on, found by the variables of what waits for them.
+
+No provider's package has a public way to its connection, and every one has a frame that reads from it. Where
+none is found, the limits of time are what ends the call.
+"""
+
+import asyncio
+import contextvars
+import ctypes
+import gc
+import socket
+import struct
+import sys
+import threading
+import time
+from asyncio import Task
+from asyncio.trsock import TransportSocket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, closing, suppress
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Any, Generic, TypeVar
+
+from signoff.graph.speed.threads import in_thread
+from signoff.nodes.model.watch import WATCH, Watch
+
+Socket = socket.socket | TransportSocket
+
+_KEPT = ("_sock", "sock", "_transport", "transport")
+_WAITING = (CoroutineType, GeneratorType, AsyncGeneratorType)
+_DEEPEST = 200
+# Of Linux's `struct tcp_info`: eight bytes, 24 numbers of 32 bits, three of 64, then the bytes received.
+_RECEIVED = struct.Struct("=8x24I3QQ")
+
+
+def frames_of_thread(thread: int) -> Iterator[FrameType]:
+    """The frames of a thread, from the one that waits."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def frames_of_task(task: "Task[Any]") -> Iterator[FrameType]:
+    """The frames of a task that waits, from its first to the one that waits.
+
+    What an `async for` waits for names no generator; that it refers to one is known to the collector.
+    """
+    waits: Any = task.get_coro()
+    for _ in range(_DEEPEST):
+        if not isinstance(waits, _WAITING):
+            waits = next((each for each in gc.get_referents(waits) if isinstance(each, _WAITING)), None)
+            if waits is None:
+                return
+        for frame, following in (
+            ("cr_frame", "cr_await"),
+            ("gi_frame", "gi_yieldfrom"),
+            ("ag_frame", "ag_await"),
+        ):
+            if found := getattr(waits, frame, None):
+                yield found
+                waits = getattr(waits, following)
+                break
+        else:
+            return
+
+
+def sockets(frames: Iterable[FrameType]) -> list[Socket]:
+    """The sockets that these frames work with, each once."""
+    found = dict[int, Socket]()
+    for frame in frames:
+        for value in list(frame.f_locals.values()):
+            for each in _sockets(value):
+                found[each.fileno()] = each
+    return list(found.values())
+
+
+def _sockets(value: object) -> Iterator[Socket]:
+    for each in (value, *(getattr(value, name, None) for name in _KEPT)):
+        if not isinstance(each, Socket) and callable(info := getattr(each, "get_extra_info", None)):
+            each = info("socket")
+        if isinstance(each, Socket):
+            yield each
+
+
+def received(connections: Iterable[Socket]) -> int:
+    """Bytes that have come over these connections; 0 for those of which the system does not tell."""
+    total = 0
+    for connection in connections:
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+            total += _RECEIVED.unpack(info)[-1]
+        except (AttributeError, OSError, struct.error):
+            continue
+    return total
+
+
+_T = TypeVar("_T")
+
+_SHORTEST, _LONGEST = 0.02, 0.25
+_PATIENCE = 0.4
+_GRACE = 1.0
+
+
+class Ended(SystemExit):
+    """Raised in a helper thread whose call is ended.
+
+    No error of the network, which a provider's package would take as a reason to try again; and a thread
+    that ends by it says nothing.
+    """
+
+
+def call(watch: Watch, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
+    """What `items()` gives until it ends, or its watch ends it; and the error that ended it, if one did."""
+    helper = _Helper(watch, items)
+    helper.start()
+    helper.wait()
+    return list(helper.taken), helper.error
+
+
+async def acall_in_thread(
+    watch: Watch, items: Callable[[], Iterator[_T]]
+) -> tuple[list[_T], BaseException | None]:
+    """`call` for a loop: for what has no async way of its own, and would hold a thread of a pool for ever."""
+    helper, loop, ended = _Helper(watch, items), asyncio.get_running_loop(), asyncio.Event()
+
+    def tell() -> None:
+        # The loop may be gone when a call that was left alone ends.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(ended.set)
+
+    helper.start(tell)
+    try:
+        pause = _SHORTEST
+        while not ended.is_set() and not watch.over():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), watch.next_look(pause))
+            helper.weigh()
+            pause = min(2 * pause, _LONGEST)
+        begun = time.monotonic()
+        while not ended.is_set() and helper.end(time.monotonic() - begun):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 0.05)
+    except asyncio.CancelledError:
+        helper.end(_PATIENCE)
+        raise
+    return list(helper.taken), helper.error
+
+
+async def acall(
+    watch: Watch, items: Callable[[], AsyncIterator[_T]]
+) -> tuple[list[_T], BaseException | None]:
+    """`call` for a loop."""
+    taken, canceller = list[_T](), _Canceller(watch)
+    token = WATCH.set(watch)
+    try:
+        async with aclosing(items()) as stream:  # type: ignore[type-var]  # it is a generator
+            async for item in stream:
+                taken.append(item)
+    except asyncio.CancelledError as error:
+        if not canceller.own():
+            raise
+        return taken, error
+    except Exception as error:  # noqa: BLE001  it is told to whoever waits
+        return taken, error
+    finally:
+        WATCH.reset(token)
+        canceller.close()
+    if canceller.from_outside():
+        # The model's own code took both for ours.
+        raise asyncio.CancelledError
+    return taken, None
+
+
+class _Canceller:
+    """Looks at the watch of a call in the running task now and then, and cancels it when it is to end."""
+
+    def __init__(self, watch: Watch) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a node runs in a task"
+        self._watch, self._task, self._loop = watch, task, asyncio.get_running_loop()
+        self._before, self._cancelled, self._pause = task.cancelling(), 0, _SHORTEST
+        self._handle = self._loop.call_later(watch.next_look(self._pause), self._look)
+
+    def _look(self) -> None:
+        after = self._watch.next_look(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST)
+        if self._watch.mute:
+            self._watch.carried(received(sockets(frames_of_task(self._task))))
+        if self._watch.over():
+            # Some packages swallow it; a second one too early would interrupt the closing of the connection.
+            after = _GRACE if self._watch.mute else _SHORTEST
+            if self._watch.mute:
+                self._cancelled += 1
+                self._task.cancel()
+        self._handle = self._loop.call_later(after, self._look)
+
+    def from_outside(self) -> bool:
+        """Whether somebody else has cancelled the task, too."""
+        return self._task.cancelling() > self._before + self._cancelled
+
+    def own(self) -> bool:
+        """Whether it was cancelled here and nowhere else."""
+        return self._cancelled > 0 and not self.from_outside()
+
+    def close(self) -> None:
+        self._handle.cancel()
+        for _ in range(self._cancelled):
+            self._task.uncancel()
+        self._cancelled = 0
+
+
+class _Helper(Generic[_T]):
+    """A call in a helper thread. taken: what has come of it; error: what ended it."""
+
+    def __init__(self, watch: Watch, items: Callable[[], Iterator[_T]]) -> None:
+        self.taken: list[_T] = []
+        self.error: BaseException | None = None
+        self._watch, self._items = watch, items
+        self._lock, self._done = threading.Lock(), threading.Lock()
+        self._thread: int | None = None
+        self._struck = False
+        self._done.acquire()
+
+    def start(self, tell: Callable[[], None] | None = None) -> None:
+        context = contextvars.copy_context()
+        in_thread(lambda: context.run(self._run, tell))
+
+    def _run(self, tell: Callable[[], None] | None) -> bool:
+        """Takes all items. Whether the thread can be used again."""
+        with self._lock:
+            self._thread = threading.get_ident()
+        WATCH.set(self._watch)
+        try:
+            with closing(self._items()) as stream:  # type: ignore[type-var]  # it is a generator
+                for item in stream:
+                    self.taken.append(item)
+        except BaseException as error:  # noqa: BLE001  it is told to whoever waits
+            self.error = error
+        with self._lock:
+            self._thread = None
+        self._done.release()
+        if tell:
+            tell()
+        return not self._struck
+
+    def wait(self) -> None:
+        """Waits until the call has ended, or has been ended."""
+        pause = _SHORTEST
+        try:
+            while not self._done.acquire(timeout=self._watch.next_look(pause)):
+                pause = min(2 * pause, _LONGEST)
+                self.weigh()
+                if self._watch.over():
+                    self._ended()
+                    return
+        except BaseException:
+            # Ctrl-C, in a program that does not drain.
+            self.end(_PATIENCE)
+            raise
+
+    def weigh(self) -> None:
+        """Tells the watch what has come over the network, when no chunk comes of it."""
+        if self._watch.mute:
+            with self._lock:
+                if self._thread is not None:
+                    self._watch.carried(received(sockets(frames_of_thread(self._thread))))
+
+    def _ended(self) -> None:
+        begun = time.monotonic()
+        while not self._done.acquire(timeout=0.05):
+            if not self.end(time.monotonic() - begun):
+                return
+
+    def end(self, waited: float) -> bool:
+        """Ends the call where it waits for the network. False when it is left alone: it has not ended
+        within its grace, hears nothing, and its daemon thread holds up nobody."""
+        if self._watch.mute or waited >= _PATIENCE:
+            with self._lock:
+                if self._thread is not None:
+                    # Nothing has come yet: a package would take a closed connection as a reason to try anew.
+                    self._strike(raising=not self._watch.heard or waited >= _PATIENCE)
+        if waited < _GRACE:
+            return True
+        self.error = self.error or TimeoutError("the call could not be ended")
+        return False
+
+    def _strike(self, *, raising: bool) -> None:
+        assert self._thread is not None, "looked at by the caller, under the lock"
+        if raising:
+            self._struck = True
+            _raise_in(self._thread)
+        for found in sockets(frames_of_thread(self._thread)):
+            if not isinstance(found, socket.socket):
+                continue
+            # Of the plain class: a secure one would first drop what the other thread is reading with.
+            with suppress(OSError):
+                socket.socket.shutdown(found, socket.SHUT_RDWR)
+
+
+def _raise_in(thread: int) -> None:
+    """Raises `Ended` in another thread, as soon as that runs Python again."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Ended))

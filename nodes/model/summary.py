@@ -1,0 +1,189 @@
+"""A digest written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
+
+It is no turn and writes nothing by itself: a process killed in the middle of it folds again when the thread
+goes on.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field, replace
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately as tokens
+from langchain_core.runnables import RunnableConfig
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
+
+from signoff.graph.foreign import valid_text
+from signoff.graph.history.reader import CHARS
+from signoff.graph.history.shapes import Stop, reason_of, stop_of, words_of
+from signoff.graph.history.task import Task
+from signoff.graph.messages import marks
+from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
+from signoff.graph.prompt.prompt import shortened
+from signoff.graph.state import Digest, Spent
+from signoff.nodes.kit import Run
+from signoff.nodes.model.prompt import in_loops
+from signoff.nodes.model.stream import acall, acall_in_thread, call
+from signoff.nodes.model.watch import Watch, watch_of
+from signoff.nodes.node import Part
+
+_PIECES = (2000, 500, PIECE)
+_CHARS_A_WORD = 8
+# A text with less room than this would say less than the lines.
+_LEAST = 300
+
+
+@dataclass
+class Answer:
+    """What has come of the model's text; more than `most` characters of it are not waited for.
+
+    whole: it came to its own end. left: nobody waits for it any more.
+    """
+
+    most: int
+    chunks: list[AIMessage] = field(default_factory=list)
+    whole: bool = False
+    left: bool = False
+    size: int = 0
+
+    def take(self, chunk: BaseMessage) -> bool:
+        """Takes the next chunk. Whether to go on."""
+        if isinstance(chunk, AIMessage) and not self.left:
+            self.chunks.append(chunk)
+            self.size += len(chunk.text)
+        return not self.left and self.size <= self.most
+
+    @property
+    def said(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def text(self) -> str:
+        """The text, if it can serve as the digest; empty for one that is cut off, refused, or no text."""
+        chunks = self.chunks
+        stopped = any(stop_of(chunk) is not Stop.NORMAL or marks(chunk).get("stopped") for chunk in chunks)
+        # A connection that just closes looks like an end; a provider says that it is one.
+        provided = any(chunk.response_metadata.get("model_provider") for chunk in chunks)
+        ended = not provided or any(reason_of(chunk) or chunk.usage_metadata for chunk in chunks)
+        if not self.whole or stopped or not ended or any(_calls(chunk) for chunk in chunks):
+            return ""
+        return words_of(AIMessage(valid_text(self.said)))
+
+
+@dataclass(frozen=True)
+class Summarise:
+    """A call of the model that writes digests; what comes of it within its watch goes into `answer`."""
+
+    model: BaseChatModel
+    prompt: list[BaseMessage]
+    answer: Answer
+    watch: Watch
+
+    def do(self, run: Run) -> None:
+        self._ended(call(self.watch, lambda: self._read(_config(run)))[1])
+
+    async def ado(self, run: Run) -> None:
+        if in_loops(self.model):
+            self._ended((await acall(self.watch, lambda: self._aread(_config(run))))[1])
+        else:
+            self._ended((await acall_in_thread(self.watch, lambda: self._read(_config(run))))[1])
+
+    def _read(self, config: RunnableConfig) -> Iterator[None]:
+        with closing(self.model.stream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # it is a generator
+            self.answer.whole = all(self.answer.take(chunk) for chunk in chunks)
+        yield
+
+    async def _aread(self, config: RunnableConfig) -> AsyncIterator[None]:
+        async with aclosing(self.model.astream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # as above
+            async for chunk in chunks:
+                if not self.answer.take(chunk):
+                    return
+        self.answer.whole = True
+        yield
+
+    def _ended(self, error: BaseException | None) -> None:
+        self.answer.left = True
+        if self.watch.end is not None:
+            raise TimeoutError("the digest has not come in time")
+        if error is not None:
+            raise error
+
+
+def write_digest(
+    folding: Folding, spent: Spent | None, run: Run, task: Task
+) -> Part[tuple[Digest, Spent | None]]:
+    """A part of a node: the new digest, by the model if there is one for it, else by lines; and what the
+    digests of this task have cost until now."""
+    model = run.digester
+    # Nobody who wants the run to stop waits for a text.
+    if model is None or not folding.turns or folding.most < _LEAST or run.draining:
+        return folding.by_lines(), spent
+    answer, prompt, begun = Answer(folding.most), _prompt(folding, run), time.monotonic()
+    try:
+        yield Summarise(model, prompt, answer, _watch(task, run))
+    except GraphBubbleUp:
+        raise
+    except Exception:  # noqa: BLE001  whatever a provider raises costs the text, never the run
+        answer.whole = False
+    text = answer.text
+    cost = _cost(spent, folding.contract["task"], answer, prompt, time.monotonic() - begun)
+    return (folding.by_text(text) if text else folding.by_lines()), cost
+
+
+def _watch(task: Task, run: Run) -> Watch:
+    """Not longer than a digest may take, nor than the task has time left; nor when the run is to stop."""
+    watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
+    until = time.monotonic() + run.kit.digest_seconds
+    return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
+
+
+def _prompt(folding: Folding, run: Run) -> list[BaseMessage]:
+    """What the model is shown: of each turn as much as half of the budget of a view has room for."""
+    texts, (text, lines) = run.kit.texts, said(folding.before)
+    room = folding.budget // 2 * CHARS
+    task = "\n".join(shortened(message.text, room // 8) for message in folding.reader.section.messages)
+    notes = "\n".join([text, *lines]).strip() or "(none)"
+    room -= len(task) + len(notes)
+    told = (folding.told(piece) for piece in _PIECES)
+    turns = next((lines for lines in told if sum(map(len, lines)) <= room), None)
+    if turns is None:
+        turns = bounded(folding.told(), room)
+    words = folding.most // _CHARS_A_WORD
+    material = texts.material.format(task=task, before=notes, turns="\n".join(turns))
+    return [SystemMessage(texts.summarise.format(words=words)), HumanMessage(material)]
+
+
+def _cost(spent: Spent | None, task: str, answer: Answer, prompt: list[BaseMessage], seconds: float) -> Spent:
+    """What the digests of the task have cost with this one; estimated where the provider reports nothing."""
+    so_far = spent if spent and spent["task"] == task else _nothing(task)
+    usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
+    marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
+    read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
+    if answer.chunks and not usages:
+        read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.said)]), True
+    return Spent(
+        task=task,
+        input_tokens=so_far["input_tokens"] + read,
+        output_tokens=so_far["output_tokens"] + wrote,
+        total_tokens=so_far["total_tokens"] + read + wrote,
+        estimated=so_far["estimated"] or marked,
+        seconds=so_far["seconds"] + seconds,
+    )
+
+
+def _nothing(task: str) -> Spent:
+    return Spent(task=task, input_tokens=0, output_tokens=0, total_tokens=0, estimated=False, seconds=0.0)
+
+
+def _calls(chunk: AIMessage) -> bool:
+    parts = chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else []
+    return bool(parts or chunk.tool_calls or chunk.invalid_tool_calls)
+
+
+def _config(run: Run) -> RunnableConfig:
+    """The run's own, so that callbacks and traces see the call; its words are not part of the reply that is
+    streamed to a user."""
+    return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "digest"}

@@ -1,0 +1,164 @@
+"""How a person's answers are read: to a question, and to a finish that waits for confirmation."""
+
+import json
+import math
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.tools.approvals import NO, YES
+
+_SAID = ("answer", "message", "args", "response", "text", "content")
+_NOTHING_SAID = ("ignore", "ignored")
+_MOST_DIGITS = 9
+
+
+def read_question(answer: Any, options: Sequence[str] = ()) -> Any:
+    """What a person answered: the words in an inbox's or a chat page's wrapping (`[{"type": "response",
+    "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; "" for none.
+
+    The same for what it has read already.
+    """
+    said = _unwrapped(answer)
+    if said is None or said in ({}, []):
+        return ""
+    if isinstance(said, str | int) and not isinstance(said, bool):
+        text = str(said).strip()
+        numbered = text not in options and text.isdecimal() and len(text) <= _MOST_DIGITS
+        if numbered and 0 < int(text) <= len(options):
+            return options[int(text) - 1]
+    return said
+
+
+def _unwrapped(answer: Any) -> Any:
+    # Each wrapping holds less than the one around it.
+    while True:
+        inside = _inside(answer)
+        if inside is answer:
+            return answer
+        answer = inside
+
+
+def _inside(answer: Any) -> Any:
+    """What stands in one wrapping; the answer itself where there is none."""
+    if isinstance(answer, Mapping) and isinstance(answer.get("decisions"), list):
+        answer = answer["decisions"]
+    if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], Mapping):
+        answer = answer[0]
+    if not isinstance(answer, Mapping):
+        return answer
+    said = next((answer[key] for key in _SAID if answer.get(key) is not None), None)
+    if said is not None and ("type" in answer or len(answer) == 1):
+        return said
+    kind = answer.get("type")
+    if isinstance(kind, str) and all(answer[key] is None for key in answer if key != "type"):
+        return None if kind in _NOTHING_SAID else kind
+    return answer
+
+
+def waiting_time(args: Mapping[str, Any], asked_at: float | None) -> dict[str, Any]:
+    """The part of a question's payload that says how long it waits: `default` (text) and `deadline` (seconds
+    since the epoch), each only when the arguments give a usable one.
+
+    asked_at: when the question was put, in seconds since the epoch; None when that is not known.
+    """
+    found: dict[str, Any] = {}
+    default, seconds = text_of(args.get("default_answer")), seconds_of(args.get("deadline_seconds"))
+    if default is not None:
+        found["default"] = default
+    if seconds is not None and asked_at is not None:
+        found["deadline"] = asked_at + seconds
+    return found
+
+
+def seconds_of(value: Any) -> float | None:
+    """A length of time as a model gives it, in seconds; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds < math.inf else None
+
+
+def text_of(value: Any) -> str | None:
+    """A short answer as a model gives it, as text; None for what is none."""
+    if not isinstance(value, bool | int | float | str):
+        return None
+    return (value if isinstance(value, str) else json.dumps(value)).strip() or None
+
+
+def expired(payload: Any, now: float, texts: Texts = DEFAULT_TEXTS) -> str | None:
+    """The answer to take for a question whose deadline has passed: its default, or words that say that nobody
+    answered. None while it still waits, and for everything that is no question with a deadline.
+
+    payload: the value of an interrupt. now: seconds since the epoch.
+    """
+    if not isinstance(payload, Mapping) or payload.get("type") != "question":
+        return None
+    deadline = payload.get("deadline")
+    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not now >= deadline:
+        return None
+    default = payload.get("default")
+    return default if isinstance(default, str) and default else texts.results["nobody_answered"].format()
+
+
+_YES = YES | {"accepted", "confirm", "confirmed"}
+_WORDS = ("feedback", "message", "args", "answer", "response", "text", "content")
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """Whether a person confirmed the finish, and what they said beside it; for a no, the feedback."""
+
+    ok: bool
+    feedback: str = ""
+
+
+def read_confirmation(answer: Any) -> Confirmed:
+    """The answer, in any of its shapes: a bool, a word, any other text (which is feedback),
+    `{"confirmed": …, "feedback": …}`, `{"type": "approve"}`, or a list of one of these, also under
+    `decisions`, as inboxes and chat pages send it.
+
+    Raises ValueError, with the reason, for what is neither a yes nor a no.
+    """
+    if isinstance(answer, Mapping) and "decisions" in answer:
+        answer = answer["decisions"]
+    if isinstance(answer, list | tuple):
+        if len(answer) != 1:
+            raise ValueError(f"{len(answer)} decisions for one finish")
+        answer = answer[0]
+    if isinstance(answer, Mapping):
+        return _structured(answer)
+    return _plain(answer)
+
+
+def _plain(answer: Any) -> Confirmed:
+    if isinstance(answer, bool):
+        return Confirmed(answer)
+    if not isinstance(answer, str) or not answer.strip():
+        raise ValueError(f"{reprlib.repr(answer)} is neither a yes nor words")
+    word = answer.strip().lower().rstrip(".!")
+    if word in _YES:
+        return Confirmed(True)
+    return Confirmed(False, "" if word in NO else answer.strip())
+
+
+def _structured(answer: Mapping[str, Any]) -> Confirmed:
+    said = next((found.strip() for key in _WORDS if isinstance(found := answer.get(key), str)), "")
+    if "confirmed" in answer:
+        return _with_words(_plain(answer["confirmed"]), said)
+    kind = answer.get("type")
+    word = kind.strip().lower() if isinstance(kind, str) else None
+    if word is not None and word in _YES | NO:
+        return _with_words(_plain(word), said)
+    if said and word in (None, "feedback", "respond", "response"):
+        return _plain(said)
+    raise ValueError(f"{reprlib.repr(answer)} is neither a yes nor words")
+
+
+def _with_words(found: Confirmed, said: str) -> Confirmed:
+    return Confirmed(found.ok, said or found.feedback)

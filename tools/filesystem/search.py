@@ -1,0 +1,174 @@
+"""search_files: a regular expression over the text files of a workspace, in bounded time.
+
+Python's `re` can need exponential time for a pattern and holds the interpreter meanwhile, so the
+search runs in a child process that is ended when its time is up.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import ToolException
+
+from signoff.graph.errors import SetupError
+from signoff.graph.foreign import capped, counted, valid_text
+from signoff.tools.filesystem.globs import fitting
+from signoff.tools.filesystem.paths import shown
+from signoff.tools.processes.helpers import isolated, program_text
+from signoff.tools.workspace import Entry, Workspace
+
+SECONDS = 10
+"""How long one search may take."""
+
+MOST_HITS = 500
+MOST_SEARCHED_BYTES = 50_000_000
+
+_MOST_IN_A_FILE = 2_000_000
+_MOST_ENTRIES = 100_000
+_MOST_PATTERN = 1_000
+_MOST_IN_A_LINE = 300
+_WORKER = program_text(Path(__file__).with_name("search_worker.py"))
+
+
+def search_files(
+    workspace: Workspace, pattern: str, path: str = ".", glob: str | None = None, *, seconds: int = SECONDS
+) -> str:
+    """The lines of text files at `path` that match `pattern`, as "file:line: text".
+
+    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is no regular
+    expression or ran out of time with no hit.
+    """
+    if not pattern:
+        raise ToolException("The pattern is empty; give the text or regular expression to look for.")
+    if len(pattern) > _MOST_PATTERN:
+        raise ToolException(f"The pattern is longer than {_MOST_PATTERN} characters; use a shorter one.")
+    texts = _gathered(workspace, path, glob)
+    if not texts.files:
+        name = workspace.relative(path)
+        where = "the workspace" if name == "." else name
+        nothing = "Nothing was searched" if texts.left_out else "There is no text file to search"
+        raise ToolException(f"{nothing} in {where}{_fits(glob)}.{texts.left_out}")
+    hits, in_time = _run(_command(workspace), pattern, texts.block, seconds)
+    if not in_time and not hits:
+        raise ToolException(
+            f"The search took longer than {counted(seconds, 'second')}; use a simpler pattern."
+        )
+    lines = [f"{hit['file']}:{hit['line']}: {hit['text']}" for hit in hits] or ["No matches."]
+    notes = f"{counted(len(hits), 'matching line')} in {counted(texts.files, 'file')}{_fits(glob)}."
+    if len(hits) == MOST_HITS:
+        notes += f" Stopped at {MOST_HITS}: make the pattern narrower to see others."
+    if not in_time:
+        notes += (
+            f" Stopped after {counted(seconds, 'second')}: the rest was not searched; use a simpler pattern."
+        )
+    return capped("\n".join([*lines, notes + texts.left_out]), keep=workspace.keep("search_files"))
+
+
+def _fits(glob: str | None) -> str:
+    return f" (names that fit {glob})" if glob else ""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Text files as the worker reads them, and sentences on what was left out."""
+
+    block: bytes
+    files: int
+    left_out: str
+
+
+def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
+    parts: list[bytes] = []
+    large: list[str] = []
+    ignored: list[str] = []
+    total = unreadable = 0
+    rest = ""
+    most, found = _candidates(workspace, path, glob)
+    for entry in found:
+        if entry.kind == "ignored":
+            ignored.append(shown(entry.path))
+            continue
+        if entry.size > most:
+            large.append(shown(entry.path))
+            continue
+        try:
+            data = workspace.read(entry.path, most)
+        except ToolException:
+            # Gone or changed since it was listed, or not ours to read: counted and said.
+            unreadable += 1
+            continue
+        if b"\0" in data[:8_000]:
+            continue
+        total += len(data)
+        if total > MOST_SEARCHED_BYTES:
+            rest = " The rest was not searched, it is too much at once: give a path or a glob."
+            break
+        parts.append(json.dumps({"file": entry.path, "bytes": len(data)}).encode() + b"\n" + data)
+    said = _named(f"larger than {most:,} bytes", large)
+    said += " Give one of them as path to search it." if large else ""
+    said += f" {counted(unreadable, 'file')} could not be read." if unreadable else ""
+    return _Texts(b"".join(parts), len(parts), said + _named("as .gitignore says", ignored) + rest)
+
+
+def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int, Iterator[Entry]]:
+    """What to search, and how many bytes a file of it may have: more when it was named itself."""
+    if workspace.kind(path) != "folder":
+        with workspace.open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+        name = workspace.relative(path)
+        if size > MOST_SEARCHED_BYTES:
+            raise ToolException(
+                f"{name} has {size:,} bytes, more than the {MOST_SEARCHED_BYTES:,} that are searched at "
+                "once; read parts of it with read_file, or search it with a command."
+            )
+        return MOST_SEARCHED_BYTES, iter([Entry(name, "file", size)])
+    fits = fitting(glob, workspace.relative(path))
+    found = islice(workspace.walk(path), _MOST_ENTRIES)
+    return _MOST_IN_A_FILE, (
+        entry for entry in found if entry.kind == "ignored" or (entry.kind == "file" and fits(entry.path))
+    )
+
+
+def _named(why: str, paths: list[str]) -> str:
+    if not paths:
+        return ""
+    more = f" and {len(paths) - 5:,} more" if len(paths) > 5 else ""
+    return f" Not searched, {why}: {', '.join(paths[:5])}{more}."
+
+
+def _command(workspace: Workspace) -> list[str]:
+    # Isolated and without site packages: 20 ms to start, and nothing in the workspace is run or imported.
+    try:
+        return isolated(_WORKER, workspace=workspace.root, protect=workspace.protect)
+    except SetupError as error:
+        raise ToolException(str(error)) from error
+
+
+def _run(command: list[str], pattern: str, block: bytes, seconds: int) -> tuple[list[dict[str, Any]], bool]:
+    """The worker's hits, and whether it came to the end in time."""
+    request = {"pattern": pattern, "hits": MOST_HITS, "characters": _MOST_IN_A_LINE, "seconds": seconds + 1}
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    in_time = True
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as worker:
+        try:
+            answer, _ = worker.communicate(json.dumps(request).encode() + b"\n" + block, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            in_time = False
+            worker.kill()
+            answer, _ = worker.communicate()
+    # What follows the last line end is a hit that was not written to its end, or nothing.
+    messages = [json.loads(line) for line in answer.split(b"\n")[:-1]]
+    for message in messages:
+        if "error" in message:
+            raise ToolException(
+                f"The pattern is not usable as a regular expression: {valid_text(message['error'])}; "
+                "put a backslash before signs that stand for themselves, such as \\( or \\[."
+            )
+    if in_time and worker.returncode:
+        raise ToolException("The search broke off; use a simpler pattern or search fewer files.")
+    return messages, in_time
