@@ -23,16 +23,17 @@ from tests.stateful_world import Killed, World
 @pytest.mark.parametrize(("number", "steps"), [*enumerate([50] * 2 + [25] * 3 + [10] * 5)])
 @pytest.mark.thorough
 def test_any_order(number: int, steps: int, figure: Callable[[str], None]) -> None:
-    """Together 500 examples of up to 50 steps: long ones find more, short ones more often."""
+    """Together 250 examples of up to 50 steps, a sample of those of `python -m tests.stateful`: long ones find
+    more, short ones more often."""
     Threads.figures.clear()
     begun = time.monotonic()
-    play(50, steps, number)
+    play(25, steps, number)
     count = Threads.figures
     figure(
-        f"stateful, 50 examples of up to {steps} steps in {time.monotonic() - begun:.0f} s: "
+        f"stateful, 25 examples of up to {steps} steps in {time.monotonic() - begun:.0f} s: "
         f"{count['steps']} moves done, {count['kills']} kills, {count['forks']} forks"
     )
-    assert count["kills"] > 50
+    assert count["kills"] > 15
 
 
 def test_a_few_in_any_order() -> None:

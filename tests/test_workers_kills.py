@@ -95,7 +95,10 @@ def brought_to_its_end(database: str, thread_id: str, paid: Path, dice: random.R
     with storage_at(database) as storage:
         post(storage.store, thread_id, Order("one", "one"))
     while True:
-        kills += driven_and_killed(database, thread_id, paid, dice.uniform(0, longest))
+        killed = driven_and_killed(database, thread_id, paid, dice.uniform(0, longest))
+        kills += killed
+        # A fast machine is done before most of these moments: then earlier ones are drawn.
+        longest *= 1 if killed else 0.7
         with storage_at(database) as storage:
             standing = Session(graph_on(storage, paid), thread_id).standing()
             inbox = read_inbox(storage.store, thread_id)
