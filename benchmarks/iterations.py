@@ -32,8 +32,7 @@ from benchmarks.file_tasks import TURNS as FILE_TURNS
 from benchmarks.file_tasks import run_task
 from benchmarks.loops import LOOPS, Run
 from signoff.models import ScriptedModel, call
-from signoff.models.script import Seen
-from signoff.models.scripted import CHARS_PER_TOKEN
+from signoff.models.scripted import CHARS_PER_TOKEN, Seen
 
 MOST_TURNS = 30
 RECORD = Path(__file__).parent / "iterations_real.json"

@@ -10,7 +10,7 @@ from signoff.graph.state import AgentState, Decided, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.kit import Run
 from signoff.nodes.node import Report, Steps
-from signoff.tools.approvals import ANYBODY, Decision, Review, read_answer, request, shown_calls
+from signoff.tools.approvals import ANYBODY, ApprovalDecision, Review, read_answer, request, shown_calls
 
 
 def approve(state: AgentState, run: Run) -> Steps:
@@ -53,7 +53,7 @@ def approve(state: AgentState, run: Run) -> Steps:
     return Report(Event.DECIDED, {"approvals": decisions})
 
 
-def _decided(call: Call, decision: Decision, waiting: Unsettled) -> Decided:
+def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled) -> Decided:
     return Decided(
         type=decision.type,
         hash=fingerprint(call.name, call.args),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from signoff.graph.limits import Limits, Prices
     from signoff.graph.outcome import Outcome, current_outcome
     from signoff.graph.texts import Texts
-    from signoff.postgres import postgres_storage
     from signoff.session.decisions import (
         Action,
         Approval,
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
         Question,
     )
     from signoff.session.expiry import expire
-    from signoff.session.moves import Answer, Extend, Retry
-    from signoff.session.pausing import request_pause
+    from signoff.session.moves import Answer, Extend, Retry, request_pause
     from signoff.session.session import Session
     from signoff.session.signals import pause_on_signals
-    from signoff.storage import sqlite_storage
+    from signoff.storage.postgres import postgres_storage
+    from signoff.storage.sqlite import sqlite_storage
     from signoff.tools.control import ControlTool
 
 __all__ = [
@@ -96,7 +95,6 @@ _NAMES = {
     "signoff.graph.limits": ("Limits", "Prices"),
     "signoff.graph.outcome": ("Outcome", "current_outcome"),
     "signoff.graph.texts": ("Texts",),
-    "signoff.postgres": ("postgres_storage",),
     "signoff.session.decisions": (
         "Action",
         "Approval",
@@ -109,11 +107,11 @@ _NAMES = {
         "Question",
     ),
     "signoff.session.expiry": ("expire",),
-    "signoff.session.moves": ("Answer", "Extend", "Retry"),
-    "signoff.session.pausing": ("request_pause",),
+    "signoff.session.moves": ("Answer", "Extend", "Retry", "request_pause"),
     "signoff.session.session": ("Session",),
     "signoff.session.signals": ("pause_on_signals",),
-    "signoff.storage": ("sqlite_storage",),
+    "signoff.storage.postgres": ("postgres_storage",),
+    "signoff.storage.sqlite": ("sqlite_storage",),
     "signoff.tools.control": ("ControlTool",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -27,7 +27,7 @@ from signoff.session.standing import reading_graph
 
 
 class Storage(Protocol):
-    """A checkpointer of `signoff.savers` and its store."""
+    """A checkpointer of `signoff.storage.base` and its store."""
 
     @property
     def checkpointer(self) -> Any: ...

@@ -15,8 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-import signoff.sqlite_saver
-import signoff.sqlite_store
+import signoff.storage.sqlite
 from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.models import ScriptedModel, call
 
@@ -52,14 +51,14 @@ def around(method: Any) -> Any:
     return wrapped
 
 
-class Saver(signoff.sqlite_saver.ThreadSaver):
-    put = around(signoff.sqlite_saver.ThreadSaver.put)
-    put_writes = around(signoff.sqlite_saver.ThreadSaver.put_writes)
+class Saver(signoff.storage.sqlite.ThreadSaver):
+    put = around(signoff.storage.sqlite.ThreadSaver.put)
+    put_writes = around(signoff.storage.sqlite.ThreadSaver.put_writes)
 
 
-class Store(signoff.sqlite_store.ThreadStore):
-    batch = around(signoff.sqlite_store.ThreadStore.batch)
-    swap = around(signoff.sqlite_store.ThreadStore.swap)
+class Store(signoff.storage.sqlite.ThreadStore):
+    batch = around(signoff.storage.sqlite.ThreadStore.batch)
+    swap = around(signoff.storage.sqlite.ThreadStore.swap)
 
 
 def script(messages: list[BaseMessage]) -> Any:
@@ -83,8 +82,8 @@ def act_tool(kind: str, ledger: Path) -> StructuredTool:
 
 def drive(folder: Path, durability: Any, kind: str, kill_at: int) -> dict[str, Any]:
     """Drives the thread to its end, as anyone would who knows its ID and the task."""
-    signoff.sqlite_saver.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
-    signoff.sqlite_store.ThreadStore = Store  # type: ignore[misc]
+    signoff.storage.sqlite.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
+    signoff.storage.sqlite.ThreadStore = Store  # type: ignore[misc]
     ledger = folder / "ledger"
     with sqlite_storage(folder / "threads.sqlite") as storage:
         approvals = {"act": True} if kind == "approval" else None

@@ -27,7 +27,7 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread
 from signoff.graph.errors import SignoffError
 from signoff.models import ScriptedModel, call
-from signoff.postgres import PostgresStorage, postgres_storage
+from signoff.storage.postgres import PostgresStorage, postgres_storage
 from tests.postgres import execute
 
 EFFECTS = ["one", "two", "three"]

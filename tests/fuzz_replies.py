@@ -36,7 +36,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.graph.build import Graph
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.drawn import drawn_settings, program_options
 from tests.fuzz_replies_drawn import DONE, Sent, replies, ways
 from tests.stateful_checks import finished_rightly, history_faults, view_faults

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.types import Command
 
-import signoff.sqlite_saver
+import signoff.storage.sqlite
 from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
@@ -41,7 +41,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-class Killer(signoff.sqlite_saver.ThreadSaver):
+class Killer(signoff.storage.sqlite.ThreadSaver):
     """Ends the process at the n-th moment before or after a write."""
 
     left = 0
@@ -81,7 +81,7 @@ def advance(graph: Graph) -> bool:
 
 def run(file: Path, kill_at: int) -> dict[str, Any]:
     """Drives the thread in `file` to its end, unless it is killed before."""
-    signoff.sqlite_saver.ThreadSaver = Killer  # type: ignore[misc]  # the storage opens this saver from now on
+    signoff.storage.sqlite.ThreadSaver = Killer  # type: ignore[misc]  # the storage opens this saver from now on
     with sqlite_storage(file) as storage:
         graph = build_graph(ScriptedModel(script), [add], storage=storage)
         Killer.left = kill_at

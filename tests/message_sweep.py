@@ -25,8 +25,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.store.base import PutOp
 
-import signoff.sqlite_saver
-import signoff.sqlite_store
+import signoff.storage.sqlite
 from signoff import Answer, Limits, Session, build_graph, current_outcome, go_on, sqlite_storage
 from signoff.cli.app import app
 from signoff.graph.build import Graph
@@ -94,14 +93,14 @@ def _puts(ops: Any, *_: Any) -> bool:
     return any(isinstance(op, PutOp) for op in ops)
 
 
-class Saver(signoff.sqlite_saver.ThreadSaver):
-    put = _around(signoff.sqlite_saver.ThreadSaver.put)
-    put_writes = _around(signoff.sqlite_saver.ThreadSaver.put_writes)
+class Saver(signoff.storage.sqlite.ThreadSaver):
+    put = _around(signoff.storage.sqlite.ThreadSaver.put)
+    put_writes = _around(signoff.storage.sqlite.ThreadSaver.put_writes)
 
 
-class Store(signoff.sqlite_store.ThreadStore):
-    batch = _around(signoff.sqlite_store.ThreadStore.batch, _puts)
-    swap = _around(signoff.sqlite_store.ThreadStore.swap)
+class Store(signoff.storage.sqlite.ThreadStore):
+    batch = _around(signoff.storage.sqlite.ThreadStore.batch, _puts)
+    swap = _around(signoff.storage.sqlite.ThreadStore.swap)
 
 
 def graph_on(storage: Any, folder: Path, case: str) -> Graph:
@@ -262,8 +261,8 @@ def in_child(work: Callable[[], None], errors: Path) -> int:
 
 def send(folder: Path, case: str, way: str, kill_at: int) -> None:
     """Sends SENT, and is killed at that moment."""
-    signoff.sqlite_saver.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
-    signoff.sqlite_store.ThreadStore = Store  # type: ignore[misc]
+    signoff.storage.sqlite.ThreadSaver = Saver  # type: ignore[misc]  # the storage opens these from now on
+    signoff.storage.sqlite.ThreadStore = Store  # type: ignore[misc]
     with sqlite_storage(folder / "threads.sqlite") as storage:
         sender = Sender(folder, case, way, storage)
         Moments.left = kill_at

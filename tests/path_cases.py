@@ -15,8 +15,7 @@ from signoff.graph.build import Graph
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call
 from signoff.session.path import Step, before_turn, steps
-from signoff.sqlite_saver import ThreadSaver
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage, ThreadSaver
 from tests.interrupting import interrupt_process
 from tests.older import aliased, older
 

@@ -127,7 +127,7 @@ class World:
 
 def storage_at(database: str) -> AbstractContextManager[Any]:
     if database.startswith("postgres"):
-        from signoff.postgres import postgres_storage
+        from signoff.storage.postgres import postgres_storage
 
         return postgres_storage(database)
     return sqlite_storage(database)

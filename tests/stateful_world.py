@@ -13,11 +13,9 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import PutOp
 
 from signoff import Approval, Session, sqlite_storage
-from signoff.savers import strict_serde
 from signoff.session.standing import kit_of
-from signoff.sqlite_saver import ThreadSaver
-from signoff.sqlite_store import ThreadStore
-from signoff.storage import SqliteStorage
+from signoff.storage.base import strict_serde
+from signoff.storage.sqlite import SqliteStorage, ThreadSaver, ThreadStore
 from signoff.tools.approvals import read_answer
 from tests.stateful_cast import Settings, cast_of
 from tests.stateful_checks import view_faults

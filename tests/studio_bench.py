@@ -14,7 +14,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph, Storage
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.files import workspace_tools
 from tests.dev_server import Server, quiet_environment
 

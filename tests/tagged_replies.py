@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from signoff.models.tagged_calls import Names, calls_of
-from signoff.models.tagged_reader import read_text
+from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.reading import read_text
 
 TOOLS = frozenset({"run_python", "think", "ask_user", "finish_task", "write_file"})
 CODE = "```python\nprint(1)\n```"

@@ -11,7 +11,7 @@ from langgraph.types import Command
 from signoff import Limits, Outcome, build_graph, sqlite_storage
 from signoff.graph.outcome import MOST_CHANGES
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.script import Step
+from signoff.models.scripted import Step
 from tests.cli_bench import Bench, steps
 from tests.page_shown import last_card, shown
 

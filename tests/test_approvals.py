@@ -26,7 +26,7 @@ from signoff.graph.build import Graph
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.kinds import Kind
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.approvals import DECISIONS, Approvals, read_answer
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

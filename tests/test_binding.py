@@ -15,7 +15,7 @@ from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import signoff.sqlite_saver
+import signoff.storage.sqlite
 from tests.cli_bench import ASKS, Bench
 
 
@@ -15,7 +15,7 @@ class Died(BaseException):
     """The process is gone: no code of ours may catch this, and nothing is written after it."""
 
 
-class Mortal(signoff.sqlite_saver.ThreadSaver):
+class Mortal(signoff.storage.sqlite.ThreadSaver):
     """Dies at the n-th moment before or after a write, and stays dead."""
 
     left = 0
@@ -59,7 +59,7 @@ def died(bench: Bench, *words: str, at: int, monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command that dies at that moment. False when it lived to its end."""
     Mortal.left = at
     with monkeypatch.context() as patch:
-        patch.setattr(signoff.sqlite_saver, "ThreadSaver", Mortal)
+        patch.setattr(signoff.storage.sqlite, "ThreadSaver", Mortal)
         try:
             bench(*words)
         except Died:

@@ -32,7 +32,7 @@ main()
         ("signoff.cli.app", ["threads"]),
         ("langchain_core.messages", ["run", "x", "-m", "scripted:{script}", "--tools", "files"]),
         ("langgraph.pregel", ["run", "x", "-m", "scripted:{script}", "--tools", "files"]),
-        ("signoff.sqlite_saver", ["run", "x", "-m", "scripted:{script}", "--tools", "files"]),
+        ("signoff.storage.sqlite", ["run", "x", "-m", "scripted:{script}", "--tools", "files"]),
     ],
 )
 @pytest.mark.sample(2)

@@ -15,7 +15,7 @@ from signoff.cli.report import Report
 from signoff.cli.settings import Given, Settings
 from signoff.cli.signals import SIGNALS, Stopped, stopping
 from signoff.cli.streamed import Streamed
-from signoff.models.local.progress import Progress, silent
+from signoff.models.local.weights import Progress, silent
 from signoff.session.decisions import Question, Waiting
 from signoff.session.events import Event
 from tests.cli_bench import ASKS, Bench

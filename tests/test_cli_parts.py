@@ -16,7 +16,6 @@ from signoff.cli.threads import ago
 from signoff.graph.history.task import Task
 from signoff.graph.machine import State
 from signoff.graph.messages import nudge
-from signoff.locks import is_locked, lock_folder, thread_lock
 from signoff.models import ScriptedModel
 from signoff.session.events import (
     Answered,
@@ -30,6 +29,7 @@ from signoff.session.events import (
     Wrote,
 )
 from signoff.session.standing import kit_of
+from signoff.storage.locks import is_locked, lock_folder, thread_lock
 from signoff.tools.toolbox import Toolbox
 
 PLAIN = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from tests.cli_bench import PROGRAM, Bench, offered, one_sentence, steps
 from tests.postgres import PASSWORD, USER
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from signoff.workers import submit
 from signoff.workers.inbox import read_inbox
 from tests.cli_bench import ASKS, Bench, offered, one_sentence, steps

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from signoff.workers.inbox import edit_inbox
 from tests.cli_bench import Bench, offered, one_sentence
 

@@ -15,7 +15,7 @@ from signoff import ControlTool, Effect, build_graph, go_on, sqlite_storage
 from signoff.graph.messages import KEY, marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.control import standard_controls
 from tests.confirm_cases import CONFIRM, NO_MESSAGE
 from tests.histories import ai, done, user

@@ -13,7 +13,7 @@ from signoff import ControlTool, Effect, build_graph, sqlite_storage
 from signoff.graph.errors import JournalWarning
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.control import standard_controls
 from tests.histories import ai, broken, done, user
 from tests.interrupting import interrupt_process

@@ -12,7 +12,7 @@ from signoff import build_graph, go_on, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.outcome import current_outcome
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
 from tests.prepared import run_python
 

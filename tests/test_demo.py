@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from signoff.models.local import WORKED_EXAMPLES
-from signoff.models.local.info import model_info
+from signoff.models.local.install import model_info
 from tests.cli_bench import Bench, steps
 
 # pytest does not put it there, and the benchmarks are in no installed package.

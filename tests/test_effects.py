@@ -18,7 +18,7 @@ from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.errors import JournalWarning
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.effect_sweep import EFFECTS
 from tests.interrupting import interrupt_process
 from tests.prepared import run_python

@@ -10,7 +10,7 @@ import pytest
 from signoff import Finished, Question, Session, ThreadBusy, build_graph, expire, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.session.standing import reading_graph
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from signoff import Finished, Session, StorageError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 GO: Any = {"messages": [("user", "go")]}
 BIG = [("user", "x" * 100_000)]

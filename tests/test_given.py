@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import Command, Overwrite
 
-import signoff.sqlite_saver
+import signoff.storage.sqlite
 from signoff import (
     Finished,
     Limits,
@@ -40,7 +40,7 @@ class Died(BaseException):
     """The process is gone: no code of ours may catch this."""
 
 
-class Mortal(signoff.sqlite_saver.ThreadSaver):
+class Mortal(signoff.storage.sqlite.ThreadSaver):
     """Dies right after it has saved an input, as it came, and stays dead."""
 
     armed = dead = False
@@ -76,7 +76,7 @@ class Mortal(signoff.sqlite_saver.ThreadSaver):
 def graph(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     """On a thread that stands so, and was given ONE by a process that has died. (All cases by all ways:
     `tests.message_sweep`.)"""
-    monkeypatch.setattr(signoff.sqlite_saver, "ThreadSaver", Mortal)
+    monkeypatch.setattr(signoff.storage.sqlite, "ThreadSaver", Mortal)
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
 
         def list_files() -> str:
@@ -253,7 +253,7 @@ def test_older_points_of_the_thread_stay_as_they_were(graph: Graph) -> None:
 @pytest.fixture
 def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     """A graph whose model finishes each task at once, on a thread with one that has ended."""
-    monkeypatch.setattr(signoff.sqlite_saver, "ThreadSaver", Mortal)
+    monkeypatch.setattr(signoff.storage.sqlite, "ThreadSaver", Mortal)
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         made = build_graph(ScriptedModel(lambda _: call("finish_task", summary="Done.")), storage=storage)
         made.invoke({"messages": [("user", "message 0")]}, THREAD)

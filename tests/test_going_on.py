@@ -19,7 +19,7 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
 
 THREAD: Any = {"configurable": {"thread_id": "a.thread/with 100% odd:name"}}

@@ -26,7 +26,7 @@ from signoff.models.local.weights import missing_packages
 from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded
 from signoff.session.path import steps
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.control import ControlTool
 from signoff.tools.toolbox import make_toolbox
 from tests.slow_server import SlowServer, call_deltas, finishes

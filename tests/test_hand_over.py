@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from signoff import Action, Finished, Limits, Outcome, Session, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "build it")]}

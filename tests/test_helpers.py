@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException
 
 import signoff
 from signoff.graph.errors import SetupError
-from signoff.models.local import child as child_module
+from signoff.models.local import server as child_module
 from signoff.tools.files import workspace_tools
 from signoff.tools.processes.helpers import (
     base_python,

@@ -10,8 +10,8 @@ from langgraph.types import Command
 
 from signoff import Answer
 from signoff.models import call, reply
-from signoff.models.tagged_calls import Names, calls_of
-from signoff.models.tagged_reader import read_text
+from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.reading import read_text
 from tests.injection_bench import Bench, Place
 from tests.injection_payloads import PAYLOADS, harmless
 

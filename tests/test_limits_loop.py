@@ -22,7 +22,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call, reply
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

@@ -21,7 +21,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "do it")]}

@@ -38,7 +38,7 @@ from signoff import (
 from signoff.graph.build import Graph
 from signoff.graph.errors import SignoffError
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 GO: Any = {"messages": [("user", "go")]}
 FINISH = call("finish_task", summary="Done.")

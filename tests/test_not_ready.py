@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from signoff import Limits, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.path import steps
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 DONE = call("finish_task", summary="Done.")

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from signoff import ControlTool, Effect, Limits, build_graph, current_outcome, extend, go_on, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.control import standard_controls
 from tests.histories import ai, done, user
 

@@ -12,7 +12,7 @@ from signoff.graph.drawing.diagram import lines
 from signoff.graph.machine import TRANSITIONS, Event, State
 from signoff.page.taken import taken
 from signoff.session.path import Step, steps
-from signoff.storage import sqlite_storage
+from signoff.storage.sqlite import sqlite_storage
 from tests.cli_bench import CUT_OFF, Bench
 from tests.cli_bench import steps as script
 from tests.page_bench import Node, read, steps_of

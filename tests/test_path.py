@@ -14,7 +14,7 @@ from signoff import Limits, ThreadError, build_graph, retry, sqlite_storage
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.path import asteps, before_turn, steps
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.older import aliased
 from tests.path_cases import (
     ASK,

@@ -21,7 +21,7 @@ from signoff import Limits, SetupError, StorageError, build_graph
 from signoff.graph.build import Graph
 from signoff.graph.errors import ThreadError
 from signoff.models import ScriptedModel, call, reply
-from signoff.postgres import PostgresStorage, postgres_storage
+from signoff.storage.postgres import PostgresStorage, postgres_storage
 from tests.postgres import PASSWORD, Server, execute
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -163,7 +163,7 @@ def test_an_open_storage_does_not_show_the_password(postgres_url: str) -> None:
 def test_without_the_packages_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from signoff.postgres import postgres_storage\n"
+        "from signoff.storage.postgres import postgres_storage\n"
         "try: postgres_storage('postgresql://h/d').__enter__()\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )

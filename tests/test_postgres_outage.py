@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signoff import StorageError
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from tests.postgres import Server, execute
 from tests.postgres_runs import GO, LOCKS, SCRIPT, Acts, invoked, results
 

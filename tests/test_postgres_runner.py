@@ -18,11 +18,9 @@ from psycopg.conninfo import make_conninfo
 from signoff import StorageError, ThreadBusy, build_graph
 from signoff.graph.errors import ThreadLost
 from signoff.models import ScriptedModel, call
-from signoff.postgres import postgres_storage
-from signoff.postgres_address import Address
-from signoff.postgres_pool import writing
-from signoff.postgres_saver import PostgresThreads
-from signoff.postgres_store import PostgresEntries
+from signoff.storage.postgres import PostgresEntries, PostgresThreads, postgres_storage
+from signoff.storage.postgres_address import Address
+from signoff.storage.postgres_pool import writing
 from signoff.workers.jobs import connector
 from tests.postgres import execute
 from tests.postgres_runs import GO, LOCKS, SCRIPT, THREAD, Acts, cut_lock, invoked, results
@@ -34,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 HOLDS = """
 import sys
 from signoff.graph.errors import ThreadBusy
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 with postgres_storage(sys.argv[1]) as storage:
     try:
         with storage.checkpointer.runner("t"):

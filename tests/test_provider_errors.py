@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Decision, Failed, Finished, Session, build_graph, sqlite_storage
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.fake_provider import FakeProvider, Fault, Reply, error, sse, tool_call
 
 MODES = [(way, mode) for way in ("streamed", "whole") for mode in ("sync", "async")]

@@ -18,7 +18,7 @@ from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.tools.answers import expired, read_question, waiting_time
 from signoff.tools.control import standard_controls
 from tests.histories import ai, user

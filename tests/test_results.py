@@ -23,7 +23,7 @@ from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.foreign import being_ended
 from signoff.graph.messages import nudge_kind
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "go")]}

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from signoff import Limits, build_graph, extend, go_on, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.histories import ai, done, user
 from tests.loop_cases import ASK, FAIL, FINISH, GO, NOTHING, READ, SUCCESS, THINK, THREAD, WRITE, limit
 from tests.reviews import Review, both_modes, play

@@ -26,7 +26,7 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.events import CallFinished, CallStarted, Decided, Ended, Entered, Nudged, Said, Token
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests.random_kills import storage_at
 from tests.session_bench import DONE, Bench, Sync, kinds, play, ways
 

@@ -23,8 +23,7 @@ from tests.stateful_world import Killed, World
 @pytest.mark.parametrize(("number", "steps"), [*enumerate([50] * 2 + [25] * 3 + [10] * 5)])
 @pytest.mark.thorough
 def test_any_order(number: int, steps: int, figure: Callable[[str], None]) -> None:
-    """Together 250 examples of up to 50 steps, a sample of those of `python -m tests.stateful`: long ones find
-    more, short ones more often."""
+    """A sample of what `python -m tests.stateful` plays: long examples find more, short ones more often."""
     Threads.figures.clear()
     begun = time.monotonic()
     play(25, steps, number)

@@ -16,9 +16,8 @@ from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import FIGURES, OUTCOMES, place, record
 from signoff.stats import Ended, rate, read_ended, stats
-from signoff.stats.reopened import REOPEN_SECONDS, reopened
-from signoff.stats.sections import PARTS, sections
-from signoff.storage import SqliteStorage
+from signoff.stats.numbers import PARTS, REOPEN_SECONDS, reopened, sections
+from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
 
 

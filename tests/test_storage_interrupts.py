@@ -18,7 +18,7 @@ from langgraph.store.base import PutOp
 from signoff import build_graph, go_on, sqlite_storage
 from signoff.graph.outcome import current_outcome
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 FILES = ("langgraph/store/sqlite", "langgraph/checkpoint/sqlite", "signoff/sqlite_", "signoff/savers")
 AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}

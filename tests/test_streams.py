@@ -21,7 +21,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel, call
 from signoff.session.signals import pause_on_signals
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 from tests import hostile_server as hostile
 from tests.guard_cases import Wire
 from tests.hostile_server import HostileServer, Sent

@@ -14,8 +14,8 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Session
 from signoff.nodes.journal import recorded
-from signoff.postgres import postgres_storage
 from signoff.session.decisions import Finished, Question
+from signoff.storage.postgres import postgres_storage
 from tests.dev_server import Server, langgraph_dev
 from tests.studio_bench import ASKS, Shared, client_of, message, wait
 

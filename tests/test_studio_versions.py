@@ -13,7 +13,7 @@ from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.server_saver import ServerSaver, narrow, wide
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 OURS = "0000000012.0a1b2c3d"

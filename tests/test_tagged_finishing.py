@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from signoff.models.tagged_calls import Update, update_of
+from signoff.models.text_protocol.calls import Update, update_of
 from tests.tagged_replies import CODE, DONE, FINISHED, PLAN, RUN, made, told
 
 FINISHES: Mapping[str, str] = {

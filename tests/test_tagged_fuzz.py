@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText, current_status
-from signoff.models.tagged_calls import Names, calls_of
-from signoff.models.tagged_reader import plain_lines, read_text
+from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.reading import plain_lines, read_text
 from tests.tagged_replies import TOOLS
 
 ROUNDS = 3000

@@ -14,7 +14,7 @@ from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, reply
 from signoff.models.tagged import TAGGED_LIMITS, TaggedText, current_status
-from signoff.models.tagged_status import KEY, positions
+from signoff.models.text_protocol.status import KEY, positions
 from signoff.session.decisions import Finished
 from signoff.session.session import Session
 from signoff.tools.sandbox import Sandbox, UnsafeSandbox, choose_sandbox, python_tool

@@ -12,7 +12,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.script import Step
+from signoff.models.scripted import Step
 from signoff.models.tagged import TAGGED_LIMITS, TaggedText
 from signoff.tools.control import standard_controls
 from signoff.tools.sandbox import UnsafeSandbox, python_tool

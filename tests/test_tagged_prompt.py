@@ -10,8 +10,8 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from signoff.graph.messages import not_run, nudge
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText, TaggedTexts
-from signoff.models.tagged_calls import Names
-from signoff.models.tagged_writing import written
+from signoff.models.text_protocol.calls import Names
+from signoff.models.text_protocol.prompt import written
 from signoff.tools.control import standard_controls
 from signoff.tools.sandbox import UnsafeSandbox, python_tool
 from tests.tagged_replies import told

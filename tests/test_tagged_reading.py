@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 from langchain_core.utils.json import parse_partial_json
 
-from signoff.models.tagged_calls import Names, calls_of
-from signoff.models.tagged_reader import read_text
+from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.reading import read_text
 from tests.tagged_replies import CODE, DONE, FINISHED, PLAN, RUN, TOOLS, made, told
 
 ORDER: Mapping[str, tuple[str, list[str]]] = {

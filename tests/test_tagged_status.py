@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from signoff.graph.messages import KEY as MARKS
 from signoff.graph.messages import not_run, nudge
-from signoff.models.tagged_status import KEY, Position, Progress, current_status, positions
+from signoff.models.text_protocol.status import KEY, Position, Progress, current_status, positions
 
 TASK = HumanMessage("Do it.")
 

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from signoff import Finished, Limits, Question, Session, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.models.script import Script
+from signoff.models.scripted import Script
 
 DONE = call("finish_task", summary="Done.")
 THINK = call("think", thought="hm")

@@ -15,7 +15,7 @@ from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS, REFUSALS, Texts
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.tagged_texts import TaggedTexts
+from signoff.models.text_protocol.texts import TaggedTexts
 from signoff.tools.control import ControlTool, more_turns_control, standard_controls
 
 GO: Any = {"messages": [("user", "go")]}

@@ -11,11 +11,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from signoff import Session, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.postgres import postgres_storage
 from signoff.session.expiry import expire
-from signoff.session.pausing import request_pause
+from signoff.session.moves import request_pause
 from signoff.stats.records import rate
-from signoff.storage import SqliteStorage
+from signoff.storage.postgres import postgres_storage
+from signoff.storage.sqlite import SqliteStorage
 from signoff.workers import drive, pause, submit
 
 GO: Any = {"messages": [("user", "go")]}

@@ -16,7 +16,7 @@ from signoff.graph.build import Graph
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.path import steps
-from signoff.storage import SqliteStorage
+from signoff.storage.sqlite import SqliteStorage
 
 FINISH = call("finish_task", summary="All of it.")
 

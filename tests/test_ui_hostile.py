@@ -7,7 +7,7 @@ import pytest
 
 from signoff import Limits, Session, build_graph
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.script import Step
+from signoff.models.scripted import Step
 from tests.test_ui_threads import ASKS, DONE
 from tests.ui_bench import UiBench
 

@@ -16,7 +16,7 @@ from signoff.cli.database import Database
 from signoff.cli.settings import Given
 from signoff.cli.thread_rows import Row
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.script import Step
+from signoff.models.scripted import Step
 from signoff.session.events import Ended, Event
 from signoff.tools.files import workspace_tools
 from signoff.tools.terminal import terminal_tool

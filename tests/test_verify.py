@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from signoff.graph.rules import RULES
-from signoff.verify.sample import sample
+from signoff.verify.worlds import sample
 from tests.cli_bench import Bench
 
 GRAPH = """

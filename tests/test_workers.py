@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signoff.models import call
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from signoff.workers.figures import backlog, job_states
 from signoff.workers.inbox import read_inbox
 from signoff.workers.worker import Worker

@@ -14,11 +14,11 @@ from langchain_core.tools import StructuredTool
 from signoff import build_graph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.postgres import PostgresStorage, postgres_storage
-from signoff.workers.agreed import MOST_DEATHS
+from signoff.storage.postgres import PostgresStorage, postgres_storage
 from signoff.workers.figures import job_states
 from signoff.workers.graphs import OneGraph
 from signoff.workers.inbox import read_inbox
+from signoff.workers.tables import MOST_DEATHS
 from signoff.workers.worker import Worker
 from tests.postgres import execute
 from tests.prepared import PreparedPython

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from procrastinate.jobs import Status
 
-from signoff.postgres import postgres_storage
+from signoff.storage.postgres import postgres_storage
 from tests.postgres import execute
 from tests.workers_bench import Bench, opened, silence, taken
 

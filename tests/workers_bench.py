@@ -11,8 +11,8 @@ from procrastinate.jobs import Job
 from signoff import Session, build_graph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
-from signoff.postgres import PostgresStorage
 from signoff.session.standing import Standing
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
 from signoff.workers.figures import Backlog, backlog
 from signoff.workers.jobs import Jobs, session_of

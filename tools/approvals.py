@@ -172,7 +172,7 @@ _INBOX = {"accept": "approve", "ignore": "reject", "response": "respond"}
 
 
 @dataclass(frozen=True)
-class Decision:
+class ApprovalDecision:
     """What a person decided of one call. `args` are the edited arguments, `message` the reason or answer."""
 
     type: str
@@ -317,7 +317,7 @@ def read_answer(
     ids: Sequence[str] = (),
     shown: str = "",
     schemas: Sequence[Mapping[str, Any] | None] = (),
-) -> list[Decision]:
+) -> list[ApprovalDecision]:
     """One decision for each of `calls` (tool, arguments). Raises ValueError, with the reason, for an answer
     that does not fit.
 
@@ -397,25 +397,25 @@ def _call_named(decision: Any) -> Any:
     return named[0] if named else None
 
 
-def _decision(given: Any, name: str) -> Decision:
+def _decision(given: Any, name: str) -> ApprovalDecision:
     if isinstance(given, bool):
-        return Decision("approve" if given else "reject")
+        return ApprovalDecision("approve" if given else "reject")
     if isinstance(given, str):
         word = given.strip().lower()
         if word in YES:
-            return Decision("approve")
-        return Decision("reject", message="" if word in NO else given.strip())
+            return ApprovalDecision("approve")
+        return ApprovalDecision("reject", message="" if word in NO else given.strip())
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
         raise ValueError(f"{given!r} is no decision; use {{'type': 'approve'}} or reject, edit, respond")
     kind = _INBOX.get(given["type"], given["type"])
     if kind not in DECISIONS:
         raise ValueError(f"{given['type']!r} is no decision; use one of: {', '.join(DECISIONS)}")
     if kind == "edit":
-        return Decision("edit", args=_edited(given, name))
+        return ApprovalDecision("edit", args=_edited(given, name))
     message = given.get("message", given.get("args"))
     if kind == "respond" and not isinstance(message, str):
         raise ValueError("respond needs a message")
-    return Decision(kind, message=message if isinstance(message, str) else "")
+    return ApprovalDecision(kind, message=message if isinstance(message, str) else "")
 
 
 def _edited(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from benchmarks.workers.fleet import QUEUE, Fleet, wait_until
 from benchmarks.workers.record import Record
 from signoff import StorageError, postgres_storage
 from signoff.graph.messages import marks
-from signoff.postgres import PostgresStorage
 from signoff.session.standing import Condition, look, reading_graph
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
-from signoff.workers.agreed import DEAD_AFTER
+from signoff.workers.tables import DEAD_AFTER
 from tests.postgres import Server
 
 HEARTBEAT = 1.0

@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore
 from platformdirs import user_data_path
 
 from signoff.graph.errors import SetupError
-from signoff.storage import sqlite_storage
+from signoff.storage.sqlite import sqlite_storage
 
 _SCHEMES = ("postgresql://", "postgres://")
 _ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", re.S)
@@ -66,7 +66,7 @@ class Database:
         """Raises StorageError, or SetupError when a package is missing."""
         if self.is_postgres:
             # Its driver is an extra.
-            from signoff.postgres import postgres_storage
+            from signoff.storage.postgres import postgres_storage
 
             return postgres_storage(self.where)
         return sqlite_storage(self.where)

@@ -10,8 +10,7 @@ from signoff.cli.prompt import read_line
 from signoff.cli.safe import named
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
-from signoff.session.answers import read_json
-from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
+from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
 
 _DECISIONS = {
     "approve": ("a", "y", "yes", "ok", "accept"),

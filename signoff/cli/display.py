@@ -22,7 +22,7 @@ from signoff.session.events import CallFinished, CallStarted, Entered, Event, St
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
-    from signoff.models.local.progress import Progress
+    from signoff.models.local.weights import Progress
 
 
 class Display:

@@ -32,7 +32,7 @@ from signoff.cli.settings import Given, recall, remember
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.decisions import Question
-from signoff.session.pausing import request_pause
+from signoff.session.moves import request_pause
 from signoff.session.session import Session
 from signoff.session.standing import reading_graph
 from signoff.workers.submitting import of_workers

@@ -11,9 +11,9 @@ from signoff.cli.safe import shell_command
 from signoff.cli.settings import Given, recall, remember, settle
 from signoff.graph.compiled.runner import busy
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.postgres import PostgresStorage
 from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
 from signoff.workers.submitting import check, of_workers, submit
 

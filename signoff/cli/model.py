@@ -13,12 +13,10 @@ from rich.table import Table
 
 from signoff.graph.errors import SetupError
 from signoff.models.local import local_model
-from signoff.models.local.info import ModelInfo, model_info
+from signoff.models.local.install import ModelInfo, is_installed, model_info
 from signoff.models.local.install import install as install_packages
-from signoff.models.local.install import is_installed
-from signoff.models.local.progress import Progress as OnProgress
-from signoff.models.local.progress import Stage
-from signoff.models.local.weights import ensure_weights
+from signoff.models.local.weights import Progress as OnProgress
+from signoff.models.local.weights import Stage, ensure_weights
 
 app = typer.Typer(help="The embedded model: no key, no network.", no_args_is_help=True)
 

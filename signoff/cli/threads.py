@@ -17,9 +17,9 @@ from signoff.cli.thread_rows import Row, found_in
 from signoff.graph.errors import StorageError, ThreadBusy
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import stands
-from signoff.postgres import PostgresStorage
 from signoff.session.expiry import Expired, expire
 from signoff.session.standing import reading_graph
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import Backlog
 from signoff.workers.submitting import of_workers, submit
 

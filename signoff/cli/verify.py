@@ -15,11 +15,10 @@ from signoff.cli.display import stdout_console
 from signoff.cli.options import Json
 from signoff.cli.safe import one_line, styled
 from signoff.graph.errors import SetupError
-from signoff.verify.explore import OVERALL, Explorer
-from signoff.verify.found import Broken, Found
+from signoff.verify.explore import OVERALL, Broken, Explorer, Found
 from signoff.verify.loading import load_graph
 from signoff.verify.properties import PROPERTIES
-from signoff.verify.yours import worlds
+from signoff.verify.worlds import worlds
 
 _SENTENCES: Mapping[str, str] = {**{one.name: one.sentence for one in PROPERTIES}, **OVERALL}
 _LENGTH = 5

@@ -9,8 +9,8 @@ from signoff.cli.settings import Given, Settings, recall, settle
 from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
-from signoff.postgres import PostgresStorage
 from signoff.session.standing import look, reading_graph
+from signoff.storage.postgres import PostgresStorage
 
 
 class OwnGraphs:

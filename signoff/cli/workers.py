@@ -41,15 +41,14 @@ from signoff.cli.safe import cut, one_line
 from signoff.cli.settings import Given, recall, remember, settle
 from signoff.cli.worker_graphs import OwnGraphs
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.standing import look, reading_graph
-from signoff.workers.agreed import HEARTBEAT_SECONDS
-from signoff.workers.extra import packages
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers.graphs import OneGraph, own_graph, queue_of
 from signoff.workers.inbox import DEFAULT_QUEUE
 from signoff.workers.submitting import NO_POSTGRES, check
 from signoff.workers.submitting import submit as hand_to_workers
+from signoff.workers.tables import HEARTBEAT_SECONDS, packages
 
 if TYPE_CHECKING:
     # Its packages are an extra.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from signoff.lint import anthropic, harnesses, langchain, openai, swe_agent
+from signoff.lint import anthropic, harnesses, langchain, openai
 from signoff.lint.holders import held, keys
 from signoff.lint.pieces import Item
 from signoff.lint.trace import Entry, Trace, Unreadable
@@ -31,8 +31,8 @@ def _each(read: Callable[[int, Item], Iterator[Entry]]) -> Callable[[Sequence[It
 FORMATS = (
     Format("LangChain messages", langchain.is_message, _each(langchain.read), langchain.offers),
     Format("OpenAI Responses items", openai.is_item, openai.read_items),
-    Format("SWE-agent messages", swe_agent.is_swe_agent, swe_agent.read_swe_agent, swe_agent.offers),
-    Format("mini-swe-agent messages", swe_agent.is_mini, swe_agent.read_mini, swe_agent.offers),
+    Format("SWE-agent messages", harnesses.is_swe_agent, harnesses.read_swe_agent, harnesses.offers),
+    Format("mini-swe-agent messages", harnesses.is_mini, harnesses.read_mini, harnesses.offers),
     Format("AgentDojo messages", harnesses.is_agentdojo, _each(openai.read_chat)),
     Format("tau2-bench messages", harnesses.is_tau2, _each(openai.read_chat)),
     Format("inspect messages", harnesses.is_inspect, _each(openai.read_chat)),

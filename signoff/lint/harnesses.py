@@ -1,7 +1,17 @@
 """What the messages of AgentDojo, inspect and tau2-bench have of their own. They are chat messages
-otherwise."""
+otherwise.
 
-from signoff.lint.pieces import Item
+Reads SWE-agent's and mini-swe-agent's messages: calls of tools, or commands in the text of a reply, whose
+output is the next message. Both end when their environment takes a submission.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from signoff.lint import openai
+from signoff.lint.pieces import Item, call, looks_failed, mapping, text_of, word
+from signoff.lint.trace import Call, Entry, Reply, Result, Words
 
 
 def is_agentdojo(item: Item) -> bool:
@@ -37,3 +47,117 @@ def _calls(item: Item) -> list[Item]:
 def _parts(item: Item, key: str) -> list[Item]:
     found = item.get(key)
     return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+
+
+SUBMIT = "submit"
+"""The name of the call that ends a run, also where it is a command with a certain output."""
+
+_WORD = r"(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)"
+_ECHOED = re.compile(rf"\becho\s+[\"']?{_WORD}\b")
+_FENCED = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+_OFFERED = re.compile(rf"\bsubmit\b|\b{_WORD}\b")
+
+
+def is_swe_agent(item: Item) -> bool:
+    """Whether this can only be a message of SWE-agent's."""
+    if item.get("role") == "tool":
+        return isinstance(item.get("tool_call_ids"), list)
+    return item.get("role") == "assistant" and "action" in item and ("thought" in item or "agent" in item)
+
+
+def is_mini(item: Item) -> bool:
+    """Whether this can only be a message of mini-swe-agent's: the instructions say how to submit, or a reply
+    has a command in its fence."""
+    text = _plain(item.get("content"))
+    if item.get("role") == "assistant":
+        return "```mswea_bash_command" in text
+    return item.get("role") in ("system", "user") and bool(_ECHOED.search(text))
+
+
+def read_swe_agent(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
+    """What the messages hold; demonstrations are left out. Raises Unreadable for wrong types."""
+    return _read(items, _action)
+
+
+def read_mini(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
+    """What the messages hold. Raises Unreadable for wrong types."""
+    return _read(items, _fenced)
+
+
+def offers(items: Sequence[Item]) -> frozenset[str]:
+    """The finishing command, where the instructions name it."""
+    first = next((at for at, item in enumerate(items) if item.get("role") == "assistant"), len(items))
+    told = (_plain(item.get("content")) for item in items[:first])
+    return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in told) else frozenset()
+
+
+def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Call]]) -> Iterator[Entry]:
+    """command: the call in the text of a reply.
+
+    Once there is a reply, no person writes any more: a message of the user is the output of the command
+    before it, or a reminder of the program.
+    """
+    final = max((at for at, item in enumerate(items) if item.get("role") == "assistant"), default=-1)
+    last: Reply | None = None
+    for at, item in enumerate(items):
+        role = item.get("role")
+        if item.get("is_demo"):
+            continue
+        if role == "user" and last is not None:
+            found: Iterable[Entry] = _observed(at, item, last)
+        elif role == "exit":
+            found = _exit(at, item, last)
+        else:
+            found = openai.read_chat(at, item)
+        for entry in found:
+            if isinstance(entry, Reply):
+                calls = entry.calls or tuple(command(at, item, entry.text))
+                entry = last = replace(entry, calls=tuple(map(_named, calls)))
+            elif isinstance(entry, Result) and at < final and _submits(entry, last):
+                # The environment ends the run when it takes a submission: it did not take this one.
+                entry = replace(entry, failed=True)
+            yield entry
+
+
+def _observed(at: int, item: Item, last: Reply) -> Iterator[Entry]:
+    waits = next((made for made in last.calls if not made.id), None)
+    text = text_of(at, item.get("content"))
+    yield Result(at, "", text, looks_failed(text), waits.name) if waits else Words(at, genuine=False)
+
+
+def _exit(at: int, item: Item, last: Reply | None) -> Iterator[Entry]:
+    """The end of a run of mini-swe-agent: a submission is the answer to its call, all else is no message."""
+    status = mapping(at, "extra", item.get("extra")).get("exit_status")
+    made = next((made for made in last.calls if made.name == SUBMIT), None) if last else None
+    if status == "Submitted" and made:
+        yield Result(at, made.id, text_of(at, item.get("content")), name=made.name)
+
+
+def _action(at: int, item: Item, _: str) -> Iterator[Call]:
+    """The command of a reply of SWE-agent, called by its first word."""
+    written = word(at, "the action", item.get("action")).strip()
+    if written:
+        yield call(at, "", written.split()[0], {"command": written})
+
+
+def _fenced(at: int, _: Item, text: str) -> Iterator[Call]:
+    """The command of a reply of mini-swe-agent, which takes exactly one."""
+    found = _FENCED.findall(text)
+    if len(found) == 1:
+        yield call(at, "", "bash", {"command": found[0].strip()})
+
+
+def _named(made: Call) -> Call:
+    return replace(made, name=SUBMIT) if _ECHOED.search(made.arguments.replace('\\"', '"')) else made
+
+
+def _submits(result: Result, last: Reply | None) -> bool:
+    return any(made.name == SUBMIT and made.id == result.id for made in (last.calls if last else ()))
+
+
+def _plain(content: object) -> str:
+    """The text of a content, whatever it is."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))

@@ -15,7 +15,7 @@ from signoff.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
-    from signoff.models.local.progress import Progress
+    from signoff.models.local.weights import Progress
 
 EMBEDDED = "local"
 """The name of the embedded model."""

@@ -24,11 +24,11 @@ from pydantic import Field
 from signoff.graph.kinds import Kind
 from signoff.graph.limits import Limits
 from signoff.graph.state import Acting, Evidence
-from signoff.models.tagged_calls import Names
-from signoff.models.tagged_prompt import Prompt, shortened
-from signoff.models.tagged_reply import TaggedReply
-from signoff.models.tagged_status import EXECUTORS, Position, Progress, current_status, position
-from signoff.models.tagged_texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
+from signoff.models.text_protocol.calls import Names
+from signoff.models.text_protocol.prompt import Prompt, shortened
+from signoff.models.text_protocol.reply import TaggedReply
+from signoff.models.text_protocol.status import EXECUTORS, Position, Progress, current_status, position
+from signoff.models.text_protocol.texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
 
 __all__ = ["DEFAULT", "TAGGED_LIMITS", "Progress", "TaggedText", "TaggedTexts", "current_status"]
 

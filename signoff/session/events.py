@@ -11,8 +11,8 @@ from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State, next_state
 from signoff.graph.messages import is_genuine, marks, nudge_kind
-from signoff.models.tagged_reader import read_text
-from signoff.models.tagged_status import tagged_notes
+from signoff.models.text_protocol.reading import read_text
+from signoff.models.text_protocol.status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
 from signoff.session.decisions import Decision
 from signoff.tools.toolbox import Toolbox

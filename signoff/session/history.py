@@ -13,7 +13,7 @@ from signoff.graph.limits import Limits
 from signoff.graph.machine import Event as MachineEvent
 from signoff.graph.machine import State
 from signoff.graph.messages import is_genuine, marks
-from signoff.models.tagged_status import reply_statuses
+from signoff.models.text_protocol.status import reply_statuses
 from signoff.session.events import Event, Follower, Said, Wrote
 from signoff.session.path import Step
 from signoff.tools.toolbox import Toolbox

@@ -1,4 +1,7 @@
-"""How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task."""
+"""How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task.
+
+Asking a run of another process to pause: a request in the store, which the run reads between states.
+"""
 
 import reprlib
 import time
@@ -8,14 +11,17 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
 from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
+from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
+from signoff.nodes.journal import label
 from signoff.session.decisions import Action
 from signoff.session.standing import Condition, Standing
 
@@ -177,3 +183,28 @@ def _task(move: Any) -> list[BaseMessage]:
     if not any(is_genuine(message) for message in messages):
         raise SetupError("There is no task among the messages; give one of a human.")
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
+
+
+_PAUSE = "pause"
+
+
+def _place(thread_id: str) -> tuple[str, ...]:
+    return ("signoff", "requests", label(checked_thread_id(thread_id)))
+
+
+def request_pause(store: BaseStore, thread_id: str) -> None:
+    """Asks whoever runs the thread to pause it. A run that begins later does not heed it."""
+    store.put(_place(thread_id), _PAUSE, {"at": time.time()})
+
+
+def look_for_request(thread_id: str) -> GetOp:
+    return GetOp(_place(thread_id), _PAUSE)
+
+
+def drop_request(thread_id: str) -> PutOp:
+    return PutOp(_place(thread_id), _PAUSE, None)
+
+
+def requested(found: Sequence[Any]) -> bool:
+    """Whether a pause was asked for."""
+    return isinstance(found[0], Item)

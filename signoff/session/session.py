@@ -14,13 +14,12 @@ from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
-from signoff.session.drive import Asked, Thread, drive
+from signoff.session.drive import Asked, Driver, Thread, acarry_out, carry_out, drive
 from signoff.session.events import Decided, Event
 from signoff.session.fork import fork
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
 from signoff.session.path import steps
-from signoff.session.requests import Driver, acarry_out, carry_out
 from signoff.session.standing import Standing, config_of, kit_of, readable
 
 _ON_PENDING = ("answer", "supersede", "refuse")

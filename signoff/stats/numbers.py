@@ -1,16 +1,242 @@
-"""The numbers of `signoff stats`: pure functions of the tasks that have ended."""
+"""The numbers of `signoff stats`: pure functions of the tasks that have ended.
+
+False positives and false negatives: finishes that came too early, and runs that did not end in time.
+
+Nothing is guessed. A claim of "done" is judged by a person's rating (1 or 2: it was not done; 3 to 5: it
+was), else by a person who confirmed it, else by completion checks that all passed. A refusal by a check, and
+a finish that a person sent back, are judged by that. Whatever is judged by none of these is not counted, and
+a rate without anything judged is None. So a next task soon after (see `signoff.stats.numbers`) judges
+nothing.
+
+Which accepted tasks were reopened.
+
+Which part of the prompt the figures say to strengthen: a table from signs to parts of `graph/texts.py`.
+"""
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Literal
 
 from signoff.graph.finish.figures import Figures
-from signoff.stats.judged import false_negatives, false_positives
+from signoff.graph.history.usage import SENT_BACK
 from signoff.stats.records import STARS, Ended
-from signoff.stats.reopened import reopened
-from signoff.stats.sections import sections
+
+LOW = 2
+"""The highest rating that says that a task was not done."""
+
+Judge = Literal["check", "person", "rating"]
+JUDGES: tuple[Judge, ...] = ("check", "person", "rating")
+_CHECKS = "checks"
+
+
+def false_positives(tasks: Sequence[Ended]) -> dict[str, Any]:
+    """Finishes that came too early: refused by a check, sent back by a person, or accepted and reopened by a
+    low rating.
+
+    count: of them, out of `judged` finishes; too_early: how many by each judge; not_judged: accepted claims
+    of "done" that nobody and nothing has judged. A refusal after which the same claim was accepted without
+    any work in between was none.
+    """
+    early, right, unknown = Counter[Judge](), Counter[Judge](), 0
+    for task in tasks:
+        early["check"] += _refusals(task, _CHECKS)
+        early["person"] += _refusals(task, SENT_BACK)
+        if task.accepted:
+            judge = judged_by(task)
+            if judge is None:
+                unknown += 1
+            else:
+                (right if was_done(task) else early)[judge] += 1
+    return {
+        **_counts(early.total(), early + right, unknown),
+        "too_early": {judge: early[judge] for judge in JUDGES},
+    }
+
+
+def false_negatives(tasks: Sequence[Ended]) -> dict[str, Any]:
+    """Runs that went on, or hit a limit, though the work was done.
+
+    count: of them, out of `judged` tasks, which are those known to have been done. hit_limit: a limit ended
+    the task, and it was rated as done, or ended as done after it was extended, without a change in between.
+    went_on: after its last change it made replies that brought nothing (see `Figures.went_on`). One task may
+    be both. not_judged: tasks that ended as done, or at a limit, of which that is not known.
+    """
+    ended = [task for task in tasks if task.accepted or task.status == "limit"]
+    judges = [(task, judged_by(task)) for task in ended]
+    done = [(task, judge) for task, judge in judges if judge is not None and was_done(task)]
+    hit = [task.status == "limit" or _figure(task, "cut_short") > 0 for task, _ in done]
+    on = [_figure(task, "went_on") > 0 for task, _ in done]
+    return {
+        **_counts(
+            sum(a or b for a, b in zip(hit, on, strict=True)),
+            Counter(judge for _, judge in done),
+            sum(judge is None for _, judge in judges),
+        ),
+        "hit_limit": sum(hit),
+        "went_on": sum(on),
+    }
+
+
+def judged_by(task: Ended) -> Judge | None:
+    """By what it is known whether the work of an ended task was done; None when it is not known."""
+    if task.rating is not None:
+        return "rating"
+    if not task.accepted:
+        return None
+    if task.verified == "unverified" or (task.figures and task.figures.get("confirmed")):
+        return "person"
+    return "check" if task.verified == "verified" else None
+
+
+def was_done(task: Ended) -> bool:
+    """Whether the work of a judged task was done."""
+    return task.rating is None or task.rating > LOW
+
+
+def _refusals(task: Ended, kind: str) -> int:
+    found = task.figures["refused"].get(kind) if task.figures else None
+    return found["times"] - found["needless"] if found else 0
+
+
+def _figure(task: Ended, name: Literal["cut_short", "went_on"]) -> int:
+    return task.figures.get(name, 0) if task.figures else 0
+
+
+def _counts(count: int, judges: Counter[Judge], unknown: int) -> dict[str, Any]:
+    judged = judges.total()
+    return {
+        "count": count,
+        "judged": judged,
+        "rate": round(count / judged, 4) if judged else None,
+        "judged_by": {judge: judges[judge] for judge in JUDGES},
+        "not_judged": unknown,
+    }
+
+
+REOPEN_SECONDS = 600.0
+Why = Literal["rated low", "next task"]
+
+
+def reopened(ended: Sequence[Ended], within: float = REOPEN_SECONDS) -> dict[tuple[str | None, str], Why]:
+    """The tasks that ended accepted as done and were reopened, by thread and task, and why.
+
+    A person's rating decides: 1 or 2 reopens a task, 3 to 5 says that it was done. Without a rating a task
+    counts as reopened when the next task of its thread began within `within` seconds of its end: most often
+    that is a correction. It is a guess, too high for threads on which people work off one task after another;
+    rate these.
+    """
+    followed = {
+        _key(task)
+        for tasks in _by_thread(ended)
+        for task, later in pairwise(tasks)
+        if 0 <= later.began - task.at <= within
+    }
+    found: dict[tuple[str | None, str], Why] = {}
+    for task in ended:
+        if task.accepted and task.rating is not None and task.rating <= LOW:
+            found[_key(task)] = "rated low"
+        elif task.accepted and task.rating is None and _key(task) in followed:
+            found[_key(task)] = "next task"
+    return found
+
+
+def _by_thread(ended: Iterable[Ended]) -> Iterable[list[Ended]]:
+    """The tasks of each thread as they began; those that ran without a thread have no next one."""
+    threads: dict[str, list[Ended]] = {}
+    for task in ended:
+        if task.thread_id is not None:
+            threads.setdefault(task.thread_id, []).append(task)
+    return (sorted(tasks, key=attrgetter("began")) for tasks in threads.values())
+
+
+def _key(task: Ended) -> tuple[str | None, str]:
+    return task.thread_id, task.task
+
+
+HOW = "How this ends"
+BEFORE = "Before you call finish_task, ask yourself"
+LOOK = "Look at the results of your work before you finish"
+FINISH = "the description of finish_task"
+NEAR = "the reminder near the limit"
+
+# Where each part stands: a field of `Texts` (or an entry of one), and how the part reads there.
+PARTS = MappingProxyType(
+    {
+        HOW: ("system", "How this ends:"),
+        BEFORE: ("system", "Before you call `finish_task`, ask yourself:"),
+        LOOK: ("system", "Look at the results of your work before you finish."),
+        FINISH: ("finish_task", "End the task."),
+        NEAR: ("nudges.near_limit", "If the work is done, call finish_task now."),
+    }
+)
+
+_ABOUT_RESULTS = frozenset({"siblings", "mixed"})
+_ABOUT_ARGUMENTS = frozenset({"arguments", "empty_summary"})
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What is seen in a task, and the part of the prompt that it speaks of."""
+
+    name: str
+    part: str
+    seen: Callable[[Ended, bool], bool]
+
+
+SIGNS: tuple[Sign, ...] = (
+    Sign("replies of words only", HOW, lambda task, _: bool(task.figures and task.figures["talk"])),
+    Sign("a limit, then done as it was", HOW, lambda task, _: _cut_short(task)),
+    Sign(
+        "a finish beside calls that failed", LOOK, lambda task, _: bool(_kinds_refused(task) & _ABOUT_RESULTS)
+    ),
+    Sign(
+        "a finish whose arguments did not fit",
+        FINISH,
+        lambda task, _: bool(_kinds_refused(task) & _ABOUT_ARGUMENTS),
+    ),
+    Sign(
+        "a finish that was refused for the work",
+        BEFORE,
+        lambda task, _: bool(_kinds_refused(task) - _ABOUT_RESULTS - _ABOUT_ARGUMENTS - {SENT_BACK}),
+    ),
+    Sign("a finish that a person sent back", BEFORE, lambda task, _: SENT_BACK in _kinds_refused(task)),
+    Sign("reopened", BEFORE, lambda _, reopened: reopened),
+    Sign("out of turns", NEAR, lambda task, _: (task.status, task.reason) == ("limit", "turns")),
+)
+
+
+def sections(tasks: Iterable[tuple[Ended, bool]]) -> list[dict[str, Any]]:
+    """The parts of the prompt of which a sign is seen, that of the most tasks first.
+
+    tasks: with each, whether it was reopened. `tasks` in the result counts tasks, not signs: one talkative
+    task weighs as much as one with a single slip.
+    """
+    every = list(tasks)
+    found = []
+    for part in PARTS:
+        signs = [sign for sign in SIGNS if sign.part == part]
+        seen = {sign.name: sum(sign.seen(task, again) for task, again in every) for sign in signs}
+        concerned = sum(any(sign.seen(task, again) for sign in signs) for task, again in every)
+        if concerned:
+            found.append(
+                {"section": part, "tasks": concerned, "signs": {name: n for name, n in seen.items() if n}}
+            )
+    return sorted(found, key=lambda row: -row["tasks"])
+
+
+def _kinds_refused(task: Ended) -> set[str]:
+    return set(task.figures["refused"]) if task.figures else set()
+
+
+def _cut_short(task: Ended) -> bool:
+    return bool(task.figures and task.figures["cut_short"])
+
 
 CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
 
@@ -23,7 +249,7 @@ def stats(ended: Sequence[Ended], *, since: float = 0.0, caps: Iterable[int] = C
     A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused, limits,
     rules, models) are of the `measured` tasks, which have some. What counts as back to work, as a needless
     refusal and as a task that was cut short is defined in `signoff.graph.finish.figures`, what as a false
-    positive and a false negative in `signoff.stats.judged`, what as reopened in `signoff.stats.reopened`.
+    positive and a false negative in `signoff.stats.numbers`, what as reopened in `signoff.stats.numbers`.
     """
     again = reopened(ended)
     tasks = [task for task in ended if task.at >= since]

@@ -15,7 +15,7 @@ from signoff.cli.settings import Given
 from signoff.cli.thread_rows import found_in
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
-from signoff.session.answers import read_json
+from signoff.session.decisions import read_json
 from signoff.ui.asking import Asking, arguments_text
 from signoff.ui.desk import Desk
 from signoff.ui.orphans import end_with_server

@@ -14,8 +14,15 @@ from textual.widgets import Button, Static
 from signoff.cli.cards import Card, approving, asking, card
 from signoff.cli.safe import cut, named, one_line
 from signoff.graph.errors import ThreadError
-from signoff.session.answers import read_json
-from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
+from signoff.session.decisions import (
+    Action,
+    Approval,
+    Confirmation,
+    PendingCall,
+    Question,
+    Waiting,
+    read_json,
+)
 from signoff.ui.work import SHELL
 
 _OPTION = 40

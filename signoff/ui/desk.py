@@ -16,8 +16,7 @@ from signoff.cli.settings import Given, Settings
 from signoff.graph.errors import SignoffError, ThreadBusy
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Wrote
-from signoff.session.moves import Answer, Extend, Move, Retry, Stop
-from signoff.session.pausing import request_pause
+from signoff.session.moves import Answer, Extend, Move, Retry, Stop, request_pause
 from signoff.session.standing import Condition
 from signoff.tools.pty.shell import ShellResult
 from signoff.ui.asking import Asking

@@ -9,8 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from signoff.graph.compiled.inputs import extend, retry
 from signoff.graph.machine import FIRST, State
-from signoff.verify.alphabet import ALPHABET, STOPPED
-from signoff.verify.machine import Machine, Point, Step, merged
+from signoff.verify.machine import ALPHABET, STOPPED, Machine, Point, Step, merged
 
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
 EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")

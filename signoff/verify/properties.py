@@ -1,12 +1,388 @@
 """What must hold of every step of every run. Each property is one sentence, and a function that says why a
-step breaks it; it goes by the history and by what was seen from outside, not by what the machine says."""
+step breaks it; it goes by the history and by what was seen from outside, not by what the machine says.
+
+What must hold of limits, rows and reminders.
+
+What must hold of calls: what runs, and what the history and the model are told of it.
+
+What must hold of how a task ends: by what, within which limits, and never by another task.
+
+What the properties share: a reason, and which steps they look at.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signoff.verify import budgets, calls, endings
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from signoff.graph.history.section import ACCEPTED, verdicts_of
+from signoff.graph.machine import Event, State
+from signoff.graph.messages import marks
+from signoff.verify import reading
 from signoff.verify.machine import Machine, Step
-from signoff.verify.seen import Why
+
+Why = str | None
+
+
+def asks_model(step: Step) -> bool:
+    return step.before.place is State.CALL_LLM
+
+
+def ends(step: Step) -> bool:
+    return step.after.place is None and step.before.place is not None
+
+
+_SILENT = ("talked", "truncated", "reasoning", "empty", "filtered")
+
+
+def within_limits(step: Step, machine: Machine) -> Why:
+    if not asks_model(step):
+        return None
+    told = reading.of_task(step.before)
+    most = machine.kit.limits.turns + _extra(step)
+    if len(told) < most or (told and reading.person_spoke(step.before, told[-1])):
+        return None
+    return f"the model is asked for reply {len(told) + 1} of at most {most}"
+
+
+def _extra(step: Step) -> int:
+    """The turns that this task was given on top of its limit, by `extend` or on request."""
+    state = step.before.state
+    found = state.get("extra")
+    extended = found["turns"] if found and found["task"] == state.get("task") else 0
+    mine = step.before.messages[reading.task_start(step.before) :]
+    return extended + sum(int(marks(message).get("granted", 0)) for message in mine)
+
+
+def real_limit(step: Step, machine: Machine) -> Why:
+    outcome = step.after.state.get("outcome") if ends(step) else None
+    if not outcome or outcome["status"] != "limit" or step.before.via is Event.ENDED:
+        return None
+    limits, told = machine.kit.limits, reading.of_task(step.after)
+    if outcome["reason"] == "turns" and len(told) < limits.turns:
+        return f"ended by turns after {len(told)}"
+    talk = sum(not reply.calls for reply in told)
+    if outcome["reason"] == "talk_turns" and talk < limits.talk_turns:
+        return f"ended by talk_turns after {talk}"
+    calls = sum(len(reply.calls) for reply in told)
+    if outcome["reason"] == "tool_calls" and calls <= (limits.tool_calls or 0):
+        return f"ended by tool_calls after {calls}"
+    if outcome["reason"] == "review_deadlock" and "refused" not in reading.nudges(step.after):
+        refused = reading.refused_in_a_row(step.after, told, machine)
+        if not any(refused.count(one) > 1 for one in refused) and len(refused) < (limits.refusals or 0):
+            return f"ended by review_deadlock after {len(refused)} refusals in a row"
+    return None
+
+
+def row_ends(step: Step, machine: Machine) -> Why:
+    told = reading.of_task(step.before) if asks_model(step) else []
+    if not told or "resumed" in reading.nudges(step.before) or reading.person_spoke(step.before, told[-1]):
+        return None
+    limits = machine.kit.limits
+    if reading.silent_in_a_row(told) >= limits.talk_turns:
+        return f"{limits.talk_turns} replies in a row without a call, and the model is asked again"
+    if len(told) > 1 and all(reply.stop == "content_filter" for reply in told[-2:]):
+        return "two refusals in a row, and the model is asked again"
+    refused = reading.refused_in_a_row(step.before, told, machine)
+    if limits.refusals is not None and len(refused) >= limits.refusals:
+        return f"{len(refused)} finishes were refused in a row, and the model is asked again"
+    same = reading.same_in_a_row(step.before, told) if limits.repeats and told[-1].calls else 0
+    if limits.repeats and same >= limits.repeats:
+        return f"the same work {same} times in a row, and the model is asked again"
+    if limits.tell_at and same >= limits.tell_at and "repeating" not in reading.nudges(step.before):
+        return "the same work again and again, and the model was not told"
+    return None
+
+
+def budget_ends(step: Step, machine: Machine) -> Why:
+    told = reading.of_task(step.before) if asks_model(step) else []
+    limits = machine.kit.limits
+    if not told or "resumed" in reading.nudges(step.before):
+        return None
+    used = sum((reply.message.usage_metadata or {"total_tokens": 0})["total_tokens"] for reply in told)
+    if limits.tokens is not None and used >= limits.tokens:
+        return f"{used} tokens of {limits.tokens}"
+    if (
+        limits.cost is not None
+        and limits.prices is not None
+        and used * limits.prices.input / 1e6 >= limits.cost
+    ):
+        return f"{used} tokens cost more than {limits.cost}"
+    results = [found for reply in told for results in reply.results for found in results]
+    if any(marks(found).get("not_run") == "tool_calls" for found in results):
+        return "a call was refused since there were too many, and the model is asked again"
+    return None
+
+
+def no_spin(step: Step, machine: Machine) -> Why:
+    told = reading.of_task(step.before) if asks_model(step) else []
+    if len(told) < 2 or "resumed" in reading.nudges(step.before):
+        return None
+    last = told[-2:]
+    if any(len(reply.calls) != 1 or reply.calls[0]["name"] != machine.name_of("finish") for reply in last):
+        return None
+    if last[0].calls[0]["args"] != last[1].calls[0]["args"]:
+        return None
+    texts = [[found.text for found in reply.results[0] if found.status == "error"] for reply in last]
+    spoken = any(reading.person_spoke(step.before, reply) for reply in last)
+    return "the same refusal twice in a row" if texts[0] and texts[0] == texts[1] and not spoken else None
+
+
+def slip_is_told(step: Step, machine: Machine) -> Why:
+    told = reading.of_task(step.before) if asks_model(step) else []
+    if not told or (told[-1].calls and told[-1].stop != "length"):
+        return None
+    if reading.person_spoke(step.before, told[-1]) or reading.control_at(told[-1], machine) is not None:
+        return None
+    kinds = {marks(message).get("nudge") for message in reading.words_since(step.before, told[-1])}
+    if machine.kit.toolbox.dialogue and told[-1].message.text and told[-1].stop == "stop":
+        return "what the model said was not put to the user"
+    return None if kinds & {*_SILENT, "resumed"} else "nobody told the model what its last reply lacks"
+
+
+def near_is_told(step: Step, machine: Machine) -> Why:
+    if not asks_model(step):
+        return None
+    limits, told = machine.kit.limits, reading.of_task(step.before)
+    left = limits.turns + _extra(step) - len(told)
+    if left == 1 and len(told) and "near_limit" not in reading.nudges(step.before):
+        return "the last turn, and the model was not told that it is"
+    kinds = reading.nudges(step.before)
+    if kinds.count("near_limit") > 1 + kinds.count("resumed"):
+        return "the model was told twice that the limit is near"
+    return None
+
+
+def round_is_thought(step: Step, machine: Machine) -> Why:
+    told = reading.of_task(step.before) if asks_model(step) and machine.kit.toolbox.rounds else []
+    worked = bool(told) and any(
+        call["name"] in machine.kit.toolbox.tools for call in told[-1].message.tool_calls
+    )
+    if not worked or told[-1].stop == "length":
+        return None
+    kinds = [marks(message).get("nudge") for message in reading.words_since(step.before, told[-1])]
+    return None if "round" in kinds else "the next batch, and nobody asked the model to think about the last"
+
+
+def finish_is_answered(step: Step, machine: Machine) -> Why:
+    if not asks_model(step) or "resumed" in reading.nudges(step.before):
+        return None
+    for told in reading.of_task(step.before):
+        at = reading.control_at(told, machine)
+        if at is not None and not any(f.text.strip() and "not_run" not in marks(f) for f in told.results[at]):
+            return "a finish or a question stands while the model is asked again, and no reason is told"
+    return None
+
+
+def question_is_put(step: Step, machine: Machine) -> Why:
+    success = ends(step) and (step.after.state.get("outcome") or {}).get("status") == "success"
+    if not (asks_model(step) or success):
+        return None
+    for told in reading.of_task(step.after if success else step.before):
+        at = reading.control_at(told, machine)
+        asked = at is not None and told.message.tool_calls[at]["name"] == machine.name_of("ask")
+        passed = asked and at is not None and all("not_run" in marks(found) for found in told.results[at])
+        if passed and "resumed" not in reading.nudges(step.before):
+            return "a question of this task was passed over"
+    return None
+
+
+def nothing_after(step: Step, machine: Machine) -> Why:
+    if not (step.ran or asks_model(step)):
+        return None
+    state = step.before.state
+    if ACCEPTED in verdicts_of(state.get("verdicts"), state.get("task", "")).values():
+        return "a finish of this task was accepted before"
+    for told in reading.of_task(step.before):
+        at = reading.control_at(told, machine)
+        late = [call["id"] for call in told.calls[at + 1 :]] if at is not None else []
+        if any(call_id in late for call_id in step.ran):
+            return "a call after a finish or a question has run"
+    return None
+
+
+def answered_once(step: Step, _: Machine) -> Why:
+    if not (ends(step) or asks_model(step)):
+        return None
+    messages = step.after.messages if ends(step) else step.before.messages
+    known: set[str] = set()
+    for told in reading.replies(messages):
+        for call, found in zip(told.calls, told.results, strict=True):
+            if not call["id"] or call["id"] in known:
+                return f"two calls have the id {call['id']!r}"
+            known.add(call["id"])
+            if len(found) != 1:
+                return f"{call['name']} has {len(found)} results"
+    strange = [m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id not in known]
+    return "a result belongs to no call" if strange else None
+
+
+def view_is_whole(step: Step, _: Machine) -> Why:
+    return None if step.view is None else open_call(step.view)
+
+
+def open_call(view: list[BaseMessage]) -> Why:
+    """Why a provider would refuse these messages; None when it would not."""
+    waiting: list[str] = []
+    known: set[str] = set()
+    for message in view:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in waiting:
+                return "a result without its call"
+            waiting.remove(message.tool_call_id)
+        elif waiting:
+            return "a call is not answered before the next message"
+        elif isinstance(message, AIMessage):
+            if message.invalid_tool_calls:
+                return "a call that is no JSON"
+            waiting = [str(call["id"]) for call in message.tool_calls]
+            if known & set(waiting) or len(set(waiting)) < len(waiting):
+                return "two calls with one id"
+            known |= set(waiting)
+    return "the last call is open" if waiting else None
+
+
+def at_most_once(step: Step, machine: Machine) -> Why:
+    effects = {
+        call["id"]: call["name"]
+        for told in reading.replies(step.before.messages)
+        for call in told.message.tool_calls
+    }
+    again = [
+        c for c in step.ran if step.after.ran[c] > 1 and machine.kit.toolbox.is_effect(effects.get(c, ""))
+    ]
+    return f"{effects[again[0]]} has run {step.after.ran[again[0]]} times" if again else None
+
+
+def what_ran_is_told(step: Step, machine: Machine) -> Why:
+    if not (ends(step) or asks_model(step)):
+        return None
+    point = step.after if ends(step) else step.before
+    for told in reading.replies(point.messages):
+        for call, found in zip(told.calls, told.results, strict=True):
+            ran = call["id"] in point.ran and machine.kit.toolbox.is_effect(call["name"])
+            if ran and any("not_run" in marks(result) for result in found):
+                return f"{call['name']} has run, and the history says that it has not"
+    return None
+
+
+def cut_never_runs(step: Step, _: Machine) -> Why:
+    for told in reading.replies(step.before.messages) if step.ran else ():
+        if told.stop == "length" and any(call["id"] in step.ran for call in told.calls):
+            return "a call of a reply that was cut off has run"
+    return None
+
+
+def only_agreed(step: Step, machine: Machine) -> Why:
+    for told in reading.replies(step.before.messages) if step.ran else ():
+        for call in told.message.tool_calls:
+            if call["id"] not in step.ran or call["id"] in step.before.agreed:
+                continue
+            if machine.kit.toolbox.needs_approval(call["name"], call["args"]):
+                return f"{call['name']} has run, and no person agreed to it"
+    return None
+
+
+_ENDS = {
+    "success": {Event.ACCEPTED, Event.CONFIRMED},
+    "limit": {Event.EXHAUSTED, Event.DEADLOCK},
+    "error": {Event.FAILED, Event.CANCELLED},
+}
+
+
+def one_of_three(step: Step, _: Machine) -> Why:
+    if not ends(step):
+        return None
+    outcome = step.after.state.get("outcome")
+    if outcome is None:
+        return "the task has ended without an outcome"
+    if step.before.via is Event.ENDED:
+        return None
+    allowed = _ENDS.get(outcome["status"], set())
+    return None if step.before.via in allowed else f"{outcome['status']} by {step.before.via!s}"
+
+
+def rests_on_a_finish(step: Step, machine: Machine) -> Why:
+    outcome = step.after.state.get("outcome") if ends(step) else None
+    if not outcome or outcome["status"] != "success":
+        return None
+    finish = machine.name_of("finish")
+    for told in reading.of_task(step.after):
+        at = reading.control_at(told, machine)
+        if at is None or told.message.tool_calls[at]["name"] != finish:
+            continue
+        agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, told)
+        if agreed or reading.right_finish(told, machine):
+            return None
+    return "no reply of this task holds a finish that may be accepted"
+
+
+def finish_ends(step: Step, machine: Machine) -> Why:
+    """Looked at where the model is asked again, and where the task ends otherwise."""
+    told = reading.of_task(step.before)
+    if not told or step.before.via is Event.ENDED or step.before.state.get("stop"):
+        return None
+    otherwise = ends(step) and (step.after.state.get("outcome") or {}).get("status") != "success"
+    if not (asks_model(step) or otherwise) or not reading.right_finish(told[-1], machine):
+        return None
+    if reading.person_spoke(step.before, told[-1]) or _continued(step, told[-1]) or machine.kit.finish_alone:
+        return None
+    return "a right finish has not ended the task"
+
+
+def _continued(step: Step, told: reading.Told) -> bool:
+    """Whether the history itself says why a finish did not hold, or what came after it."""
+    after = reading.words_since(step.before, told)
+    return any(marks(message).get("nudge") in ("refused", "phase", "resumed") for message in after)
+
+
+def own_task(step: Step, machine: Machine) -> Why:
+    outcome = step.after.state.get("outcome")
+    point = step.after
+    if step.before.place is State.COMPRESS and step.before.fresh and step.after.place is State.DECIDE:
+        spoken = any(isinstance(m, AIMessage) for m in point.messages[point.fresh :])
+        if not spoken and outcome is not None:
+            return "the outcome of the earlier task is still there while the next one runs"
+    if not ends(step) or not point.fresh or not outcome:
+        return None
+    said = [m for m in point.messages[point.fresh :] if isinstance(m, AIMessage)]
+    if outcome["turns"] > len(said):
+        return f"{outcome['turns']} turns are counted, and the task had {len(said)}"
+    finish = machine.name_of("finish")
+    if outcome["status"] == "success" and not any(c["name"] == finish for m in said for c in m.tool_calls):
+        return "a success without a finish in this task"
+    return None
+
+
+def nothing_new(step: Step, machine: Machine) -> Why:
+    state, messages = step.before.state, step.before.messages
+    ended = state.get("ended")
+    over = ended is not None and ended["message"] == (messages[-1].id if messages else "")
+    outcome = state.get("outcome")
+    if not (over and outcome):
+        return None
+    if asks_model(step) or step.ran:
+        return "something runs in a thread that has ended"
+    changed = ends(step) and step.after.state.get("outcome") != outcome
+    return "another outcome of the same task" if changed else None
+
+
+def stop_stops(step: Step, _: Machine) -> Why:
+    state = step.before.state
+    stopped = bool(state.get("stop")) and state.get("stop") == state.get("task")
+    if stopped and (step.ran or asks_model(step)):
+        return "something runs although a stop was requested"
+    return None
+
+
+def somebody_waits(step: Step, machine: Machine) -> Why:
+    return "nobody can be asked" if step.after.waiting is not None and not machine.can_ask else None
+
+
+def something_to_do(step: Step, _: Machine) -> Why:
+    return (
+        "the model is asked, and there is no task" if asks_model(step) and not step.before.messages else None
+    )
 
 
 @dataclass(frozen=True)
@@ -19,73 +395,67 @@ class Property:
 
 
 PROPERTIES: tuple[Property, ...] = (
-    Property("three ends", "A task ends only by success, limit or error.", endings.one_of_three),
+    Property("three ends", "A task ends only by success, limit or error.", one_of_three),
     Property(
         "rests on a finish",
         "A success rests on a finish of this task that may be accepted.",
-        endings.rests_on_a_finish,
+        rests_on_a_finish,
     ),
-    Property(
-        "within its limits", "The model is never asked beyond the limit of turns.", budgets.within_limits
-    ),
-    Property("real limits", "A limit ends a task only when it has been reached.", budgets.real_limit),
-    Property(
-        "a finish ends", "A right finish ends the task, on the very last turn too.", endings.finish_ends
-    ),
+    Property("within its limits", "The model is never asked beyond the limit of turns.", within_limits),
+    Property("real limits", "A limit ends a task only when it has been reached.", real_limit),
+    Property("a finish ends", "A right finish ends the task, on the very last turn too.", finish_ends),
     Property(
         "a finish is answered",
         "A finish that does not end the task is refused with a reason.",
-        calls.finish_is_answered,
+        finish_is_answered,
     ),
     Property(
         "a question is put",
         "A question is put to a person before anything else happens.",
-        calls.question_is_put,
+        question_is_put,
     ),
     Property(
         "nothing after a finish",
         "Nothing runs after an accepted finish, or after a question.",
-        calls.nothing_after,
+        nothing_after,
     ),
-    Property("answered once", "Every call is answered exactly once in the history.", calls.answered_once),
-    Property("whole views", "The model is never shown an open call.", calls.view_is_whole),
-    Property("its own task", "An earlier task never ends a later one, nor counts in it.", endings.own_task),
+    Property("answered once", "Every call is answered exactly once in the history.", answered_once),
+    Property("whole views", "The model is never shown an open call.", view_is_whole),
+    Property("its own task", "An earlier task never ends a later one, nor counts in it.", own_task),
     Property(
         "at most once",
         "A call that may change something runs at most once, whatever is killed.",
-        calls.at_most_once,
+        at_most_once,
     ),
     Property(
         "what ran is told",
         "The history never says of a call that ran that it did not.",
-        calls.what_ran_is_told,
+        what_ran_is_told,
     ),
-    Property("no cut call", "No call of a reply that was cut off ever runs.", calls.cut_never_runs),
+    Property("no cut call", "No call of a reply that was cut off ever runs.", cut_never_runs),
     Property(
-        "only what was agreed", "A call that needs a person runs only when one has agreed.", calls.only_agreed
+        "only what was agreed", "A call that needs a person runs only when one has agreed.", only_agreed
     ),
-    Property("a stop stops", "After a stop nothing runs, and the model is not asked.", endings.stop_stops),
+    Property("a stop stops", "After a stop nothing runs, and the model is not asked.", stop_stops),
     Property(
         "a row ends",
         "Talk, refusals, refused finishes and the same work in a row end the task at their limit.",
-        budgets.row_ends,
+        row_ends,
     ),
     Property(
         "budgets end",
         "The model is not asked when its tokens, money or calls are used up.",
-        budgets.budget_ends,
+        budget_ends,
     ),
-    Property("no spin", "The same refusal of the same claim is not told twice in a row.", budgets.no_spin),
-    Property("rounds", "In rounds the model thinks after each batch.", budgets.round_is_thought),
+    Property("no spin", "The same refusal of the same claim is not told twice in a row.", no_spin),
+    Property("rounds", "In rounds the model thinks after each batch.", round_is_thought),
     Property(
         "nothing new",
         "A thread that has ended gives the same outcome again, and runs nothing.",
-        endings.nothing_new,
+        nothing_new,
     ),
-    Property(
-        "somebody is there", "Nothing waits for a person where nobody can be asked.", endings.somebody_waits
-    ),
-    Property("a task", "The model is asked only when there is a task.", endings.something_to_do),
-    Property("a slip is told", "A reply that calls nothing is answered by a reminder.", budgets.slip_is_told),
-    Property("the end is told", "Before the last turn the model is told so, once.", budgets.near_is_told),
+    Property("somebody is there", "Nothing waits for a person where nobody can be asked.", somebody_waits),
+    Property("a task", "The model is asked only when there is a task.", something_to_do),
+    Property("a slip is told", "A reply that calls nothing is answered by a reminder.", slip_is_told),
+    Property("the end is told", "Before the last turn the model is told so, once.", near_is_told),
 )

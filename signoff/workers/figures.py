@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from signoff.postgres import PostgresStorage
-from signoff.workers.agreed import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
+from signoff.storage.postgres import PostgresStorage
+from signoff.workers.tables import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
 
 if TYPE_CHECKING:
     # An extra.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
-from signoff.postgres import PostgresStorage
+from signoff.storage.postgres import PostgresStorage
 from signoff.verify.loading import load, run_theirs
 
 

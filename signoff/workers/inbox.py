@@ -15,7 +15,7 @@ from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label
 from signoff.nodes.node import Swap
 from signoff.session.moves import Answer, Extend, Retry
-from signoff.workers.agreed import MOST_DEATHS
+from signoff.workers.tables import MOST_DEATHS
 
 INBOX = "inbox"
 _LONGEST_ID = 500

@@ -8,11 +8,9 @@ from signoff.graph.compiled.settings import shown
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.nodes.node import Swap
-from signoff.postgres import PostgresStorage
-from signoff.session.moves import Answer, Extend, Retry, start
-from signoff.session.pausing import request_pause
+from signoff.session.moves import Answer, Extend, Retry, request_pause, start
 from signoff.session.standing import Condition, Standing, look, reading_graph
-from signoff.workers.extra import packages
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import (
     DEFAULT_QUEUE,
     Edit,
@@ -26,6 +24,7 @@ from signoff.workers.inbox import (
     usable_id,
     was_delivered,
 )
+from signoff.workers.tables import packages
 
 NO_POSTGRES = (
     "Workers need a PostgreSQL database, which several machines can share; name one by "
@@ -172,7 +171,7 @@ def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit,
     """Changes the inbox, writes `note` and wakes a worker, in one transaction: none is ever there without the
     others."""
     with packages():
-        from signoff.postgres_store import swap_in
+        from signoff.storage.postgres import swap_in
         from signoff.workers.tables import prepare, wake
     database = storage.checkpointer.database
     prepare(database)

@@ -1,4 +1,9 @@
-"""The queue in PostgreSQL: its tables, and the job that makes workers look at a thread."""
+"""The queue in PostgreSQL: its tables, and the job that makes workers look at a thread.
+
+What workers, those who submit to them and those who look at them agree on.
+
+The packages that workers need beside those of Signoff.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,10 +20,20 @@ from psycopg.rows import DictRow
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label
-from signoff.postgres_address import Address
-from signoff.postgres_pool import Database
-from signoff.postgres_setup import alone
-from signoff.workers.agreed import TASK
+from signoff.storage.postgres import alone
+from signoff.storage.postgres_address import Address
+from signoff.storage.postgres_pool import Database
+
+TASK = "signoff.drive"
+"""The name of the job that drives a thread."""
+
+HEARTBEAT_SECONDS = 10.0
+"""From one sign of life of a worker to the next."""
+DEAD_AFTER = 3
+"""So many heartbeats of a worker have to be missing until its threads are taken over."""
+MOST_DEATHS = 5
+"""So many workers may die while they run a thread; then it is given up."""
+
 
 # A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.
 _LONGEST_QUEUE = 40
@@ -112,3 +127,14 @@ def queue_errors(address: Address) -> Iterator[None]:
         cause: Any = error.__cause__
         with address.errors():
             raise cause or error from None
+
+
+@contextmanager
+def packages() -> Iterator[None]:
+    """Around their imports: raises SetupError, which says how to install them, when one is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise SetupError(
+            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
+        ) from error

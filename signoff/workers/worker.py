@@ -17,13 +17,12 @@ from procrastinate.worker import Worker as QueueWorker
 from signoff.graph.build import Graph
 from signoff.graph.errors import StorageError
 from signoff.graph.foreign import counted, words
-from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Failed, Finished
-from signoff.workers.agreed import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
+from signoff.storage.postgres import PostgresStorage
 from signoff.workers.drive import Driven, Driving
 from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox, read_inbox
 from signoff.workers.jobs import Jobs, connector
-from signoff.workers.tables import prepare, usable_queue
+from signoff.workers.tables import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, prepare, usable_queue
 
 _log = logging.getLogger("signoff.workers")
 

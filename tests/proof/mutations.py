@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import signoff.graph.rules
-import signoff.verify.abstract
+import signoff.verify.explore
 from signoff.graph.machine import _TABLE, Event, State
 from signoff.graph.rules import RULES, Rule
 from signoff.verify.explore import ENDS, FAITHFUL, RESTART, TWINS
@@ -50,7 +50,7 @@ def _forgetful(task: Any, machine: Any) -> Any:
     return _whole(replace(task, talk_turns=0), machine)
 
 
-_whole = signoff.verify.abstract._task
+_whole = signoff.verify.explore._task
 
 
 def _remembered() -> Rule:
@@ -103,7 +103,7 @@ RULE_MUTATIONS: Mapping[str, Mutation] = {
         "few calls", first(Rule("claimed", Event.CLAIMED, _reason_stop)), [ENDS, "a slip is told"]
     ),
     "an exploration that forgets how long it was only talk": Mutation(
-        "few tokens", put(signoff.verify.abstract, "_task", _forgetful), [FAITHFUL], thorough=True
+        "few tokens", put(signoff.verify.explore, "_task", _forgetful), [FAITHFUL], thorough=True
     ),
     "a rule that remembers": Mutation("few calls", first(_remembered()), [RESTART], thorough=True),
 }

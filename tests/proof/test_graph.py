@@ -18,9 +18,8 @@ from signoff.graph.build import Graph
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel
 from signoff.session.standing import kit_of
-from signoff.verify.abstract import key
-from signoff.verify.alphabet import ALPHABET, CORE, message
-from signoff.verify.machine import Machine, Point
+from signoff.verify.explore import key
+from signoff.verify.machine import ALPHABET, CORE, Machine, Point, message
 from tests.proof.worlds import NAMES, TOOLS
 
 MODEL = [str(State.CALL_LLM)]

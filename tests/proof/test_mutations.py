@@ -7,8 +7,7 @@ import pytest
 
 from signoff.graph.machine import State
 from signoff.graph.rules import RULES
-from signoff.verify.explore import OVERALL, Explorer
-from signoff.verify.found import Found
+from signoff.verify.explore import OVERALL, Explorer, Found
 from signoff.verify.properties import PROPERTIES
 from tests.proof.mutations import ALL, DROPPED, NOT_TO_FINISH, TO_FINISH
 from tests.proof.mutations_of_nodes import NODE_MUTATIONS

@@ -5,8 +5,8 @@ import pytest
 from signoff.graph.errors import IllegalEvent
 from signoff.graph.machine import TRANSITIONS, Event, State
 from signoff.nodes.node import Node, Report
-from signoff.verify.alphabet import ALPHABET
 from signoff.verify.explore import Explorer
+from signoff.verify.machine import ALPHABET
 from signoff.verify.properties import PROPERTIES
 from tests.proof.worlds import WORLDS, machine
 

@@ -12,9 +12,8 @@ from signoff import Limits, build_graph
 from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel
 from signoff.session.standing import kit_of
-from signoff.verify.alphabet import ALPHABET, Names
 from signoff.verify.choices import EVENTS, World
-from signoff.verify.machine import Machine
+from signoff.verify.machine import ALPHABET, Machine, Names
 from tests.histories import ai, broken, done, user
 
 NAMES: Names = {

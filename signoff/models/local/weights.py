@@ -2,6 +2,8 @@
 
 The part packages come from an anonymous uploader, so their code is never imported, and the joined file
 counts only when its sha256 is that of the official file.
+
+How long work is reported: a stage, how much is done, and how much there is.
 """
 
 import errno
@@ -9,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -19,7 +21,23 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 
 from signoff.graph.errors import SetupError
-from signoff.models.local.progress import Progress, Stage, silent
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, done, total). `total` 0 means that the length is not known."""
+
+
+class Stage(StrEnum):
+    """What takes time before the local model can answer, in this order. The unit of its numbers."""
+
+    INSTALL = "install"  # packages
+    JOIN = "join"  # bytes
+    VERIFY = "verify"  # bytes
+    LOAD = "load"  # length not known
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """A Progress that reports nothing."""
+
 
 INSTALL_HINT = 'run `signoff model install`, or `pip install "signoff[local]"`'
 _CHUNK = 8 * 1024 * 1024

@@ -12,9 +12,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from signoff.graph.history.shapes import Stop, stop_of
 from signoff.graph.messages import KEY as MARKS
-from signoff.models.tagged_calls import Names, calls_of, is_forced, last_update
-from signoff.models.tagged_reader import EVIDENCE, Reading, read_text
-from signoff.models.tagged_status import KEY
+from signoff.models.text_protocol.calls import Names, calls_of, is_forced, last_update
+from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
+from signoff.models.text_protocol.status import KEY
 
 _TAG_LENGTH = 320
 _LOOKS = 16

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from signoff.graph.messages import is_genuine, marks, nudge_kind
 from signoff.graph.prompt.prompt import DIGEST
-from signoff.models.tagged_calls import DEBUGGING
+from signoff.models.text_protocol.calls import DEBUGGING
 
 KEY = "signoff_tagged"
 """Where `TaggedText` notes in `response_metadata` that the text of a reply is in the protocol's form."""

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from signoff.models.tagged_prose import prose
-from signoff.models.tagged_reader import Part, Reading, Section
+from signoff.models.text_protocol.reading import Part, Reading, Section, prose
 
 DEBUGGING = "Debugging"
 """The status of work whose last execution failed."""

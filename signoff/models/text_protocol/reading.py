@@ -3,11 +3,14 @@
 Nothing is guessed. A tag or a fence counts only at the beginning of a line, or right after the end of another
 part; in a code block, in a string of arguments, within another part or in a sentence it is text. What was
 left open is read with `whole=False`. Every pattern here takes time linear in the length of the reply.
+
+What of a text may be read as its writer's word.
 """
 
 import json
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -245,3 +248,27 @@ def _open_string(code: str, quote: str) -> str:
                 break
         else:
             return ""
+
+
+_EVIDENCE = re.compile(r"[ \t]*+<EVIDENCE[\s>]", re.IGNORECASE)
+_FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)(.*)")
+
+
+def prose(text: str) -> str:
+    """`text` without code blocks, inline code and quoted evidence: what may be read as the model's word."""
+    return "\n".join(re.sub(r"`[^\n]*`", "", line) for line in _outside(text.split("\n")))
+
+
+def _outside(lines: list[str]) -> Iterator[str]:
+    fence, quoted = "", False
+    for line in lines:
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark and not quoted:
+            fence = mark[1]
+        elif quoted or _EVIDENCE.match(line):
+            quoted = not _EVIDENCE_END.search(line)
+        else:
+            yield line

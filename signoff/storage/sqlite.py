@@ -1,0 +1,371 @@
+"""Where threads live on one machine: a checkpointer and a store in one SQLite file."""
+
+import builtins
+import json
+import os
+import sqlite3
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Generic, Literal, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import Op, Result
+from langgraph.store.sqlite import SqliteStore
+
+from signoff.graph.errors import SetupError, StorageError
+from signoff.storage.base import SaverInThreads, StoreInThreads
+from signoff.storage.locks import is_locked, thread_lock
+
+_T = TypeVar("_T")
+
+
+class _Work(Generic[_T]):
+    """What the main thread waits for."""
+
+    def __init__(self, work: Callable[[], _T]) -> None:
+        self._work = work
+        self._result: list[_T] = []
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def run(self) -> None:
+        try:
+            self._result.append(self._work())
+        except BaseException as error:  # noqa: BLE001  it is raised where the result is waited for
+            self._error = error
+        finally:
+            self._done.release()
+
+    def result(self) -> _T:
+        self._done.acquire()
+        if self._error is None:
+            return self._result[0]
+        try:
+            raise self._error
+        finally:
+            # Else the error would hold this frame, and the frame the error.
+            self._error = None
+
+
+class Turns:
+    """Does what is to be done with a connection. Its thread ends when nobody refers to it."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._queue: SimpleQueue[_Work[Any] | None] | None = None
+
+    def do(self, work: Callable[[], _T]) -> _T:
+        """What `work` gives or raises. It may itself ask for something to be done."""
+        if self._process != os.getpid():
+            # In a child process that was forked there are no threads, and nobody gives a lock back.
+            self._begin()
+        # While Python ends, other threads run no more.
+        if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
+            return self._do(work)
+        if self._queue is None:
+            self._queue = _served(self)
+        one = _Work(lambda: self._do(work))
+        self._queue.put(one)
+        return one.result()
+
+    def _do(self, work: Callable[[], _T]) -> _T:
+        with self._lock:
+            return work()
+
+
+def _served(turns: Turns) -> "SimpleQueue[_Work[Any] | None]":
+    """A queue of work that a thread does."""
+    queue: SimpleQueue[_Work[Any] | None] = SimpleQueue()
+    threading.Thread(target=_serve, args=(queue,), name="signoff-sqlite", daemon=True).start()
+    weakref.finalize(turns, queue.put, None).atexit = False
+    return queue
+
+
+def _serve(queue: "SimpleQueue[_Work[Any] | None]") -> None:
+    while (one := queue.get()) is not None:
+        one.run()
+        # Kept until the next one comes, it would keep its result, and whoever asked for it.
+        del one
+
+
+@contextmanager
+def in_transaction(connection: sqlite3.Connection, begin: str | None) -> Iterator[sqlite3.Cursor]:
+    """A cursor whose work is kept as a whole or not at all. begin: how the transaction begins; None where the
+    connection begins one by itself. To be used in a turn (`Turns`)."""
+    # What somebody has left open who uses the connection by himself.
+    _roll_back(connection)
+    cursor = connection.cursor()
+    try:
+        if begin is not None:
+            cursor.execute(begin)
+        yield cursor
+        connection.commit()
+    finally:
+        _roll_back(connection)
+        cursor.close()
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.rollback()
+
+
+_PAGE = 100
+
+
+class ThreadSaver(SaverInThreads, SqliteSaver):
+    """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
+
+    It knows its file, beside which the lock of each thread is kept. No interrupt leaves its
+    connection in a transaction (`Turns`).
+    """
+
+    def __init__(self, connection: sqlite3.Connection, file: Path, serde: SerializerProtocol) -> None:
+        super().__init__(connection, serde=serde)
+        self.file = file
+        self._turns = Turns()
+
+    def runner(self, thread_id: str) -> AbstractContextManager[None]:
+        """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
+        return thread_lock(self.file, thread_id)
+
+    def is_running(self, thread_id: str) -> bool:
+        """Whether some process runs the thread now."""
+        return is_locked(self.file, thread_id)
+
+    def threads(self) -> builtins.list[str]:
+        """The ids of all threads, the one changed last first."""
+        return self._turns.do(self._threads)
+
+    def setup(self) -> None:
+        self._turns.do(super().setup)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._turns.do(partial(super().get_tuple, config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        # Not one by one: LangGraph's holds its lock, and a reading of the database, as long as it goes on.
+        # Not all at once: who asks may need only the first.
+        read = super().list
+        if config is None:
+            # Forks have the checkpoint ids of their originals: a page of all threads has no certain end.
+            everything = read(None, filter=filter, before=before, limit=limit)
+            yield from self._turns.do(partial(tuple, everything))
+            return
+        while limit is None or limit > 0:
+            asked = _PAGE if limit is None else min(limit, _PAGE)
+            page = read(config, filter=filter, before=before, limit=asked)
+            found = self._turns.do(partial(tuple, page))
+            yield from found
+            if len(found) < asked:
+                return
+            before = found[-1].config
+            limit = None if limit is None else limit - asked
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return self._turns.do(partial(super().put, config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._turns.do(partial(super().put_writes, config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._turns.do(partial(super().delete_thread, thread_id))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return self._turns.do(partial(super().get_delta_channel_history, config=config, channels=channels))
+
+    def _threads(self) -> "builtins.list[str]":
+        with self.cursor(transaction=False) as cursor:
+            cursor.execute(
+                "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY MAX(checkpoint_id) DESC"
+            )
+            return [row[0] for row in cursor.fetchall()]
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """LangGraph's saver does everything by such a cursor; its own keeps what was done before an error."""
+        if not transaction:
+            with super().cursor(transaction=False) as cursor:
+                yield cursor
+            return
+        with in_transaction(self.conn, None) as cursor:
+            yield cursor
+
+
+class ThreadStore(StoreInThreads, SqliteStore):
+    """LangGraph's SQLite store, usable from async runs too, and with an atomic `swap`.
+
+    No interrupt leaves its connection in a transaction (`Turns`).
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._turns = Turns()
+
+    def setup(self) -> None:
+        self._turns.do(super().setup)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return self._turns.do(partial(super().batch, list(ops)))
+
+    def sweep_ttl(self) -> int:
+        return self._turns.do(super().sweep_ttl)
+
+    def swap(
+        self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
+    ) -> bool:
+        """Puts `after` if the value is still `before` (None: there is none). False when it is not.
+
+        Atomic between threads and processes: of two that claim the same entry, one gets it.
+        """
+        return self._turns.do(partial(self._swap, ".".join(namespace), key, before, after))
+
+    def _swap(self, prefix: str, key: str, before: dict[str, Any] | None, after: dict[str, Any]) -> bool:
+        # IMMEDIATE takes the write lock before the value is read.
+        with in_transaction(self.conn, "BEGIN IMMEDIATE") as cursor:
+            cursor.execute("SELECT value FROM store WHERE prefix = ? AND key = ?", (prefix, key))
+            row = cursor.fetchone()
+            if (json.loads(row[0]) if row else None) != before:
+                return False
+            cursor.execute(
+                "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) "
+                "DO UPDATE SET value = excluded.value, updated_at = CURRENT_TIMESTAMP",
+                (prefix, key, json.dumps(after)),
+            )
+        return True
+
+    @contextmanager
+    def _cursor(self, *, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """LangGraph's store does everything by such a cursor; its own begins outside of its `try`, and keeps
+        what was done before an error."""
+        with in_transaction(self.conn, "BEGIN" if transaction else None) as cursor:
+            yield cursor
+
+
+SCHEMA = 1
+"""The version of the database, kept in SQLite's `user_version`."""
+
+_BUSY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class SqliteStorage:
+    """A checkpointer and a store in one SQLite file."""
+
+    path: Path
+    checkpointer: "ThreadSaver"
+    store: "ThreadStore"
+
+    def threads(self) -> list[str]:
+        """The ids of all threads, the one changed last first."""
+        return self.checkpointer.threads()
+
+
+@contextmanager
+def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
+    """Opens, or creates, the SQLite file at `path` for threads and outcomes.
+
+    WAL with `synchronous=NORMAL`: safe when the process is killed, several times faster than FULL. Only
+    known types are read back (strict msgpack, no pickle), so that a crafted file cannot run code.
+
+    Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
+
+    Raises StorageError when the file is no database of this kind, was written by a newer version, or
+    cannot be opened.
+    """
+    # Most who import this package open no database.
+    from signoff.storage.locks import opening_lock
+    from signoff.tools.processes.held import end_with
+
+    if not isinstance(path, str | PathLike):
+        raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
+    if str(path).startswith(("postgres://", "postgresql://")):
+        raise SetupError("This is the address of a PostgreSQL database; open it by postgres_storage(url).")
+    file = Path(fspath(path)).expanduser()
+    if file.is_dir():
+        raise StorageError(f"The database {file} cannot be used (it is a folder); name a file.")
+    connections: list[sqlite3.Connection] = []
+    storage = None
+    try:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with opening_lock(file, _BUSY_SECONDS):
+                # The checkpointer commits its own transactions, the store wants autocommit.
+                connections += [_connect(file, "DEFERRED"), _connect(file, None)]
+                storage = _opened(file, *connections)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(
+                f"The database {file} cannot be used ({error}); move it away or name another one."
+            ) from error
+        yield storage
+    finally:
+        if storage is not None:
+            end_with(storage.checkpointer)
+        for connection in connections:
+            connection.close()
+
+
+def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        file, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
+    )
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection) -> SqliteStorage:
+    # LangGraph's store for SQLite brings numpy along, which takes longer to import than all of Signoff.
+    from signoff.storage.base import strict_serde
+
+    (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA:
+        raise StorageError(
+            f"The database {file} was written by a newer Signoff (version {version}; this one reads "
+            f"{SCHEMA}): upgrade Signoff."
+        )
+    checkpointer = ThreadSaver(for_checkpoints, file, strict_serde())
+    checkpointer.setup()
+    store = ThreadStore(for_store)
+    store.setup()
+    for_checkpoints.execute(f"PRAGMA user_version={SCHEMA}")
+    return SqliteStorage(file, checkpointer, store)
