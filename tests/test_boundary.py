@@ -13,7 +13,8 @@ from langchain_core.tools import ToolException
 from signoff.graph.errors import SetupError
 from signoff.tools.files import workspace_tools
 from signoff.tools.protected import PROTECTED
-from signoff.tools.sandbox import Bounds, LinuxSandbox, MontySandbox, landlock, python_tool
+from signoff.tools.sandbox import Bounds, LinuxSandbox, MontySandbox, python_tool
+from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.bubblewrap import mounted_as_wanted
 from signoff.tools.sandbox.linux import wrapping
 from signoff.tools.sandbox.watch import files_since

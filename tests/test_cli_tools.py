@@ -73,7 +73,7 @@ def test_tools_that_this_host_cannot_have(
     bench: Bench, tools: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if tools == "python":
-        monkeypatch.setattr("signoff.tools.sandbox.choose._best", _no_sandbox)
+        monkeypatch.setattr("signoff.tools.sandbox.tool._best", _no_sandbox)
     one_sentence(bench.run("x", "--tools", tools, PATH="/nowhere"), missing)
     one_sentence(bench("show", "t1"), "no thread")
 

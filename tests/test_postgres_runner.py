@@ -18,9 +18,10 @@ from psycopg.conninfo import make_conninfo
 from signoff import StorageError, ThreadBusy, build_graph
 from signoff.graph.errors import ThreadLost
 from signoff.models import ScriptedModel, call
-from signoff.storage.postgres import PostgresEntries, PostgresThreads, postgres_storage
+from signoff.storage.postgres import postgres_storage
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import writing
+from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
 from signoff.workers.jobs import connector
 from tests.postgres import execute
 from tests.postgres_runs import GO, LOCKS, SCRIPT, THREAD, Acts, cut_lock, invoked, results

@@ -12,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from signoff.tools.sandbox import (
-    Bounds,
-    LinuxSandbox,
-    landlock,
-)
+from signoff.tools.sandbox import Bounds, LinuxSandbox
+from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.linux import wrapping
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
@@ -320,10 +317,9 @@ def test_programs_can_be_started_in_bubblewrap_but_not_without() -> None:
 def test_old_kernels_leave_signals_and_modes_to_the_filter() -> None:
     """Where neither name spaces nor Landlock hide other processes, the filter alone must."""
     program = (
-        "import os, sys\nfrom signoff.tools.sandbox import seccomp\n"
-        "from signoff.tools.sandbox.kernel import libc\n"
+        "import os, sys\nfrom signoff.tools.sandbox.confine import filter_rules, install, libc\n"
         "libc().prctl(38, 1, 0, 0, 0)\n"
-        "seccomp.install(seccomp.rules(processes=False, guard_signals=True, guard_metadata=True))\n"
+        "install(filter_rules(processes=False, guard_signals=True, guard_metadata=True))\n"
         "os.kill(os.getpid(), 0)\n"
         "for forbidden in (lambda: os.kill(os.getppid(), 0), lambda: os.killpg(0, 0), os.fork,\n"
         "                  lambda: os.chmod(sys.argv[1], 0), lambda: os.utime(sys.argv[1])):\n"

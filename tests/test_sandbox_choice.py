@@ -7,7 +7,7 @@ import pytest
 
 from signoff.graph.errors import SetupError
 from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
-from signoff.tools.sandbox.captured import Captured
+from signoff.tools.sandbox.base import Captured
 
 
 def test_what_cannot_be_had_is_a_setup_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

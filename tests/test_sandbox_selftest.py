@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from signoff.cli.sandbox import app
 from signoff.tools.sandbox import LinuxSandbox, MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
-from signoff.tools.sandbox.arena import ENVIRONMENT, Arena
+from signoff.tools.sandbox.attacks.arena import ENVIRONMENT, Arena
 from signoff.tools.sandbox.linux import wrapping
 from signoff.tools.sandbox.selftest import ATTACKS, selftest
 

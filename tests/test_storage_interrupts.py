@@ -20,7 +20,7 @@ from signoff.graph.outcome import current_outcome
 from signoff.models import ScriptedModel, call
 from signoff.storage.sqlite import SqliteStorage
 
-FILES = ("langgraph/store/sqlite", "langgraph/checkpoint/sqlite", "signoff/sqlite_", "signoff/savers")
+FILES = ("langgraph/store/sqlite", "langgraph/checkpoint/sqlite", "signoff/storage/")
 AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
 PLACE = ("signoff", "journal", "t", "r")
 

@@ -17,8 +17,7 @@ from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import PostgresStorage, postgres_storage
 from signoff.workers.figures import job_states
 from signoff.workers.graphs import OneGraph
-from signoff.workers.inbox import read_inbox
-from signoff.workers.tables import MOST_DEATHS
+from signoff.workers.inbox import MOST_DEATHS, read_inbox
 from signoff.workers.worker import Worker
 from tests.postgres import execute
 from tests.prepared import PreparedPython

@@ -107,7 +107,7 @@ def test_a_database_that_was_closed_says_so(postgres_url: str) -> None:
 def test_packages_that_are_missing_are_named() -> None:
     code = (
         "import sys; sys.modules['procrastinate'] = None\n"
-        "from signoff.workers.tables import packages\n"
+        "from signoff.workers.inbox import packages\n"
         "from signoff.workers import drive, submit\n"
         "try:\n"
         "    with packages(): import signoff.workers.tables\n"

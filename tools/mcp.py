@@ -15,7 +15,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import Holding, hold, together
-from signoff.tools.pty.bash import MARK
+from signoff.tools.pty.environment import MARK
 from signoff.tools.pty.processes import end_marked
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import LIMIT, capped
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import hold, holding_of, together, when_gone
-from signoff.tools.pty.bash import bash_path
+from signoff.tools.pty.environment import bash_path
 from signoff.tools.pty.output import Live
 from signoff.tools.pty.shell import Shell, ShellResult
 from signoff.tools.workspace import Workspace

@@ -15,7 +15,7 @@ from signoff.graph.messages import marks
 from signoff.session.standing import Condition, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
-from signoff.workers.tables import DEAD_AFTER
+from signoff.workers.inbox import DEAD_AFTER
 from tests.postgres import Server
 
 HEARTBEAT = 1.0

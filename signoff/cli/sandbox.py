@@ -14,8 +14,8 @@ from rich.text import Text
 
 from signoff.cli.display import stdout_console
 from signoff.cli.safe import cut, one_line
-from signoff.tools.sandbox.choose import SandboxKind, choose_sandbox
 from signoff.tools.sandbox.selftest import ATTACKS, Check, selftest
+from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox
 from signoff.tools.sandbox.watch import EVERY_DISK
 
 app = typer.Typer(help="The sandbox in which the model's Python runs.", no_args_is_help=True)

@@ -45,10 +45,9 @@ from signoff.session.decisions import Approval, Confirmation
 from signoff.session.standing import look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.graphs import OneGraph, own_graph, queue_of
-from signoff.workers.inbox import DEFAULT_QUEUE
+from signoff.workers.inbox import DEFAULT_QUEUE, HEARTBEAT_SECONDS, packages
 from signoff.workers.submitting import NO_POSTGRES, check
 from signoff.workers.submitting import submit as hand_to_workers
-from signoff.workers.tables import HEARTBEAT_SECONDS, packages
 
 if TYPE_CHECKING:
     # Its packages are an extra.

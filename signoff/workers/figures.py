@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from signoff.storage.postgres import PostgresStorage
-from signoff.workers.tables import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
+from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
 
 if TYPE_CHECKING:
     # An extra.

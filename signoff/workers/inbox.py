@@ -3,7 +3,8 @@ and one for each order that was delivered, by which it is known again."""
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,6 @@ from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label
 from signoff.nodes.node import Swap
 from signoff.session.moves import Answer, Extend, Retry
-from signoff.workers.tables import MOST_DEATHS
 
 INBOX = "inbox"
 _LONGEST_ID = 500
@@ -216,3 +216,27 @@ def _kind_of(request: Request) -> tuple[str, Any]:
         case Retry():
             return "retry", None
     return "task", request
+
+
+TASK = "signoff.drive"
+"""The name of the job that drives a thread."""
+
+HEARTBEAT_SECONDS = 10.0
+"""From one sign of life of a worker to the next."""
+
+DEAD_AFTER = 3
+"""So many heartbeats of a worker have to be missing until its threads are taken over."""
+
+MOST_DEATHS = 5
+"""So many workers may die while they run a thread; then it is given up."""
+
+
+@contextmanager
+def packages() -> Iterator[None]:
+    """Around their imports: raises SetupError, which says how to install them, when one is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise SetupError(
+            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
+        ) from error

@@ -26,10 +26,10 @@ from psycopg.rows import DictRow
 
 from signoff.graph.foreign import counted
 from signoff.nodes.node import Swap
-from signoff.storage.postgres import PostgresStorage, swap_in
+from signoff.storage.postgres import PostgresStorage
 from signoff.storage.postgres_address import Address, aconfigure
-from signoff.workers.inbox import Inbox, edit_inbox, read_inbox
-from signoff.workers.tables import MOST_DEATHS, TASK
+from signoff.storage.postgres_tables import swap_in
+from signoff.workers.inbox import MOST_DEATHS, TASK, Inbox, edit_inbox, read_inbox
 
 _log = logging.getLogger("signoff.workers")
 

@@ -19,12 +19,12 @@ from signoff.workers.inbox import (
     Request,
     delivered,
     edit_inbox,
+    packages,
     read_inbox,
     unless_known,
     usable_id,
     was_delivered,
 )
-from signoff.workers.tables import packages
 
 NO_POSTGRES = (
     "Workers need a PostgreSQL database, which several machines can share; name one by "
@@ -171,7 +171,7 @@ def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit,
     """Changes the inbox, writes `note` and wakes a worker, in one transaction: none is ever there without the
     others."""
     with packages():
-        from signoff.storage.postgres import swap_in
+        from signoff.storage.postgres_tables import swap_in
         from signoff.workers.tables import prepare, wake
     database = storage.checkpointer.database
     prepare(database)

@@ -20,29 +20,13 @@ from psycopg.rows import DictRow
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label
-from signoff.storage.postgres import alone
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import Database
-
-TASK = "signoff.drive"
-"""The name of the job that drives a thread."""
-
-HEARTBEAT_SECONDS = 10.0
-"""From one sign of life of a worker to the next."""
-DEAD_AFTER = 3
-"""So many heartbeats of a worker have to be missing until its threads are taken over."""
-MOST_DEATHS = 5
-"""So many workers may die while they run a thread; then it is given up."""
-
+from signoff.storage.postgres_tables import alone
+from signoff.workers.inbox import TASK
 
 # A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.
 _LONGEST_QUEUE = 40
-# What this code calls; tables that lack one of these belong to another version.
-_NEEDED = (
-    "procrastinate_fetch_job_v2(character varying[], bigint)",
-    "procrastinate_retry_job_v2(bigint, timestamptz, integer, character varying, character varying)",
-    "procrastinate_finish_job_v1(bigint, procrastinate_job_status, boolean)",
-)
 
 
 def usable_queue(name: str) -> str:
@@ -129,12 +113,9 @@ def queue_errors(address: Address) -> Iterator[None]:
             raise cause or error from None
 
 
-@contextmanager
-def packages() -> Iterator[None]:
-    """Around their imports: raises SetupError, which says how to install them, when one is missing."""
-    try:
-        yield
-    except ImportError as error:
-        raise SetupError(
-            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
-        ) from error
+# What this code calls; tables that lack one of these belong to another version.
+_NEEDED = (
+    "procrastinate_fetch_job_v2(character varying[], bigint)",
+    "procrastinate_retry_job_v2(bigint, timestamptz, integer, character varying, character varying)",
+    "procrastinate_finish_job_v1(bigint, procrastinate_job_status, boolean)",
+)

@@ -20,9 +20,9 @@ from signoff.graph.foreign import counted, words
 from signoff.session.decisions import Failed, Finished
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.drive import Driven, Driving
-from signoff.workers.inbox import DEFAULT_QUEUE, edit_inbox, read_inbox
+from signoff.workers.inbox import DEAD_AFTER, DEFAULT_QUEUE, HEARTBEAT_SECONDS, TASK, edit_inbox, read_inbox
 from signoff.workers.jobs import Jobs, connector
-from signoff.workers.tables import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, prepare, usable_queue
+from signoff.workers.tables import prepare, usable_queue
 
 _log = logging.getLogger("signoff.workers")
 

@@ -6,10 +6,8 @@ Whether the command in a terminal waits for somebody to type, and for what.
 """
 
 import os
-import secrets
 import select
 import signal
-import sys
 import termios
 import threading
 import time
@@ -21,39 +19,8 @@ from typing import Literal
 from langchain_core.tools import ToolException
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
-from signoff.graph.errors import SetupError
-from signoff.tools.processes.helpers import find_program
+from signoff.tools.pty.environment import MARK
 from signoff.tools.pty.processes import Waits, adopt_orphans, end_family, kill_group, processes, waits
-
-MARK = "SIGNOFF_SHELL"
-"""In the environment of everything a shell starts, so that it can be found again and ended."""
-
-_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
-_OWN = {"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat", "HISTFILE": os.devnull}
-
-
-def bash_path(workspace: str | None = None) -> str:
-    """The bash on PATH, outside `workspace`. Raises SetupError where there is none, or no terminal for it."""
-    if sys.platform == "win32":
-        raise SetupError("The shell needs a Unix terminal; use Linux, macOS or WSL.")
-    found = find_program("bash", workspace)
-    if found is None:
-        raise SetupError("bash was not found; install it, or put its folder on PATH.")
-    return found
-
-
-def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """`extra`, over the few variables of this process that carry no secrets, and a mark of its own."""
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    if (
-        "LC_ALL" not in inherited
-        and "LC_CTYPE" not in inherited
-        and inherited.get("LANG", "C") in ("C", "POSIX")
-    ):
-        # Else programs would write question marks for everything but ASCII.
-        inherited["LANG"] = "C.UTF-8"
-    return {"PATH": os.defpath} | inherited | _OWN | dict(extra) | {MARK: secrets.token_hex(16)}
-
 
 INTERRUPT = b"\x03"
 QUIT = b"\x1c"

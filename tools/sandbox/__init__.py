@@ -1,10 +1,9 @@
 """Sandboxes for Python code that a model wrote, and the tool that runs it."""
 
 from signoff.tools.sandbox.base import Bounds, PythonResult, Sandbox
-from signoff.tools.sandbox.choose import choose_sandbox
 from signoff.tools.sandbox.linux import LinuxSandbox
 from signoff.tools.sandbox.monty import MontySandbox
-from signoff.tools.sandbox.tool import python_tool
+from signoff.tools.sandbox.tool import choose_sandbox, python_tool
 from signoff.tools.sandbox.unsafe import UnsafeSandbox
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from signoff.tools.protected import Protected
-from signoff.tools.sandbox.installation import Installation
+from signoff.tools.sandbox.program import Installation
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)

@@ -1,18 +1,359 @@
 """The inner layer: what the worker puts on itself before it runs a line of the model's code.
 
-Runs inside the sandbox, on the standard library alone. There is no way back from any of it.
+Runs inside the sandbox, on the standard library alone. There is no way back from any of it. Landlock names
+the folders that this process may still reach. A seccomp filter refuses system calls: everything that is not
+named here is allowed up to the newest call that was known when this was written; what is newer does not exist
+for the code.
 """
 
 import ctypes
+import errno
+import functools
 import os
+import stat
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from signoff.tools.sandbox import landlock, seccomp
-from signoff.tools.sandbox.kernel import checked, libc
+
+@functools.cache
+def libc() -> ctypes.CDLL:
+    """The C library of this process, keeping `errno`."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def checked(result: int, what: str) -> int:
+    """`result`, unless it says that the call failed: then OSError with `what` in it."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+_MAY_CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on every processor
+_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+_MAY_TRUNCATE = 1 << 14
+_OF_A_FILE = _EXECUTE | _WRITE | _READ | _MAY_TRUNCATE
+_LOOK = _EXECUTE | _READ | _LIST
+# By version of Landlock: everything it can refuse. Devices and sockets may be made nowhere.
+_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+_CHANGE = _ALL[3] & ~(1 << 6 | 1 << 9 | 1 << 11)
+_SCOPED = 6
+"""From this version on, signals and abstract sockets end at the border too."""
+
+
+def version() -> int:
+    """The version of Landlock in this kernel; 0 where there is none."""
+    found: int = libc().syscall(_MAY_CREATE, None, 0, 1)
+    return max(found, 0)
+
+
+def scopes_signals() -> bool:
+    """Whether a confined process can send signals to confined ones only."""
+    return version() >= _SCOPED
+
+
+def _straight(path: str) -> int:
+    """A handle of `path`, opened step by step: somebody may put a link in its place at any time."""
+    place = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for name in path.strip("/").split("/"):
+        try:
+            following = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place)
+        finally:
+            os.close(place)
+        place = following
+        if stat.S_ISLNK(os.fstat(place).st_mode):
+            os.close(place)
+            raise FileNotFoundError(errno.ENOENT, "a link", path)
+    return place
+
+
+class Rules:
+    """What will be reachable. Made and filled while everything still is."""
+
+    def __init__(self) -> None:
+        self.version = version()
+        if not self.version:
+            raise OSError(errno.ENOSYS, "Landlock is not available in this kernel")
+        self._handled = _ALL[min(self.version, max(_ALL))]
+        network, scoped = (3 if self.version >= 4 else 0), (3 if self.version >= _SCOPED else 0)
+        size = 24 if self.version >= _SCOPED else 16 if self.version >= 4 else 8
+        attributes = struct.pack("=QQQ", self._handled, network, scoped)
+        made = libc().syscall(_MAY_CREATE, attributes, ctypes.c_size_t(size), 0)
+        self._handle = checked(made, "landlock_create_ruleset")
+
+    def allow(self, paths: Iterable[str], *, change: bool = False) -> None:
+        """Reading and running what is below `paths`, and with `change` also creating and changing it.
+
+        A path that does not exist is passed over. To what may be changed no link leads, nor one on the way.
+        """
+        for path in paths:
+            try:
+                place = _straight(path) if change else os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            try:
+                self._add(place, (_LOOK | _CHANGE if change else _LOOK) & self._handled)
+            finally:
+                os.close(place)
+
+    def _add(self, place: int, access: int) -> None:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            access &= _OF_A_FILE
+        rule = struct.pack("=Qi", access, place)
+        checked(libc().syscall(_ADD, self._handle, 1, rule, 0), "landlock_add_rule")
+
+    def enforce(self) -> None:
+        """From now on, for this process and all it starts. Raises OSError."""
+        checked(libc().syscall(_RESTRICT, self._handle, 0), "landlock_restrict_self")
+        os.close(self._handle)
+
+
+NEWEST = 462
+"""The newest call known when this was written, `mseal`. From 424 on both processors count alike."""
+
+_NETWORK = """
+    socket connect bind listen accept accept4
+"""
+_OTHER_PROCESSES = """
+    ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease
+    perf_event_open migrate_pages move_pages
+"""
+# Ending the process group has to end everything.
+_LEAVING_THE_GROUP = "setsid setpgid"
+_FILE_SYSTEMS = """
+    mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick
+    mount_setattr statmount listmount unshare setns open_by_handle_at name_to_handle_at
+    fanotify_init fanotify_mark quotactl quotactl_fd truncate
+"""
+# Parts of the kernel that often break, or that lead around this filter.
+_WAYS_AROUND = """
+    keyctl add_key request_key bpf userfaultfd io_uring_setup io_uring_enter io_uring_register
+    memfd_secret seccomp lookup_dcookie nfsservctl uselib ustat sysfs _sysctl modify_ldt personality
+"""
+_MACHINE = """
+    kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff
+    sethostname setdomainname acct syslog settimeofday clock_settime clock_adjtime adjtimex iopl
+    ioperm vhangup
+"""
+_USERS = """
+    setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset
+"""
+# Files in memory, which no limit and no look at the processes counts; `memfd_secret` is above.
+_UNCOUNTED = "memfd_create"
+# Memory and queues that stay when their process has gone.
+_OUTLIVING = """
+    shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink
+"""
+
+DENIED = tuple(
+    " ".join(
+        (
+            _NETWORK,
+            _OTHER_PROCESSES,
+            _LEAVING_THE_GROUP,
+            _FILE_SYSTEMS,
+            _WAYS_AROUND,
+            _MACHINE,
+            _USERS,
+            _UNCOUNTED,
+            _OUTLIVING,
+        )
+    ).split()
+)
+"""Refused always."""
+
+_METADATA = """
+    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat
+    setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+"""
+METADATA = tuple(_METADATA.split())
+"""Changes of modes, owners, times and attributes."""
+
+SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+"""Calls whose first argument is the process that gets a signal."""
+
+_TABLE = """
+    _sysctl=156/- accept=43/202 accept4=288/242 acct=163/89 add_key=248/217 adjtimex=159/171
+    bind=49/200 bpf=321/280 capset=126/91 chmod=90/- chown=92/- chroot=161/51 clock_adjtime=305/266
+    clock_settime=227/112 clone=56/220 clone3=435/435 connect=42/203 creat=85/- delete_module=176/106
+    fallocate=285/47
+    fanotify_init=300/262 fanotify_mark=301/263 fchmod=91/52 fchmodat=268/53 fchmodat2=452/452
+    fchown=93/55 fcntl=72/25 fchownat=260/54 finit_module=313/273 fork=57/- fremovexattr=199/16
+    fsconfig=431/431 fsetxattr=190/7 fsmount=432/432 fsopen=430/430 fspick=433/433 futimesat=261/-
+    init_module=175/105 io_uring_enter=426/426 io_uring_register=427/427 io_uring_setup=425/425
+    ioctl=16/29 ioperm=173/- iopl=172/- ioprio_set=251/30 kcmp=312/272 kexec_file_load=320/294
+    kexec_load=246/104 keyctl=250/219 kill=62/129 lchown=94/- listen=50/201 listmount=458/458
+    lookup_dcookie=212/18 lremovexattr=198/15 lsetxattr=189/6 memfd_create=319/279
+    memfd_secret=447/447
+    migrate_pages=256/238 mknod=133/- mknodat=259/33
+    modify_ldt=154/- mount=165/40 mount_setattr=442/442 move_mount=429/429
+    move_pages=279/239 mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188
+    msgsnd=69/189 name_to_handle_at=303/264 nfsservctl=180/42 open=2/- open_by_handle_at=304/265
+    open_tree=428/428 openat=257/56 openat2=437/437 perf_event_open=298/241 personality=135/92
+    pidfd_getfd=438/438 pidfd_send_signal=424/424 pivot_root=155/41 prctl=157/167 prlimit64=302/261
+    process_madvise=440/440 process_mrelease=448/448 process_vm_readv=310/270
+    process_vm_writev=311/271 ptrace=101/117 quotactl=179/60 quotactl_fd=443/443 reboot=169/142
+    removexattr=197/14 request_key=249/218 rt_sigqueueinfo=129/138 rt_tgsigqueueinfo=297/240
+    sched_setaffinity=203/122 sched_setattr=314/274 sched_setparam=142/118
+    sched_setscheduler=144/119 seccomp=317/277 semctl=66/191 semget=64/190 semop=65/193
+    semtimedop=220/192 setdomainname=171/162 setfsgid=123/152 setfsuid=122/151 setgid=106/144
+    setgroups=116/159 sethostname=170/161 setns=308/268 setpgid=109/154 setpriority=141/140
+    setregid=114/143 setresgid=119/149 setresuid=117/147 setreuid=113/145 setsid=112/157
+    settimeofday=164/170 setuid=105/146 setxattr=188/5 shmat=30/196 shmctl=31/195 shmget=29/194
+    socket=41/198 socketpair=53/199 statmount=457/457 swapoff=168/225 swapon=167/224 sysfs=139/-
+    syslog=103/116 tgkill=234/131 tkill=200/130 truncate=76/45 umount2=166/39 unshare=272/97
+    uselib=134/- userfaultfd=323/282 ustat=136/- utime=132/- utimensat=280/88 utimes=235/-
+    vfork=58/- vhangup=153/58
+"""
+
+
+def _numbers(entry: str) -> tuple[str, tuple[int, int | None]]:
+    name, numbers = entry.split("=")
+    intel, arm = numbers.split("/")
+    return name, (int(intel), None if arm == "-" else int(arm))
+
+
+NUMBERS = dict(map(_numbers, _TABLE.split()))
+"""For x86_64 and for aarch64, which lacks some."""
+
+
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUAL, _GREATER = 0x15, 0x25
+_X32 = 0x40000000
+
+_NAMESPACES = 0x7E020080  # CLONE_NEW*
+_THREAD = 0x00010000
+_OWN_ONLY = (
+    "prlimit64",
+    "sched_setaffinity",
+    "sched_setscheduler",
+    "sched_setparam",
+    "sched_setattr",
+)
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_SIGNAL_OWNER = (8, 15)  # F_SETOWN, F_SETOWN_EX
+_SIGNAL_OWNER_OF_A_SOCKET = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
+_TRUNCATE, _ACCESS_MODE = 0o1000, 0o3
+_CREATE, _TEMPORARY = 0o100, 0o20000000
+_SPECIAL = 0o6000
+"""Run as the owner, run as the group."""
+_GIVES_A_MODE = (
+    *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
+    *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
+)
+
+
+@dataclass(frozen=True)
+class Test:
+    """Whether `argument & mask` is `value`, or (`holds` false) is not."""
+
+    argument: int
+    value: int
+    mask: int = 0xFFFFFFFF
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Fail the call `name` with `error` when every test is met."""
+
+    name: str
+    tests: tuple[Test, ...] = ()
+    error: int = errno.EPERM
+
+
+def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) -> Iterator[Rule]:
+    """What is refused.
+
+    processes: whether new processes may be started. guard_signals: signals to itself only, for when
+    nothing else hides other processes. guard_metadata: no change of modes, owners, times and attributes,
+    which Landlock does not watch.
+    """
+    yield from (Rule(name) for name in DENIED)
+    # Their flags lie in memory, where a filter cannot read: the C library then takes the older call.
+    yield from (Rule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
+    yield Rule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
+    # A datagram pair could still send to any other socket by its address.
+    yield Rule("socketpair", (Test(0, 1, holds=False),))
+    yield Rule("socketpair", (Test(1, 1, 0xF, holds=False),))
+    yield from (Rule(name, (Test(0, 0, holds=False),)) for name in _OWN_ONLY)
+    yield from (Rule(name, (Test(1, 0, holds=False),)) for name in ("setpriority", "ioprio_set"))
+    yield from (
+        Rule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
+    )
+    # A handle may otherwise send any signal, to any process of the user, as soon as it has data.
+    yield from (Rule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
+    yield Rule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it has to end with its owner
+    # Landlock before its third version does not see that a file opened for reading is emptied.
+    for name, argument in (("open", 1), ("openat", 2)):
+        yield Rule(name, (Test(argument, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
+    # A file that runs as its owner would lend whoever finds it the rights of this user.
+    yield from (Rule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _GIVES_A_MODE)
+    for name, flags in (("open", 1), ("openat", 2)):
+        # Without these flags there is no mode, and the argument is whatever stood there.
+        creates = Test(flags, 0, _CREATE | _TEMPORARY, holds=False)
+        yield Rule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
+    # It fills a disk faster than anybody can look; the C library then writes instead.
+    yield Rule("fallocate", error=errno.EOPNOTSUPP)
+    if not processes:
+        yield from (Rule("fork"), Rule("vfork"), Rule("clone", (Test(0, 0, _THREAD),)))
+    if guard_signals:
+        yield from (Rule(name, (Test(0, os.getpid(), holds=False),)) for name in SIGNALS)
+        yield Rule("pidfd_send_signal")
+    if guard_metadata:
+        yield from (Rule(name) for name in METADATA)
+
+
+def install(wanted: Iterable[Rule]) -> None:
+    """Puts the filter on this process, its threads to come and its children, for good. Raises OSError."""
+    if os.uname().machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
+        raise OSError(errno.ENOSYS, f"there is no seccomp filter for the processor {os.uname().machine}")
+    audit, column = _ARCHITECTURES[os.uname().machine]
+    program = b"".join(_program(wanted, audit, column))
+    buffer = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+    filled = Program(len(program) // 8, ctypes.addressof(buffer))
+    checked(libc().prctl(22, 2, ctypes.byref(filled), 0, 0), "seccomp")
+
+
+def _program(wanted: Iterable[Rule], audit: int, column: int) -> Iterator[bytes]:
+    yield _step(_LOAD, 4)
+    yield from (_step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL))
+    yield _step(_LOAD, 0)
+    yield from (_step(_GREATER, _X32 - 1, 0, 1), _step(_RETURN, _KILL))
+    yield from (_step(_GREATER, NEWEST, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS))
+    for rule in wanted:
+        number = NUMBERS[rule.name][column]
+        if number is not None:
+            yield from _rule(rule, number)
+    yield _step(_RETURN, _ALLOW)
+
+
+def _rule(rule: Rule, number: int) -> list[bytes]:
+    if not rule.tests:
+        return [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | rule.error)]
+    length = 3 * len(rule.tests) + 2
+    steps = [_step(_EQUAL, number, 0, length)]
+    for place, test in enumerate(rule.tests):
+        # From the comparison to the load at the end of this rule.
+        away = length - 3 * place - 4
+        met, unmet = (0, away) if test.holds else (away, 0)
+        steps += [_step(_LOAD, 16 + 8 * test.argument), _step(_AND, test.mask)]
+        steps += [_step(_EQUAL, test.value, met, unmet)]
+    return [*steps, _step(_RETURN, _ERRNO | rule.error), _step(_LOAD, 0)]
+
+
+def _step(code: int, value: int, met: int = 0, unmet: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, met, unmet, value)
+
 
 _SET_PDEATHSIG, _SET_DUMPABLE, _KEEP_CAPABILITIES, _DROP_BOUNDING = 1, 4, 8, 24
 _NO_NEW_PRIVILEGES, _AMBIENT, _AMBIENT_RAISE = 38, 47, 2
@@ -58,9 +399,9 @@ def confine(wanted: Confinement) -> dict[str, bool | str]:
     _end_with(wanted.owner)
     if rules:
         rules.enforce()
-    scoped = rules is not None and landlock.scopes_signals()
-    seccomp.install(
-        seccomp.rules(
+    scoped = rules is not None and scopes_signals()
+    install(
+        filter_rules(
             processes=wanted.forks,
             guard_signals=not (wanted.hidden or scoped),
             guard_metadata=not wanted.mounted,
@@ -74,10 +415,10 @@ def confine(wanted: Confinement) -> dict[str, bool | str]:
     }
 
 
-def _landlock(wanted: Confinement) -> landlock.Rules | None:
-    if wanted.mounted and not landlock.version():
+def _landlock(wanted: Confinement) -> Rules | None:
+    if wanted.mounted and not version():
         return None
-    rules = landlock.Rules()
+    rules = Rules()
     rules.allow(wanted.read)
     rules.allow(wanted.write, change=True)
     return rules

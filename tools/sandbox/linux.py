@@ -1,9 +1,13 @@
-"""The sandbox of Linux: bubblewrap around it, and Landlock, seccomp and limits inside, or these alone."""
+"""The sandbox of Linux: bubblewrap around it, and Landlock, seccomp and limits inside, or these alone.
+
+Private temporary folders that do not pile up, also when their owners are killed.
+"""
 
 import os
 import platform
 import secrets
 import subprocess
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -13,18 +17,73 @@ from threading import Lock
 
 from signoff.graph.errors import SetupError
 from signoff.tools.filesystem.paths import shown
-from signoff.tools.processes.helpers import base_python
+from signoff.tools.processes.helpers import base_python, find_program
 from signoff.tools.protected import Protected, find_protected, open_places, within
-from signoff.tools.sandbox import bubblewrap, landlock
+from signoff.tools.sandbox import bubblewrap
+from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.base import Bounds, PythonResult
 from signoff.tools.sandbox.bubblewrap import mounted_as_wanted
 from signoff.tools.sandbox.confine import Confinement
-from signoff.tools.sandbox.inside import PROGRAM
-from signoff.tools.sandbox.installation import installation
 from signoff.tools.sandbox.pool import Pool
 from signoff.tools.sandbox.process import Interpreter, Launch
+from signoff.tools.sandbox.program import PROGRAM, installation
 from signoff.tools.sandbox.watch import EVERY_DISK
 from signoff.tools.workspace import Workspace
+
+_PREFIX = "signoff-python-"
+_PROGRAMS = "/usr/bin:/bin:/run/current-system/sw/bin"
+
+
+def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
+    """A new folder for the user `uid`, or for this one, and the function that removes it.
+
+    Folders of owners that have ended are removed too: an owner holds a lock on its own.
+    """
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        _remove_unless_held(str(old))
+    folder, handle = _held()
+    if uid is not None:
+        os.chown(folder, uid, uid)
+
+    def remove() -> None:
+        _remove(folder)
+        os.close(handle)
+
+    return folder, remove
+
+
+def _held() -> tuple[str, int]:
+    import fcntl  # Unix alone has it, and elsewhere this module can be imported
+
+    while True:
+        folder = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(folder):
+            return folder, handle
+        # Somebody who clears up was faster than the lock.
+        os.close(handle)
+
+
+def _remove_unless_held(folder: str) -> None:
+    # Somebody else's, in use, or gone since it was listed.
+    import fcntl  # Unix alone has it, and elsewhere this module can be imported
+
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+        finally:
+            os.close(handle)
+
+
+def _remove(folder: str) -> None:
+    # Python's own function fails on folders that are nested thousands deep.
+    remove = find_program("rm", env={"PATH": _PROGRAMS})
+    assert remove, "every Unix has it"
+    subprocess.run([remove, "-rf", "--", folder], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
 
 _OVERRIDE, _READ_ANY = 1, 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 _NOBODYS = 1_879_048_192
@@ -224,7 +283,6 @@ class LinuxSandbox:
 
     def _alone(self, uid: int | None, kept: Kept) -> Launch:
         # Not at the top: there is no such lock on Windows, where this module is imported too.
-        from signoff.tools.sandbox.scratch import scratch as new_scratch
 
         scratch, remove = new_scratch(uid)
         confinement = self._confinement(uid, scratch, (scratch, *bubblewrap.DEVICES, *kept.writable), ())

@@ -1,4 +1,7 @@
-"""One interpreter in a process of its own, seen from outside: code goes in, bounded output comes out."""
+"""One interpreter in a process of its own, seen from outside: code goes in, bounded output comes out.
+
+Starts processes that end with this one.
+"""
 
 import json
 import os
@@ -6,18 +9,49 @@ import re
 import secrets
 import selectors
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 from signoff.graph.errors import SetupError
-from signoff.tools.sandbox.base import Bounds, Exit, PythonResult
-from signoff.tools.sandbox.captured import Captured
-from signoff.tools.sandbox.spawn import spawn
+from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
 from signoff.tools.sandbox.watch import EVERY, EVERY_DISK, DiskGuard, family, files_in, over_memory
+
+_lock = Lock()
+_starters: dict[int, ThreadPoolExecutor] = {}
+
+
+def spawn(command: Sequence[str], env: Mapping[str, str], handles: tuple[int, int, int, int]) -> int:
+    """Starts `command` as the leader of a session of its own and returns its process id.
+
+    handles: its stdout and stderr, and two that it gets under the same numbers. stdin is empty. Linux
+    sends a parent's death signal when the *thread* that started the child ends, so that one thread starts
+    them all. Raises OSError.
+    """
+    with _lock:
+        # After a fork the thread is missing in the child.
+        starter = _starters.setdefault(os.getpid(), ThreadPoolExecutor(1, "signoff-spawn"))
+    out, error, *passed = handles
+    process = starter.submit(
+        subprocess.Popen,
+        command,
+        env=dict(env),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=error,
+        pass_fds=passed,
+        start_new_session=True,
+    ).result()
+    # The caller waits for it by its number; so Popen does not warn that nobody did.
+    process.returncode = 0
+    return process.pid
+
 
 _MOST_OF_AN_ANSWER = 1_000_000
 _TO_START = 20.0

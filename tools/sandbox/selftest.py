@@ -5,15 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from signoff.tools.sandbox.arena import Arena, end
-from signoff.tools.sandbox.attack import Attack, Observed
-from signoff.tools.sandbox.attacks_boundary import BOUNDARY
-from signoff.tools.sandbox.attacks_exhaust import EXHAUSTING, LARGE
-from signoff.tools.sandbox.attacks_reach import REACHING
-from signoff.tools.sandbox.attacks_system import INTRUDING
+from signoff.tools.sandbox.attacks.arena import BOUNDS, Arena, Grounds, end
+from signoff.tools.sandbox.attacks.attack import Attack, Observed, Sampler, marked, processor_time
+from signoff.tools.sandbox.attacks.boundary import BOUNDARY
+from signoff.tools.sandbox.attacks.exhaust import EXHAUSTING, LARGE
+from signoff.tools.sandbox.attacks.reach import INTRUDING, REACHING
 from signoff.tools.sandbox.base import Sandbox
-from signoff.tools.sandbox.grounds import BOUNDS, Grounds
-from signoff.tools.sandbox.sample import Sampler, marked, processor_time
 
 ATTACKS: tuple[Attack, ...] = (*REACHING, *INTRUDING, *EXHAUSTING, *BOUNDARY)
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from signoff.graph.errors import SetupError
 from signoff.tools.sandbox.base import Bounds, PythonResult
-from signoff.tools.sandbox.inside import PROGRAM
-from signoff.tools.sandbox.installation import installation
 from signoff.tools.sandbox.pool import Pool
 from signoff.tools.sandbox.process import Interpreter, Launch
+from signoff.tools.sandbox.program import PROGRAM, installation
 from signoff.tools.workspace import Workspace
 
 

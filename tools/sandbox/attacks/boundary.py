@@ -3,7 +3,7 @@
 Each tries many ways, since one that is open is enough. They run in the folder of `grounds`.
 """
 
-from signoff.tools.sandbox.attack import Attack, Observed
+from signoff.tools.sandbox.attacks.attack import Attack, Observed
 
 _TRY = """
 import os

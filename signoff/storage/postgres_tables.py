@@ -1,0 +1,253 @@
+"""The checkpointer and the store in PostgreSQL, and their tables, made once by however many processes."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.store.base import GetOp, Op, PutOp, Result
+from langgraph.store.postgres import PostgresStore
+from psycopg import Connection, Cursor
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from signoff.graph.errors import StorageError
+from signoff.graph.foreign import valid_text, valid_values
+from signoff.nodes.journal import label
+from signoff.storage.base import SaverInThreads, StoreInThreads, strict_serde
+from signoff.storage.postgres_address import Address
+from signoff.storage.postgres_pool import Database, FencedPool, usable, writing
+
+
+class PostgresThreads(SaverInThreads, PostgresSaver):
+    """LangGraph's PostgreSQL checkpointer, usable from sync and async runs alike, by several machines.
+
+    What is written to a thread that is held here is written only while it is: see `runner`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(FencedPool(database), serde=strict_serde())
+        self.database = database
+
+    def runner(self, thread_id: str) -> AbstractContextManager[None]:
+        """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
+        return self.database.holds.hold(thread_id)
+
+    def is_running(self, thread_id: str) -> bool:
+        """Whether some process runs the thread now."""
+        with self.database.cursor() as cursor:
+            return self.database.holds.is_held(cursor, thread_id)
+
+    def threads(self) -> list[str]:
+        """The ids of all threads, the one changed last first."""
+        with self.database.cursor() as cursor:
+            cursor.execute(
+                "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY max(checkpoint_id) DESC"
+            )
+            return [row["thread_id"] for row in cursor.fetchall()]
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        usable(config["configurable"]["thread_id"])
+        return super().get_tuple(config)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        with self._writing(config["configurable"]["thread_id"]):
+            return super().put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        with self._writing(config["configurable"]["thread_id"]):
+            super().put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self._writing(thread_id):
+            super().delete_thread(thread_id)
+
+    def _writing(self, thread_id: str) -> AbstractContextManager[None]:
+        return writing((label(thread_id),))
+
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
+        """LangGraph's saver does everything by such a cursor, with `pipeline` what must be done as one. The
+        name is private: a saver that asks for none like this uses the pool that it was given."""
+        with self.database.cursor(together=pipeline) as cursor:
+            yield cursor
+
+
+class PostgresEntries(StoreInThreads, PostgresStore):
+    """LangGraph's PostgreSQL store, usable from sync and async runs alike, and with an atomic `swap`.
+
+    What is written of a thread that is held here is written only while it is (`PostgresThreads.runner`).
+    NUL and half characters, which PostgreSQL refuses, become U+FFFD.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(FencedPool(database))
+        self.database = database
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = [_savable(op) for op in ops]
+        with writing({_thread_of(op.namespace) for op in ops if isinstance(op, PutOp)}):
+            return super().batch(ops)
+
+    def swap(
+        self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
+    ) -> bool:
+        """Puts `after` if the value is still `before` (None: there is none). False when it is not.
+
+        Atomic between threads and processes: of two that claim the same entry, one gets it.
+        """
+        with writing((_thread_of(namespace),)), self.database.cursor(together=True) as cursor:
+            return swap_in(cursor, namespace, key, before, after)
+
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
+        """LangGraph's store does everything by such a cursor, with `pipeline` what must be done as one;
+        private as the saver's."""
+        with self.database.cursor(together=pipeline) as cursor:
+            yield cursor
+
+
+def swap_in(
+    cursor: Cursor[DictRow],
+    namespace: tuple[str, ...],
+    key: str,
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+) -> bool:
+    """`PostgresEntries.swap` as a part of the cursor's transaction."""
+    entry = (".".join(namespace), valid_text(key))
+    value = Jsonb(valid_values(after))
+    if before is None:
+        cursor.execute(
+            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING key",
+            (*entry, value),
+        )
+    else:
+        cursor.execute(
+            "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
+            "WHERE prefix = %s AND key = %s AND value = %s RETURNING key",
+            (value, *entry, Jsonb(valid_values(before))),
+        )
+    return cursor.fetchone() is not None
+
+
+def _thread_of(namespace: tuple[str, ...]) -> str:
+    """The label of the thread that an entry of ours belongs to: ("signoff", "journal", label, …)."""
+    return namespace[2] if namespace[:1] == ("signoff",) and len(namespace) > 2 else ""
+
+
+def _savable(op: Op) -> Op:
+    if isinstance(op, GetOp):
+        return op._replace(key=valid_text(op.key))
+    if isinstance(op, PutOp):
+        value = None if op.value is None else valid_values(op.value)
+        return op._replace(key=valid_text(op.key), value=value)
+    return op
+
+
+SCHEMA = 1
+"""The version of the database, kept in the table `signoff_schema`."""
+
+# Any number that no other program uses.
+_LOCK = 0x5167_6E0F_F5E7_0001
+
+_WAIT_SECONDS = 30.0
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS signoff_schema (version integer NOT NULL)",
+    # One row for each thread that was ever run: how often a runner has taken it.
+    "CREATE TABLE IF NOT EXISTS signoff_runners (thread_id text PRIMARY KEY, token bigint NOT NULL)",
+)
+
+
+def set_up(address: Address) -> int:
+    """Makes the tables that are missing; gives a number that stands for these tables in this database.
+
+    Raises StorageError when the database cannot be used or was written by a newer version.
+    """
+    with address.connect() as connection, address.errors():
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StorageError(
+                f"The database {address} has the encoding {encoding}; make one with ENCODING 'UTF8'."
+            )
+        if _version(connection, address) < SCHEMA or not _is_current(connection):
+            with alone(connection, address):
+                _migrate(connection, address)
+        row = connection.execute("SELECT 'signoff_runners'::regclass::oid::bigint AS scope").fetchone()
+        assert row is not None, "a SELECT without FROM has one row"
+        return int(row["scope"])
+
+
+def _version(connection: Connection[DictRow], address: Address) -> int:
+    version = _highest(connection, "signoff_schema", "version")
+    if version > SCHEMA:
+        raise StorageError(
+            f"The database {address} was written by a newer Signoff (version {version}; this one reads "
+            f"{SCHEMA}): upgrade Signoff."
+        )
+    return version
+
+
+def _is_current(connection: Connection[DictRow]) -> bool:
+    """Whether LangGraph has nothing to do: making its tables needs rights that a runner may not have."""
+    migrations = {
+        "checkpoint_migrations": PostgresSaver.MIGRATIONS,
+        "store_migrations": PostgresStore.MIGRATIONS,
+    }
+    return all(_highest(connection, table, "v") >= len(all_) - 1 for table, all_ in migrations.items())
+
+
+def _highest(connection: Connection[DictRow], table: str, column: str) -> int:
+    """The highest number in a table; -1 when there is no table, or nothing in it."""
+    found = connection.execute("SELECT to_regclass(%s) AS found", (table,)).fetchone()
+    if found is None or found["found"] is None:
+        return -1
+    row = connection.execute(f"SELECT max({column}) AS v FROM {table}".encode()).fetchone()
+    return -1 if row is None or row["v"] is None else int(row["v"])
+
+
+def _migrate(connection: Connection[DictRow], address: Address) -> None:
+    version = _version(connection, address)
+    PostgresSaver(connection).setup()
+    PostgresStore(connection).setup()
+    for statement in _TABLES:
+        connection.execute(statement.encode())
+    if version < SCHEMA:
+        with connection.transaction():
+            connection.execute("DELETE FROM signoff_schema")
+            connection.execute("INSERT INTO signoff_schema (version) VALUES (%s)", (SCHEMA,))
+
+
+@contextmanager
+def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
+    """One process at a time. Asks again and again, because LangGraph makes an index CONCURRENTLY, which waits
+    for every statement that was running before: one that waits for this lock, too."""
+    until = time.monotonic() + _WAIT_SECONDS
+    while not _locked(connection):
+        if time.monotonic() > until:
+            raise StorageError(
+                f"The database {address} is being set up by another process; try again when that has ended."
+            )
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def _locked(connection: Connection[DictRow]) -> bool:
+    row = connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (_LOCK,)).fetchone()
+    return row is not None and bool(row["got"])
