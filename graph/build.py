@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Protocol, TypedDict
+from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -32,10 +31,10 @@ from signoff.graph.compiled.settings import (
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT
+from signoff.graph.inside.private import LEAN, has
+from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import Limits
-from signoff.graph.machine import ALIASES, FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, next_state
-from signoff.graph.private import LEAN, has
-from signoff.graph.speed.plain_tools import plain_tools
+from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.nodes.approve import approve
@@ -47,9 +46,8 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.kit import MODEL_SECONDS, REPLY_CHARS, Kit
 from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, view_budget
-from signoff.nodes.node import Node, Work
+from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Kit, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
@@ -106,33 +104,6 @@ def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[Agen
         else:
             graph.add_edge(name, END)
     return graph
-
-
-class Reported(TypedDict):
-    """What a branch looks at."""
-
-    event: NotRequired[str]
-
-
-class Branch(Runnable[Any, str]):
-    """Looks the reported event up in the table and names the edge to take."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        # Without a type LangGraph reads all channels anew for each branch, the whole history with them.
-        self.__annotations__ = {"input": Reported}
-        self.name = f"after {state}"
-        drawn = edges()[state]
-        self.labels = {event: drawn[next_state(state, event)] for event in TRANSITIONS[state]}
-
-    def __call__(self, input: Reported) -> str:
-        return self.labels[Event(input["event"])]
-
-    def invoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
-        return self(input)
-
-    async def ainvoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
-        return self(input)
 
 
 Graph = DurableGraph
@@ -307,7 +278,7 @@ def build_graph(
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)
     if has(*LEAN):
-        from signoff.graph.speed.nodes import lean  # made of what these names stand for
+        from signoff.graph.inside.nodes import lean  # made of what these names stand for
 
         lean(graph)
     graph.__class__ = JournalledGraph if effects else DurableGraph

@@ -3,8 +3,6 @@
 The kind of a tool decides how its calls run: what may run in parallel, what a crash means.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -70,9 +68,3 @@ def _less_guarded(metadata: Mapping[str, Any]) -> set[str]:
     if _HINTS.isdisjoint(metadata):
         return set()
     return {key for key in _OURS & metadata.keys() if key != "kind" or metadata[key] not in _MOST_GUARDED}
-
-
-def fingerprint(name: str, args: Mapping[str, Any]) -> str:
-    """A hash of the tool and the arguments that a decision is bound to."""
-    text = json.dumps([name, args], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

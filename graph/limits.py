@@ -114,9 +114,3 @@ class Limits(Checked):
                 "prices=Prices(input=…, output=…))."
             )
         return self
-
-    @property
-    def tell_at(self) -> int | None:
-        """The number of repetitions at which the model is told, once; None for never."""
-        at = None if self.repeats is None else max(2, (self.repeats + 1) // 2)
-        return at if at != self.repeats else None

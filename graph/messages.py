@@ -26,7 +26,7 @@ from langchain_core.messages import (
 from langgraph.channels import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from signoff.graph.private import with_fields_set
+from signoff.graph.inside.private import with_fields_set
 
 KEY = "signoff"
 

@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from signoff.graph.errors import SetupError
-from signoff.graph.history.phases import is_phase
 from signoff.graph.history.replies import Call, Reply
-from signoff.graph.history.task import Task
+from signoff.graph.history.task import Task, is_phase
 from signoff.graph.history.usage import NO_NUDGES, SENT_BACK, Used
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks

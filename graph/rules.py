@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from signoff.graph.history.shapes import Stop
+from signoff.graph.history.replies import Stop
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import ROUND
 from signoff.graph.limits import Limits
@@ -220,8 +220,15 @@ def _filtered(task: Task, _: Limits) -> Why:
     return None
 
 
+def repeats_to_mention(limits: Limits) -> int | None:
+    """The number of repetitions at which the model is told, once; None for never."""
+    at = None if limits.repeats is None else max(2, (limits.repeats + 1) // 2)
+    return at if at != limits.repeats else None
+
+
 def _repeating(task: Task, limits: Limits) -> Why:
-    if limits.tell_at is None or task.row.times < limits.tell_at or task.row.told:
+    told_at = repeats_to_mention(limits)
+    if told_at is None or task.row.times < told_at or task.row.told:
         return None
     return f"the same work has had the same result {task.row.times} times in a row"
 

@@ -3,13 +3,12 @@
 from langchain_core.messages import ToolCall
 from langgraph.types import interrupt
 
-from signoff.graph.history.replies import Call
-from signoff.graph.kinds import Effect, fingerprint
+from signoff.graph.history.replies import Call, fingerprint
+from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.state import AgentState, Decided, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps
+from signoff.nodes.node import Report, Run, Steps
 from signoff.tools.approvals import ANYBODY, ApprovalDecision, Review, read_answer, request, shown_calls
 
 

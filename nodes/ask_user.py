@@ -7,14 +7,13 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import interrupt
 
+from signoff.graph.history.reader import Wait
 from signoff.graph.history.replies import Call, Reply
-from signoff.graph.history.section import Wait
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, marks, result
 from signoff.graph.state import AgentState
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
-from signoff.nodes.tool_calls.results import as_json
+from signoff.nodes.node import Report, Run
+from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import read_question, waiting_time
 
 

@@ -21,20 +21,17 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ValidationError
 
 from signoff.graph.foreign import gets_past
-from signoff.graph.history.shapes import broken_off, normal, reason_of, with_calls
+from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
 from signoff.graph.rules import OPTIONAL, Offer, offer
 from signoff.graph.state import AgentState, Ending, TooLong
-from signoff.nodes.kit import Run
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.prompt import Shown, in_loops, prompt, show, streams
-from signoff.nodes.model.sanitize import sound, unique_ids
-from signoff.nodes.model.stream import acall, acall_in_thread, call
-from signoff.nodes.model.watch import End, Silent, Watch, watch_of
-from signoff.nodes.node import Part, Report, Steps
+from signoff.nodes.model.messages import Shown, in_loops, prompt, show, sound, streams, unique_ids
+from signoff.nodes.model.stream import End, Silent, Watch, acall, acall_in_thread, call, watch_of
+from signoff.nodes.node import Part, Report, Run, Steps
 
 
 @dataclass(frozen=True, slots=True)

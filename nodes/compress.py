@@ -13,13 +13,10 @@ from signoff.graph.prompt.compaction import fold
 from signoff.graph.prompt.prompt import beyond, view_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
-from signoff.nodes.finishing.closing import answer_waiting, close
-from signoff.nodes.journal import look_up, measured
-from signoff.nodes.kit import Run
-from signoff.nodes.model.prompt import budget
-from signoff.nodes.model.sanitize import unique_ids
+from signoff.nodes.journal import answer_waiting, close, look_up, measured
+from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_digest
-from signoff.nodes.node import Files, Part, Report, Steps, Store
+from signoff.nodes.node import Files, Part, Report, Run, Steps, Store
 
 
 def compress(state: AgentState, run: Run) -> Steps:

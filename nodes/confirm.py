@@ -7,20 +7,18 @@ from typing import Any
 from langgraph.types import interrupt
 
 from signoff.graph.foreign import valid_text
-from signoff.graph.history.phases import is_phase
-from signoff.graph.history.section import PENDING
+from signoff.graph.history.reader import PENDING
+from signoff.graph.history.task import is_phase
 from signoff.graph.history.usage import SENT_BACK
 from signoff.graph.machine import Event
 from signoff.graph.outcome import issues_of, summary_of
 from signoff.graph.state import AgentState, RefusedFinish
 from signoff.nodes.ask_user import asked_at
-from signoff.nodes.finishing.accept import accept_confirmed
-from signoff.nodes.finishing.case import Case
-from signoff.nodes.finishing.closing import sent_back
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps
+from signoff.nodes.finishing.case import Case, accept_confirmed
+from signoff.nodes.journal import sent_back
+from signoff.nodes.node import Report, Run, Steps
 from signoff.nodes.review import judge
-from signoff.nodes.tool_calls.results import as_json
+from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import Confirmed, read_confirmation
 
 

@@ -10,9 +10,8 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
 from signoff.graph.state import AgentState, Decision, Ending
-from signoff.nodes.kit import Run
-from signoff.nodes.model.prompt import is_full
-from signoff.nodes.node import Report
+from signoff.nodes.model.messages import is_full
+from signoff.nodes.node import Report, Run
 
 # The events that lead here straight from a reply's calls.
 STRAIGHT = (Event.DONE, Event.SETTLED)

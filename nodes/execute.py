@@ -8,17 +8,15 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from signoff.graph.history.reader import decided
 from signoff.graph.history.replies import Call
-from signoff.graph.history.section import decided
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run
 from signoff.graph.state import AgentState, Decided
 from signoff.nodes.journal import STARTED, WAITING, Entry
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Report, Steps
-from signoff.nodes.tool_calls.results import Done
-from signoff.nodes.tool_calls.run import MOST_STARTS, Job, Jobs, once
+from signoff.nodes.node import Part, Report, Run, Steps
+from signoff.nodes.tool_calls.run import MOST_STARTS, Done, Job, Jobs, once
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8

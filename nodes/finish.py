@@ -8,10 +8,8 @@ from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
 from signoff.graph.outcome import conclude
 from signoff.graph.state import AgentState, Decision, Ended, Ending
-from signoff.nodes.finishing.closing import close
-from signoff.nodes.journal import measured
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Files, Part, Report, Steps
+from signoff.nodes.journal import close, measured
+from signoff.nodes.node import Files, Part, Report, Run, Steps
 
 
 def finish(state: AgentState, run: Run) -> Steps:

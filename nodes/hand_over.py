@@ -9,14 +9,13 @@ from typing import Any
 from langgraph.types import interrupt
 
 from signoff.graph.foreign import capped
-from signoff.graph.history.section import decided
+from signoff.graph.history.reader import decided
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, not_run, result
 from signoff.graph.state import AgentState
 from signoff.nodes.ask_user import asked_at
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
-from signoff.nodes.tool_calls.results import as_json
+from signoff.nodes.node import Report, Run
+from signoff.nodes.tool_calls.run import as_json
 
 _SAID = {"output", "content", "status"}
 

@@ -6,8 +6,7 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import nudge as reminder
 from signoff.graph.rules import nearest
 from signoff.graph.state import AgentState
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report
+from signoff.nodes.node import Report, Run
 
 
 def nudge(state: AgentState, run: Run) -> Report:

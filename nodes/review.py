@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from signoff.graph.finish.evidence import doubt, moved
-from signoff.graph.history.phases import is_new, is_phase, percentage, with_phase
-from signoff.graph.history.section import ACCEPTED, PHASE
+from signoff.graph.history.reader import ACCEPTED, PHASE
+from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
 from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
 from signoff.graph.state import AgentState
-from signoff.nodes.finishing.accept import accept
-from signoff.nodes.finishing.case import Case, Refusal
+from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import Checked, run_checks
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Report, Steps
+from signoff.nodes.node import Part, Report, Run, Steps
 from signoff.tools.control import needs_confirmation
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.history.reader import decided
 from signoff.graph.history.replies import Call
-from signoff.graph.history.section import decided
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
@@ -18,10 +18,9 @@ from signoff.graph.messages import append_messages, not_run, result
 from signoff.graph.rules import budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
-from signoff.nodes.kit import Run
-from signoff.nodes.model.sanitize import unique_ids
-from signoff.nodes.node import Part, Report, Steps
-from signoff.nodes.tool_calls.results import misfit
+from signoff.nodes.model.messages import unique_ids
+from signoff.nodes.node import Part, Report, Run, Steps
+from signoff.nodes.tool_calls.run import misfit
 from signoff.tools.toolbox import nearest_name
 
 

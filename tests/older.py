@@ -5,11 +5,10 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from signoff.graph.build import NODES, Branch, Graph, declare
+from signoff.graph.build import NODES, Graph, declare
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
-from signoff.nodes.kit import Kit
-from signoff.nodes.node import Node
+from signoff.nodes.node import Branch, Kit, Node
 
 OLD = "as_it_was_called"
 Declared = StateGraph[AgentState, Any, Any, Output]

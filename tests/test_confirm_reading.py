@@ -5,8 +5,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from signoff.graph.history.reader import Reader, read_messages
-from signoff.graph.history.section import PENDING
+from signoff.graph.history.reader import PENDING, Reader, read_messages
 from signoff.graph.history.task import current_task, read
 from signoff.graph.messages import KEY, nudge
 from signoff.graph.state import AgentState

@@ -19,8 +19,8 @@ from signoff.graph.history.task import Task
 from signoff.graph.prompt.compaction import fold
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.nodes.kit import Run
 from signoff.nodes.model.summary import Summarise, write_digest
+from signoff.nodes.node import Run
 from tests.histories import ai, assert_sendable, done, state, user
 from tests.older import kit_of
 from tests.prepared import run_python

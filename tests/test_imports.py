@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("signoff.tools", "signoff.graph"),
     ("signoff.nodes",),
-    ("signoff.graph.build", "signoff.graph.speed.nodes"),
+    ("signoff.graph.build", "signoff.graph.inside.nodes"),
     ("signoff.graph.build",),
     ("signoff", "signoff.graph.studio"),
 )

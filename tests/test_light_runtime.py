@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
 from signoff import build_graph, sqlite_storage
-from signoff.graph.speed.runtime import LightRuntime, with_light_runtime
+from signoff.graph.inside.speed import LightRuntime, with_light_runtime
 from signoff.graph.state import Context
 from signoff.models import ScriptedModel, call
 

@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from signoff import Session, build_graph, sqlite_storage
+from signoff.graph import foreign as outputs
+from signoff.graph.foreign import Outputs, clear
 from signoff.models import ScriptedModel, call
-from signoff.nodes.tool_calls import outputs
-from signoff.nodes.tool_calls.outputs import Outputs, clear
 
 DAY = 86_400.0
 TEXT = "x" * 1_000

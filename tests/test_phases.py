@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from signoff import Limits, build_graph, extend, sqlite_storage
-from signoff.graph.history.phases import KEPT, is_phase, open_phases, phases_of, with_phase
 from signoff.graph.history.reader import read_messages
+from signoff.graph.history.task import KEPT, is_phase, open_phases, phases_of, with_phase
 from signoff.graph.prompt.prompt import contract, contract_text
 from signoff.graph.state import Phases
 from signoff.graph.texts import DEFAULT_TEXTS

@@ -15,11 +15,10 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from signoff import build_graph
+from signoff.graph.inside.speed import acall as acall_plain
+from signoff.graph.inside.speed import call as call_plain
+from signoff.graph.inside.speed import in_thread, plain_tools
 from signoff.graph.messages import append_messages, lineage
-from signoff.graph.speed.plain_tools import acall as acall_plain
-from signoff.graph.speed.plain_tools import call as call_plain
-from signoff.graph.speed.plain_tools import plain_tools
-from signoff.graph.speed.threads import in_thread
 from signoff.models import ScriptedModel, call
 
 

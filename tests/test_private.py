@@ -21,9 +21,9 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import TypedDict
 
-from signoff.graph import private
+from signoff.graph.inside import private
+from signoff.graph.inside.nodes import Lean, lean
 from signoff.graph.messages import slim
-from signoff.graph.speed.nodes import Lean, lean
 from signoff.nodes.tool_calls import inject
 from tests.test_imports import SOURCES
 
@@ -52,7 +52,7 @@ def test_no_other_file_knows_one() -> None:
     texts = {module: path.read_text("utf-8") for module, path in SOURCES.items()}
     likely = {module: ast.parse(text) for module, text in texts.items() if LIKELY.search(text)}
     assert [module for module, tree in likely.items() if list(private_names(tree))] == [
-        "signoff.graph.private"
+        "signoff.graph.inside.private"
     ]
 
 
@@ -68,7 +68,7 @@ def test_no_other_file_knows_one() -> None:
         ("model.__pydantic_private__", True),
         ("node._inject_tool_args(call)", True),
         ("from langgraph.graph import StateGraph", False),
-        ("from signoff.graph.compiled.runner import _held", False),
+        ("from signoff.graph.compiled.graph import _held", False),
         ("super()._stream(messages)", False),
     ],
 )

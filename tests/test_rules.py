@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.history.section import PENDING
+from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import read
 from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges, next_state

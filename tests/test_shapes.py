@@ -4,8 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, FunctionMessage, ToolCallChunk, ToolMessage
 
 from signoff import build_graph
-from signoff.graph.history.replies import read_reply
-from signoff.graph.history.shapes import Stop, broken_off, normal, stop_of
+from signoff.graph.history.replies import Stop, broken_off, normal, read_reply, stop_of
 from signoff.graph.messages import KEY
 from signoff.nodes.call_llm import whole
 from tests.histories import CONTROLS, assert_sendable, user

@@ -29,7 +29,7 @@ def main(folder: Path, wanted: list[str]) -> None:
     # imported anew in each child.
     import tests.without_names_run
 
-    names = dict(import_module("signoff.graph.private").NAMES)
+    names = dict(import_module("signoff.graph.inside.private").NAMES)
     for module in [name for name in sys.modules if name.split(".")[0] == "signoff" or name.endswith("_run")]:
         del sys.modules[module]
     del tests.without_names_run
@@ -47,7 +47,7 @@ def whole(name: str, place: tuple[str, str] | None, folder: Path) -> None:
     told: dict[str, Any] = {"name": name}
     try:
         if place is not None and place[0] == "pydantic":
-            setattr(import_module("signoff.graph.private"), name, None)
+            setattr(import_module("signoff.graph.inside.private"), name, None)
         elif place is not None:
             rename(*place)
         run = import_module("tests.without_names_run")
@@ -59,7 +59,7 @@ def whole(name: str, place: tuple[str, str] | None, folder: Path) -> None:
         _, status = os.waitpid(child, 0)
         told["killed"] = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         told.update(asyncio.run(run.go_on(folder)))
-        private = import_module("signoff.graph.private")
+        private = import_module("signoff.graph.inside.private")
         told["gone"] = [one for one in private.NAMES if not private.has(one)]
     except Exception as error:  # noqa: BLE001  it is what the test shows
         told["error"] = f"{type(error).__name__}: {error}"

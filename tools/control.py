@@ -37,7 +37,7 @@ from typing_extensions import is_typeddict
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import explain, schema_check
-from signoff.graph.history.phases import is_phase
+from signoff.graph.history.task import is_phase
 from signoff.graph.kinds import Effect, Kind
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.tools.answers import seconds_of, text_of

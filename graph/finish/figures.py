@@ -7,10 +7,10 @@ from functools import lru_cache
 from string import Formatter
 from typing import NotRequired, TypedDict
 
-from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import NO_NUDGES, RESUMED, SENT_BACK
-from signoff.graph.kinds import Effect, fingerprint
+from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.rules import RULES

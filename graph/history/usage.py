@@ -19,8 +19,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from signoff.graph.history.replies import Call, Reply
-from signoff.graph.kinds import Effect, fingerprint
+from signoff.graph.history.replies import Call, Reply, fingerprint
+from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Spent
 

@@ -23,10 +23,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
-from signoff.graph.history.phases import open_phases
 from signoff.graph.history.reader import CHARS, Reader, Shown
-from signoff.graph.history.replies import Call, Reply
-from signoff.graph.history.shapes import Stop
+from signoff.graph.history.replies import Call, Reply, Stop
+from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_genuine, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from signoff.graph.foreign import being_ended, capped, gets_past
 from signoff.graph.state import AgentState
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Part
+from signoff.nodes.node import Part, Run
 from signoff.tools.checks import CommandCheck, Failure, Found, FunctionCheck, OneCheck
 
 _LEAST_CHARACTERS = 1_000

@@ -3,7 +3,7 @@
 A model that has called `finish_task` goes on all the same, and finishes ten times over. Once a call that ends
 or pauses the run is complete and something follows it, the stream is closed, which makes the provider stop
 generating; so do a user's stop, a limit that is reached, and a reply that is too large
-(`nodes/model/watch.py`). The model's stream then ends normally: callbacks and traces see a reply,
+(`nodes/model/stream.py`). The model's stream then ends normally: callbacks and traces see a reply,
 not an error. The last chunk says so in its marks: `cut` (how many calls are kept), with `ended` for a limit,
 or `stopped`, and `estimated`, since a provider that is cut off reports no usage.
 """
@@ -19,9 +19,9 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableBinding
 
 from signoff.graph.history.replies import Controls
-from signoff.graph.private import share_private
+from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
-from signoff.nodes.model.watch import WATCH
+from signoff.nodes.model.stream import WATCH
 
 _CONTROLS = "_signoff_controls"
 _Model = TypeVar("_Model")

@@ -11,11 +11,10 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
-from signoff.graph.history.replies import Controls
-from signoff.graph.history.shapes import complete_json, read_arguments
+from signoff.graph.history.replies import Controls, complete_json, read_arguments
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import KEY, marks
-from signoff.nodes.model.watch import End, Silent, Watch
+from signoff.nodes.model.stream import End, Silent, Watch
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 # So many chunks are handed on one by one.

@@ -18,17 +18,15 @@ from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import CHARS
-from signoff.graph.history.shapes import Stop, reason_of, stop_of, words_of
+from signoff.graph.history.replies import Stop, reason_of, stop_of, words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.state import Digest, Spent
-from signoff.nodes.kit import Run
-from signoff.nodes.model.prompt import in_loops
-from signoff.nodes.model.stream import acall, acall_in_thread, call
-from signoff.nodes.model.watch import Watch, watch_of
-from signoff.nodes.node import Part
+from signoff.nodes.model.messages import in_loops
+from signoff.nodes.model.stream import Watch, acall, acall_in_thread, call, watch_of
+from signoff.nodes.node import Part, Run
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8

@@ -11,7 +11,7 @@ from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import Field
 
-from signoff.graph.private import inject, injected_args, runtime
+from signoff.graph.inside.private import inject, injected_args, runtime
 from signoff.graph.state import AgentState
 
 

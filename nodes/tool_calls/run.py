@@ -2,35 +2,259 @@
 
 Each runs in a thread of its own, within its time, and whatever happens it has a result.
 
+Tool results: what came of a call, as the history and the journal can hold it.
+
+Valid text of bounded length and plain values, with what a person changed.
 """
 
 import asyncio
 import contextvars
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import unwrap
+from traceback import walk_tb
 from typing import Any, Self
 
-from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+from pydantic import ValidationError
 
-from signoff.graph.foreign import being_ended, gets_past
-from signoff.graph.history.replies import Call
-from signoff.graph.kinds import fingerprint
-from signoff.graph.speed.lazy import lazy
-from signoff.graph.speed.plain_tools import acall as acall_plain
-from signoff.graph.speed.plain_tools import call as call_plain
-from signoff.graph.speed.plain_tools import listened
-from signoff.graph.speed.threads import in_thread
+from signoff.graph.foreign import being_ended, capped, explain, gets_past, valid_text, valid_values, words
+from signoff.graph.history.replies import Call, fingerprint
+from signoff.graph.inside.speed import acall as acall_plain
+from signoff.graph.inside.speed import call as call_plain
+from signoff.graph.inside.speed import in_thread, lazy, listened
+from signoff.graph.messages import marks, not_run, nudge
+from signoff.graph.messages import result as tool_result
 from signoff.graph.state import AgentState
 from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Part, Store
-from signoff.nodes.tool_calls.results import Done, Told
+from signoff.nodes.node import Part, Run, Store
+
+_SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+_DEEPEST = 200
+
+
+def savable(content: Any) -> str | list[Any]:
+    """`content` as text when it holds nothing else (a string, or text blocks, as MCP's tools give them), else
+    as JSON blocks of valid text; as its text form when it cannot be saved so."""
+    if isinstance(content, str):
+        return valid_text(content)
+    if content and all(is_text(part) for part in content):
+        return valid_text("\n".join(text(part) for part in content))
+    try:
+        # By way of JSON: the journal is JSON, and what the journal cannot hold must not get into the history.
+        found = valid_values(json.loads(json.dumps(content, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError):
+        return valid_text(words(content))
+    if not isinstance(found, list) or _depth(found) > _DEEPEST or not saves(found):
+        return valid_text(words(content))
+    return found
+
+
+def saves(value: Any) -> bool:
+    try:
+        _SAVER.dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
+    except BaseException as error:
+        # A value of a tool's own making may raise anything while it is read.
+        if gets_past(error):
+            raise
+        return False
+    return True
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and mappings are nested in a JSON value."""
+    deep, level = 0, [value]
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        deep += 1
+        level = [part for found in level for part in (found.values() if isinstance(found, dict) else found)]
+    return deep
+
+
+def is_text(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text")
+
+
+def text(part: str | Mapping[str, Any]) -> str:
+    found = part if isinstance(part, str) else part.get("text")
+    return found if isinstance(found, str) else "" if found is None else words(found)
+
+
+def as_block(part: str | dict[str, Any]) -> dict[str, Any]:
+    return block(part) if isinstance(part, str) else part
+
+
+def block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def as_json(value: Any) -> str:
+    """`value` as JSON for the model to read; what has no JSON form as text."""
+    try:
+        return valid_text(json.dumps(value, ensure_ascii=False, default=words))
+    except (TypeError, ValueError, RecursionError):
+        return words(value)
+
+
+FROM_TOOL = "tool"
+"""The mark of a human-role message that a tool wrote: it is never the user's word."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a call: its result, and messages that the tool adds to the history."""
+
+    result: ToolMessage
+    more: tuple[BaseMessage, ...] = ()
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        return [self.result, *self.more]
+
+
+@dataclass
+class Told:
+    """Puts what comes of `call` into words. edited: arguments that a person put in place of the model's.
+    begun: when it was started, by the monotonic clock."""
+
+    call: Call
+    run: Run
+    edited: Mapping[str, Any] | None
+    begun: float
+
+    def finished(self, output: Any) -> Done:
+        """It has given `output`: a message, or its text."""
+        try:
+            return self._read(output)
+        except BaseException as error:
+            # Values of a tool's own making may raise in any method.
+            if gets_past(error):
+                raise
+            return self.broken(error)
+
+    def _read(self, output: Any) -> Done:
+        if isinstance(output, str):
+            return self._answer(output, ok=True)
+        more: tuple[HumanMessage, ...] = ()
+        if isinstance(output, Command):
+            output, more = _from_command(output, self.call)
+        if not isinstance(output, ToolMessage):
+            text = self.run.kit.texts.results["unsupported"]
+            return self._answer(text.format(name=self.call.name, type=type(output).__name__), ok=False)
+        said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
+        return self._answer(output.content, ok=output.status != "error", artifact=output.artifact, more=said)
+
+    def broken(self, error: BaseException) -> Done:
+        """It has raised `error`."""
+        if isinstance(error, ValidationError) and self._has_not_begun(error):
+            told = misfit(self.call, error, self.run)
+            # What a person has changed is said as well.
+            return self._answer(told.text, ok=False, **marks(told)) if self.edited is not None else Done(told)
+        text = words(error) if isinstance(error, ToolException) else f"{type(error).__name__}: {words(error)}"
+        return self._answer(text, ok=False)
+
+    def _has_not_begun(self, error: ValidationError) -> bool:
+        """Whether it is LangChain that says so, of the arguments, before the tool's own code has run."""
+        tool = self.run.kit.toolbox.run_tool(self.call.name)
+        bodies = [getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun")]
+        own = type(tool).__module__.partition(".")[0] not in ("langchain_core", "langchain")
+        codes = [getattr(unwrap(body), "__code__", None) for body in (bodies if own else bodies[:2]) if body]
+        return not any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+    def late(self, seconds: float | None) -> Done:
+        """It has not come back within its time."""
+        text = self.run.kit.texts.results["timeout"]
+        return self._answer(text.format(name=self.call.name, seconds=seconds), ok=False, unknown=True)
+
+    def _answer(
+        self,
+        content: Any,
+        *,
+        ok: bool,
+        artifact: Any = None,
+        more: tuple[BaseMessage, ...] = (),
+        **notes: Any,
+    ) -> Done:
+        content = savable(content)
+        kept = artifact if artifact is not None and saves(artifact) else None
+        if artifact is not None and kept is None:
+            lost = self.run.kit.texts.results["no_artifact"].format()
+            content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
+        if self.edited is not None:
+            notes["edited"] = True
+            note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
+            if isinstance(content, str):
+                content = note.format(args=args, result=content)
+            else:
+                content = [block(note.format(args=args, result="").rstrip()), *content]
+        seconds = time.monotonic() - self.begun
+        fitted = self._fit(content)
+        text = fitted if isinstance(fitted, str) else ""
+        answer = tool_result(self.call.id, self.call.name, text, ok=ok, seconds=seconds, **notes)
+        if fitted is not text or kept is not None:
+            answer = answer.model_copy(update={"content": fitted, "artifact": kept})
+        return Done(answer, more)
+
+    def _fit(self, content: Any) -> str | list[Any]:
+        """`content` with every text in it valid and of bounded length."""
+        kit = self.run.kit
+        keep = self.run.outputs.keep(self.call.id)
+        found = savable(content)
+        if isinstance(found, str):
+            return capped(found, limit=kit.result_chars, keep=keep)
+        return [
+            {**as_block(part), "text": capped(text(part), limit=kit.result_chars, keep=keep)}
+            if is_text(part)
+            else part
+            for part in found
+        ]
+
+
+def misfit(call: Call, error: ValidationError, run: Run) -> ToolMessage:
+    """The answer to a call whose arguments do not fit: it is not run, and counts like one of an unknown tool.
+
+    A tool that handles such an error by itself says what the model is told.
+    """
+    tool = run.kit.toolbox.run_tool(call.name)
+    handler = tool.handle_validation_error if tool else None
+    if isinstance(handler, str):
+        text = handler
+    elif callable(handler):
+        try:
+            text = words(handler(error))
+        except Exception as raised:  # noqa: BLE001  a function of the user's own may raise anything
+            text = f"{type(raised).__name__}: {words(raised)}"
+    else:
+        text = run.kit.texts.results["invalid"].format(name=call.name, error=explain(error))
+    return not_run(call.id, call.name, valid_text(text), "invalid")
+
+
+def _from_command(
+    command: Command[Any], call: Call
+) -> tuple[ToolMessage | Command[Any], tuple[HumanMessage, ...]]:
+    """The result of a `Command` that only updates the history, and what the tool shows beside it.
+
+    One that goes somewhere, writes what belongs to the machine, removes messages, or speaks for the model or
+    for another tool is given back as it is.
+    """
+    update = command.update if isinstance(command.update, Mapping) else {}
+    if command.goto or command.resume is not None or set(update) != {"messages"}:
+        return command, ()
+    given = update["messages"]
+    messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
+    own = [m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call.id]
+    shown = tuple(m for m in messages if isinstance(m, HumanMessage))
+    if len(own) != 1 or len(messages) != 1 + len(shown):
+        return command, ()
+    return own[0], shown
 
 
 class Job:

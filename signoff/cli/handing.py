@@ -9,7 +9,7 @@ from signoff.cli.plans import Begin, Plan
 from signoff.cli.report import Report
 from signoff.cli.safe import shell_command
 from signoff.cli.settings import Given, recall, remember, settle
-from signoff.graph.compiled.runner import busy
+from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.standing import Condition, Standing, look, reading_graph

@@ -14,7 +14,7 @@ from signoff.cli.settings import Given, Settings, recall, remember, settle
 from signoff.cli.signals import Stopped, Stopper, stopping
 from signoff.cli.streamed import Streamed
 from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.compiled.runner import busy
+from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.models.choose import check_model, choose_model
 from signoff.session.decisions import Approval, Decision, Failed, Finished, Message, Paused

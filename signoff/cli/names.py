@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Container
 
-from signoff.graph.compiled.runner import checked_thread_id as checked
+from signoff.graph.compiled.graph import checked_thread_id as checked
 from signoff.graph.errors import SetupError
 
 MOST_CHARACTERS = 500

@@ -15,7 +15,7 @@ from signoff.graph.limits import Limits
 from signoff.models.choose import EMBEDDED, SCRIPTED
 from signoff.models.tagged import TAGGED_LIMITS
 from signoff.nodes.journal import label
-from signoff.nodes.kit import MODEL_SECONDS
+from signoff.nodes.node import MODEL_SECONDS
 from signoff.session.standing import readable
 
 TOOL_GROUPS = ("files", "shell", "python")

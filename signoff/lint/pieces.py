@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from signoff.graph.history.shapes import Stop, complete_json, stop_of, words_of
+from signoff.graph.history.replies import Stop, complete_json, stop_of, words_of
 from signoff.lint.trace import Call, Unreadable
 
 Item = Mapping[str, Any]

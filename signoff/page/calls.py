@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from signoff.cli.calls import SHELL_END, arguments
-from signoff.nodes.tool_calls.results import as_json
+from signoff.nodes.tool_calls.run import as_json
 from signoff.page.html import Child, Html, hidden, line, tag
 from signoff.page.words import block, boxed, folded, pre, took
 from signoff.session.events import CallFinished

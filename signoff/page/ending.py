@@ -8,7 +8,7 @@ from signoff.cli.cards import NOTHING_OPEN, changed, checked, ending, is_open
 from signoff.cli.report import Report
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import CLAIMS, VERIFIED, heading
-from signoff.nodes.tool_calls.results import as_json
+from signoff.nodes.tool_calls.run import as_json
 from signoff.page.calls import in_full
 from signoff.page.cards import card, facts
 from signoff.page.html import Child, Html, joined, line, tag

@@ -11,7 +11,7 @@ from signoff.cli.database import Database
 from signoff.cli.report import Exit, Report, of_outcome, of_stop, of_waiting
 from signoff.cli.settings import Settings
 from signoff.graph.foreign import valid_text
-from signoff.graph.history.phases import phases_of
+from signoff.graph.history.task import phases_of
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text, valid_values
 from signoff.graph.outcome import Outcome
-from signoff.nodes.tool_calls.results import as_json, saves
+from signoff.nodes.tool_calls.run import as_json, saves
 from signoff.tools.answers import read_confirmation, read_question
 from signoff.tools.approvals import (
     DECISIONS,

@@ -23,13 +23,12 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.graph import in_thread
-from signoff.graph.compiled.runner import storage_errors
+from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
-from signoff.nodes.kit import Kit
+from signoff.nodes.node import Kit
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Event, Follower, Resumed, Said, Stopping, Token
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start

@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
+from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
-from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine

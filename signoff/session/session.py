@@ -10,8 +10,8 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from signoff.graph.build import Graph
+from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
-from signoff.graph.compiled.runner import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
 from signoff.session.drive import Asked, Driver, Thread, acarry_out, carry_out, drive

@@ -10,14 +10,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.compiled.runner import checked_thread_id
+from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, State
 from signoff.graph.outcome import current_outcome
 from signoff.models.scripted import ScriptedModel
-from signoff.nodes.kit import Kit
-from signoff.nodes.node import Node
+from signoff.nodes.node import Kit, Node
 from signoff.session.decisions import Waiting, waiting_of
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from langgraph.store.base import BaseStore, SearchItem
 
-from signoff.graph.compiled.runner import checked_thread_id
+from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError, StorageError, ThreadError
 from signoff.graph.finish.figures import Figures
 from signoff.nodes.journal import FIGURES, OUTCOMES, RATINGS, label, place

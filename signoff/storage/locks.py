@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from signoff.graph.compiled.runner import GRACE_SECONDS, busy
+from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import StorageError
 
 

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import PoolClosed
 
-from signoff.graph.compiled.runner import closed
+from signoff.graph.compiled.graph import closed
 from signoff.graph.errors import StorageError
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}

@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException
 from signoff.cli.database import OpenStorage
 from signoff.cli.settings import Given, Settings, recall, remember, settle
 from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.compiled.runner import busy
+from signoff.graph.compiled.graph import busy
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Entered, Event

@@ -14,9 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from signoff.graph.errors import IllegalEvent
 from signoff.graph.finish.evidence import idle_refusals, moved
-from signoff.graph.history.reader import Reader, read_messages
+from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
-from signoff.graph.history.section import Verdict, decided, verdicts_of
 from signoff.graph.history.task import Task, current_task
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, marks

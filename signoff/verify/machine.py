@@ -25,16 +25,14 @@ from langgraph.errors import GraphInterrupt
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
 
 from signoff.graph.build import NODES
+from signoff.graph.inside.private import played
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
-from signoff.graph.private import played
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checked, Checking
-from signoff.nodes.kit import Kit, Run
-from signoff.nodes.node import Report
-from signoff.nodes.tool_calls.results import Done
-from signoff.nodes.tool_calls.run import Job, Jobs
+from signoff.nodes.node import Kit, Report, Run
+from signoff.nodes.tool_calls.run import Done, Job, Jobs
 
 Entries = Mapping[tuple[tuple[str, ...], str], Mapping[str, Any]]
 

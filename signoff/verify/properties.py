@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from signoff.graph.history.section import ACCEPTED, verdicts_of
+from signoff.graph.history.reader import ACCEPTED, verdicts_of
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
+from signoff.graph.rules import repeats_to_mention
 from signoff.verify import reading
 from signoff.verify.machine import Machine, Step
 
@@ -89,7 +90,8 @@ def row_ends(step: Step, machine: Machine) -> Why:
     same = reading.same_in_a_row(step.before, told) if limits.repeats and told[-1].calls else 0
     if limits.repeats and same >= limits.repeats:
         return f"the same work {same} times in a row, and the model is asked again"
-    if limits.tell_at and same >= limits.tell_at and "repeating" not in reading.nudges(step.before):
+    at = repeats_to_mention(limits)
+    if at and same >= at and "repeating" not in reading.nudges(step.before):
         return "the same work again and again, and the model was not told"
     return None
 

@@ -10,7 +10,7 @@ from typing import Any
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Effect
-from signoff.nodes.kit import Kit
+from signoff.nodes.node import Kit
 from signoff.session.standing import kit_of
 from signoff.tools.control import ControlRegistry
 from signoff.tools.toolbox import Toolbox

@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from signoff.graph.compiled.runner import checked_thread_id
+from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label

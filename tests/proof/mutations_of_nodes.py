@@ -6,20 +6,18 @@ from typing import Any
 import signoff.graph.build
 import signoff.graph.history.reader
 import signoff.graph.history.replies
-import signoff.graph.history.section
 import signoff.graph.prompt.prompt
 import signoff.nodes.compress
 import signoff.nodes.execute
 import signoff.nodes.finish
 import signoff.nodes.finishing.case
-import signoff.nodes.finishing.closing
+import signoff.nodes.journal
 import signoff.nodes.review
 import signoff.nodes.route_tools
 from signoff.graph.finish.evidence import idle_refusals
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
-from signoff.nodes.kit import Run
-from signoff.nodes.node import Report, Steps
+from signoff.nodes.node import Report, Run, Steps
 from signoff.verify.explore import ENDS, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
 
@@ -87,7 +85,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "two events", put(signoff.nodes.compress, "close", _nothing), ["answered once"]
     ),
     "only the last message is looked at": Mutation(
-        "imports", put(signoff.graph.history.section.Section, "finish", _last_message_only), ["a finish ends"]
+        "imports", put(signoff.graph.history.reader.Section, "finish", _last_message_only), ["a finish ends"]
     ),
     "a failed sibling is nothing": Mutation(
         "few calls",
@@ -100,7 +98,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     "nobody is asked": Mutation(
         "approvals",
         lambda patch: (
-            patch.setattr(signoff.graph.history.section.Section, "undecided", lambda *_: ()),
+            patch.setattr(signoff.graph.history.reader.Section, "undecided", lambda *_: ()),
             patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
         )[0],
         ["only what was agreed"],
@@ -109,7 +107,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "one event", put(signoff.nodes.execute, "_again", lambda *_: True), ["at most once"]
     ),
     "the journal is not read when calls are closed": Mutation(
-        "two events", put(signoff.nodes.finishing.closing, "look", _no_entries), ["what ran is told"]
+        "two events", put(signoff.nodes.journal, "look", _no_entries), ["what ran is told"]
     ),
     "verdicts are not kept": Mutation(
         "imports",

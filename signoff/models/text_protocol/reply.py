@@ -10,7 +10,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
-from signoff.graph.history.shapes import Stop, stop_of
+from signoff.graph.history.replies import Stop, stop_of
 from signoff.graph.messages import KEY as MARKS
 from signoff.models.text_protocol.calls import Names, calls_of, is_forced, last_update
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text

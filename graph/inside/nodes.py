@@ -16,8 +16,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph.state import CompiledStateGraph
 
-from signoff.graph.private import SEND, ChannelRead, ChannelWrite, ChannelWriteTupleEntry, PregelNode
-from signoff.graph.speed.plain_tools import listened
+from signoff.graph.inside.private import SEND, ChannelRead, ChannelWrite, ChannelWriteTupleEntry, PregelNode
+from signoff.graph.inside.speed import listened
 
 _INTO = "branch:to:{}"
 

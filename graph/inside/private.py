@@ -11,7 +11,7 @@ installed version has no such name. Then the public way is gone, with the same r
   ended its process is not told from one that was cut short by chance: it is run again.
 - `CHECKPOINTER`: a run's checkpointer is known by its type.
 - `format_output`, `config_param`, `to_args`: every tool is called by its `invoke`
-  (`graph/speed/plain_tools.py`).
+  (`graph/inside/speed.py`).
 - `inject`, `injected_args`: a `ToolNode` is invoked up to the point where it would call the tool
   (`nodes/tool_calls/inject.py`).
 - `FIELDS_SET`: a message is made anew by `model_construct`.

@@ -1,0 +1,190 @@
+"""What exists only for speed; each part gives what the public way gives.
+
+`lazy`: properties that are worked out once, when they are first asked for. `in_thread`: threads that run sync
+tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`
+and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
+`LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
+it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names anew each time: a
+twentieth of what a turn costs.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from inspect import signature
+from queue import SimpleQueue
+from typing import Any, Generic, Self, TypeVar, overload
+
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from langgraph.runtime import ExecutionInfo, Runtime
+from langgraph.store.base import BaseStore
+
+from signoff.graph.inside.private import RUNTIME, config_param, format_output, to_args
+
+_T = TypeVar("_T")
+
+
+class lazy(Generic[_T]):
+    """`functools.cached_property` without the lock that it takes before Python 3.12, which costs more than
+    most of these properties do. Two threads may work out the same value twice."""
+
+    def __init__(self, work: Callable[[Any], _T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> _T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | _T:
+        if instance is None:
+            return self
+        value = self._work(instance)
+        # From now on the instance's own attribute is found first. Not by `vars`, which makes a dict of each
+        # instance, nor by the instance's own class, which may be frozen.
+        object.__setattr__(instance, self._name, value)
+        return value
+
+
+_MOST_IDLE = 16
+_Work = Callable[[], object]
+_idle: deque[SimpleQueue[_Work]] = deque()
+# In a child process none of these threads exists.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def in_thread(work: _Work) -> None:
+    """Runs `work`, which must not raise, in a daemon thread; one that hangs holds up nothing else.
+
+    The last thread that came free is taken first: so one serves all calls of a run. When `work` gives False,
+    its thread is not used again.
+    """
+    try:
+        queue = _idle.pop()
+    except IndexError:
+        queue = SimpleQueue()
+        threading.Thread(target=_serve, args=(queue,), name="signoff-helper", daemon=True).start()
+    queue.put(work)
+
+
+def _serve(queue: SimpleQueue[_Work]) -> None:
+    while True:
+        if queue.get()() is False or len(_idle) >= _MOST_IDLE:
+            return
+        _idle.append(queue)
+
+
+def plain_tools(tools: Iterable[BaseTool]) -> frozenset[str]:
+    """The names of those that are a function with a schema and nothing else that LangChain would look after:
+    no handlers of errors, no callbacks or configuration to pass on, no artifact."""
+    if config_param is None or format_output is None or to_args is None:
+        return frozenset()
+    return frozenset(tool.name for tool in tools if _is_plain(tool))
+
+
+def _is_plain(tool: BaseTool) -> bool:
+    if type(tool) is not StructuredTool or not isinstance(tool.args_schema, type):
+        return False
+    own = tool.handle_tool_error or tool.handle_validation_error or tool.callbacks or tool.verbose
+    if own or tool.response_format != "content" or not is_basemodel_subclass(tool.args_schema):
+        return False
+    return all(_asks_nothing(function) for function in (tool.func, tool.coroutine) if function is not None)
+
+
+def _asks_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        asks = "callbacks" in signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return not asks and config_param is not None and config_param(function) is None
+
+
+def listened(config: RunnableConfig) -> bool:
+    """Whether callbacks (tracing, a stream of events) wait for what happens in this run."""
+    callbacks = config.get("callbacks")
+    if callbacks is None or isinstance(callbacks, list):
+        return bool(callbacks)
+    return bool(callbacks.handlers or callbacks.inheritable_handlers)
+
+
+def call(tool: StructuredTool, request: ToolCall) -> Any:
+    """What `tool.invoke(request)` gives: the result, or the error that is raised. A text is given as it is,
+    and not in a message."""
+    assert tool.func is not None, "only a tool with a sync function gets here"
+    args, named = _given(tool, request)
+    return _result(tool, request, tool.func(*args, **named))
+
+
+async def acall(tool: StructuredTool, request: ToolCall) -> Any:
+    """What `await tool.ainvoke(request)` gives, as above."""
+    assert tool.coroutine is not None, "only a tool with an async function gets here"
+    args, named = _given(tool, request)
+    return _result(tool, request, await tool.coroutine(*args, **named))
+
+
+# LangChain has no public name for these two steps of `invoke`.
+def _given(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    assert to_args is not None, "without it no tool is plain"
+    return to_args(tool, request["args"], request["id"])
+
+
+def _result(tool: StructuredTool, request: ToolCall, output: Any) -> Any:
+    if type(output) is str:
+        return output
+    assert format_output is not None, "without it no tool is plain"
+    return format_output(output, None, request["id"], tool.name, "success")
+
+
+_OF_RUNTIME = tuple(field.name for field in fields(Runtime))
+_OF_INFO = tuple(field.name for field in fields(ExecutionInfo))
+
+
+class LightRuntime(Runtime[Any]):
+    """LangGraph's runtime; only how it is copied differs."""
+
+    __slots__ = ()
+
+    def merge(self, other: Runtime[Any]) -> Runtime[Any]:
+        merged = super().merge(other)
+        return LightRuntime(**{name: getattr(merged, name) for name in _OF_RUNTIME})
+
+    def override(self, **overrides: Any) -> Runtime[Any]:
+        return _copied(self, _OF_RUNTIME, overrides)
+
+    def patch_execution_info(self, **overrides: Any) -> Runtime[Any]:
+        if self.execution_info is None:
+            return super().patch_execution_info(**overrides)
+        if all(getattr(self.execution_info, name) == value for name, value in overrides.items()):
+            # It never changes, so that it need not be copied either: nearly every node runs at its first try.
+            return self
+        info = _copied(self.execution_info, _OF_INFO, overrides)
+        return _copied(self, _OF_RUNTIME, {"execution_info": info})
+
+
+def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -> RunnableConfig:
+    """`config` of a run with a runtime of this kind to begin with, unless it has, or inherits, one."""
+    given = config or RunnableConfig()
+    configurable, around = given.get("configurable", {}), var_child_runnable_config.get()
+    inherited = around.get("configurable", {}) if around else {}
+    if RUNTIME is None or RUNTIME in configurable or RUNTIME in inherited:
+        return given
+    return {**given, "configurable": {**configurable, RUNTIME: LightRuntime(store=store)}}
+
+
+def _copied(value: _T, names: tuple[str, ...], changes: Mapping[str, Any]) -> _T:
+    made: _T = object.__new__(type(value))
+    for name in names:
+        object.__setattr__(made, name, changes[name] if name in changes else getattr(value, name))
+    return made
