@@ -47,7 +47,7 @@ from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
 from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, view_budget
-from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Kit, Node, Work
+from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
@@ -80,7 +80,9 @@ NODES: dict[State, Work] = {
 }
 
 
-def declare(kit: Kit, aliases: Mapping[str, State] = ALIASES) -> StateGraph[AgentState, Any, Any, Output]:
+def declare(
+    kit: Dependencies, aliases: Mapping[str, State] = ALIASES
+) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
 
     `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
@@ -246,7 +248,7 @@ def build_graph(
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(model) if budget is None else budget
     models = bound(model, box)
-    kit = Kit(
+    kit = Dependencies(
         models=models,
         by_name=by_name(model, box, digest, view),
         required=mode == "strict",

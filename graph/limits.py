@@ -10,7 +10,7 @@ from signoff.graph.foreign import explain
 _MOST = 5
 
 
-class Checked(BaseModel):
+class CheckedModel(BaseModel):
     """A model of settings: raises SetupError, naming the field, for a value that does not fit."""
 
     @model_validator(mode="wrap")
@@ -47,7 +47,7 @@ class TokenCounts(Protocol):
     def output_tokens(self) -> int: ...
 
 
-class Prices(Checked):
+class Prices(CheckedModel):
     """Prices per million tokens, in any one currency; the limit `cost` is in the same.
 
     input: of a token that the model reads. output: of one that it writes. cached_input: of one that the
@@ -68,7 +68,7 @@ class Prices(Checked):
         return total / _PER
 
 
-class Limits(Checked):
+class Limits(CheckedModel):
     """The limits of one task. Reaching one is an outcome with status `limit`, never an exception.
 
     turns: replies of the model, counted from the message that began the task.

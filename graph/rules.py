@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from signoff.graph.history.replies import Stop
+from signoff.graph.history.replies import StopReason
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import ROUND
 from signoff.graph.limits import Limits
@@ -197,7 +197,7 @@ def _talk_turns(task: Task, limits: Limits) -> Why:
 
 
 def _truncated(task: Task, _: Limits) -> Why:
-    if task.fresh and task.fresh.stop is Stop.LENGTH and "truncated" not in task.nudged:
+    if task.fresh and task.fresh.stop is StopReason.LENGTH and "truncated" not in task.nudged:
         return "the last reply was cut off (finish_reason length)"
     return None
 
@@ -284,7 +284,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-class Offer(StrEnum):
+class ToolChoice(StrEnum):
     """What the next call of the model offers: all tools, all with one of them required, or the control tools
     alone, one of them required (or none, for a provider that cannot require one)."""
 
@@ -294,21 +294,21 @@ class Offer(StrEnum):
     OPTIONAL_CONTROLS = "optional controls"
 
 
-OPTIONAL: Mapping[Offer, Offer] = MappingProxyType(
-    {Offer.REQUIRED: Offer.ALL, Offer.CONTROLS: Offer.OPTIONAL_CONTROLS}
+OPTIONAL: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
+    {ToolChoice.REQUIRED: ToolChoice.ALL, ToolChoice.CONTROLS: ToolChoice.OPTIONAL_CONTROLS}
 )
 """What is offered in place of an offer where a provider does not let a call be required."""
 
 
-def offer(task: Task, required: bool) -> Offer:
+def tool_choice(task: Task, required: bool) -> ToolChoice:
     """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
     one of a control tool. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
     """
     if task.talk_turns > _REQUIRED:
-        return Offer.CONTROLS
-    return Offer.REQUIRED if required or task.talk_turns == _REQUIRED else Offer.ALL
+        return ToolChoice.CONTROLS
+    return ToolChoice.REQUIRED if required or task.talk_turns == _REQUIRED else ToolChoice.ALL
 
 
 def decide(task: Task, limits: Limits) -> Decision:

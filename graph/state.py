@@ -11,7 +11,7 @@ from langgraph.channels.delta import DeltaChannel
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from signoff.graph.limits import Checked
+from signoff.graph.limits import CheckedModel
 from signoff.graph.messages import SNAPSHOT_EVERY, HistoryChannel, append_messages, latest
 
 
@@ -40,7 +40,7 @@ class Ending(TypedDict):
     result: NotRequired[Any]
 
 
-class Asked(TypedDict):
+class PendingConfirmation(TypedDict):
     """The finish that a person is asked about: its call by `hash`, what is wrong with it (empty when nothing
     is), what is known of the claim, the checks that ran, and how many seconds they took."""
 
@@ -67,7 +67,7 @@ class Verdicts(TypedDict):
 
     task: str
     calls: dict[str, str | RefusedFinish]
-    asked: NotRequired[Asked]
+    asked: NotRequired[PendingConfirmation]
 
 
 class Phase(TypedDict):
@@ -86,7 +86,7 @@ class Phases(TypedDict):
     done: list[Phase]
 
 
-class Ended(TypedDict):
+class EndedTask(TypedDict):
     """The last task that ended, and the last message of the history at that moment."""
 
     task: str
@@ -100,7 +100,7 @@ class Extra(TypedDict):
     turns: int
 
 
-class Decided(TypedDict):
+class CallDecision(TypedDict):
     """What a person decided of one call, bound to the tool and its arguments by `hash`.
 
     `attempt` is how often the call had been started at that time: a decision to run it holds for one start.
@@ -121,7 +121,7 @@ class Decisions(TypedDict):
     """
 
     task: str
-    calls: dict[str, Decided]
+    calls: dict[str, CallDecision]
     problem: str
     asked: dict[str, str]
 
@@ -215,7 +215,7 @@ class AgentState(Output):
     ending: NotRequired[Ending]
     verdicts: NotRequired[Verdicts]
     phases: NotRequired[Phases]
-    ended: NotRequired[Ended]
+    ended: NotRequired[EndedTask]
     extra: NotRequired[Extra]
     approvals: NotRequired[Decisions]
     stop: NotRequired[str]
@@ -226,7 +226,7 @@ class AgentState(Output):
     acting: NotRequired[Acting]
 
 
-class Context(Checked):
+class Context(CheckedModel):
     """What can be set for one run, next to `build_graph`'s own settings. It is not stored with the thread.
 
     Raises SetupError for a value that does not fit, and for a name that is none of these.

@@ -67,7 +67,7 @@ class MissingModel(BaseChatModel):
         raise SetupError(self.why)
 
 
-class Refused(ValueError):
+class RefusedRun(ValueError):
     """What Signoff says of a run that cannot be, as a kind of error whose words a server passes on; of others
     it tells only the name."""
 
@@ -159,7 +159,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SignoffError as error:
-        raise Refused(str(error)) from error
+        raise RefusedRun(str(error)) from error
 
 
 def _run_id(config: RunnableConfig | None) -> str | None:

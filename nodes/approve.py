@@ -6,13 +6,13 @@ from langgraph.types import interrupt
 from signoff.graph.history.replies import Call, fingerprint
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
-from signoff.graph.state import AgentState, Decided, Decisions
+from signoff.graph.state import AgentState, CallDecision, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
-from signoff.nodes.node import Report, Run, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.tools.approvals import ANYBODY, ApprovalDecision, Review, read_answer, request, shown_calls
 
 
-def approve(state: AgentState, run: Run) -> Steps:
+def approve(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     waiting: Unsettled = yield from unsettled(task, run)
     before = state.get("approvals")
@@ -52,8 +52,8 @@ def approve(state: AgentState, run: Run) -> Steps:
     return Report(Event.DECIDED, {"approvals": decisions})
 
 
-def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled) -> Decided:
-    return Decided(
+def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled) -> CallDecision:
+    return CallDecision(
         type=decision.type,
         hash=fingerprint(call.name, call.args),
         attempt=waiting.attempts.get(call.id, 0),
@@ -62,13 +62,13 @@ def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled) -> Deci
     )
 
 
-def _review(call: Call, run: Run) -> Review:
+def _review(call: Call, run: NodeContext) -> Review:
     """What the policy wants; all decisions for a call that waits only because of a crash."""
     found = run.kit.toolbox.approvals.review(call.name, call.args)
     return found if found.allowed else ANYBODY
 
 
-def _told(call: Call, review: Review, waiting: Unsettled, state: AgentState, run: Run) -> str:
+def _told(call: Call, review: Review, waiting: Unsettled, state: AgentState, run: NodeContext) -> str:
     texts = run.kit.texts.results
     if waiting.attempts.get(call.id):
         return texts["unknown_outcome"].format(name=call.name)

@@ -12,12 +12,12 @@ from signoff.graph.history.replies import Call, Reply
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, marks, result
 from signoff.graph.state import AgentState
-from signoff.nodes.node import Report, Run
+from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import read_question, waiting_time
 
 
-def ask_user(state: AgentState, run: Run) -> Report:
+def ask_user(state: AgentState, run: NodeContext) -> Report:
     task = run.task(state)
     call = task.ask
     if call is None and task.spoke is not None:
@@ -44,7 +44,7 @@ def ask_user(state: AgentState, run: Run) -> Report:
     return Report(Event.ANSWERED, {"messages": [answered]})
 
 
-def _next_word(spoke: Reply, run: Run) -> Report:
+def _next_word(spoke: Reply, run: NodeContext) -> Report:
     """In a dialogue what the model says is put to the user; the user's word goes on with the task."""
     answer = interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
     text = _as_text(read_question(answer)) or run.kit.texts.results["no_answer"].format()

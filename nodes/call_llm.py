@@ -24,14 +24,14 @@ from signoff.graph.foreign import gets_past
 from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
-from signoff.graph.rules import OPTIONAL, Offer, offer
+from signoff.graph.rules import OPTIONAL, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.messages import Shown, in_loops, prompt, show, sound, streams, unique_ids
-from signoff.nodes.model.stream import End, Silent, Watch, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import Part, Report, Run, Steps
+from signoff.nodes.model.messages import Prompt, in_loops, prompt, sanitize, show, streams, unique_ids
+from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
+from signoff.nodes.node import NodeContext, Part, Report, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Stream:
 
     model: Runnable[Any, Any]
     view: list[BaseMessage]
-    watch: Watch
+    watch: CallBounds
 
-    def do(self, run: Run) -> list[BaseMessage]:
+    def do(self, run: NodeContext) -> list[BaseMessage]:
         return self._ended(*call(self.watch, lambda: self._chunks(run.config)))
 
-    async def ado(self, run: Run) -> list[BaseMessage]:
+    async def ado(self, run: NodeContext) -> list[BaseMessage]:
         if not in_loops(self.model):
             return self._ended(*await acall_in_thread(self.watch, lambda: self._chunks(run.config)))
         return self._ended(*await acall(self.watch, lambda: self._achunks(run.config)))
@@ -91,12 +91,12 @@ class Stream:
         return found
 
 
-def call_llm(state: AgentState, run: Run) -> Steps:
+def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
     models = run.models
     shown = yield from show(state, run)
     task = run.task(state)
-    offered, begun = offer(task, run.kit.required), time.time()
+    offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
     )
@@ -117,7 +117,7 @@ def call_llm(state: AgentState, run: Run) -> Steps:
         return _failed(state, run, shown, error)
 
 
-def _placed(state: AgentState, run: Run) -> Callable[[Any], Runnable[Any, Any]]:
+def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
     """Gives the model as it goes on in this thread, where it keeps something in it."""
     if run.kit.keeper is None:
         return lambda model: model
@@ -125,11 +125,11 @@ def _placed(state: AgentState, run: Run) -> Callable[[Any], Runnable[Any, Any]]:
 
 
 def _streamed(
-    models: Mapping[Offer, Runnable[Any, Any]],
+    models: Mapping[ToolChoice, Runnable[Any, Any]],
     placed: Callable[[Any], Runnable[Any, Any]],
     view: list[BaseMessage],
-    offered: Offer,
-    watch: Watch,
+    offered: ToolChoice,
+    watch: CallBounds,
 ) -> Part[list[BaseMessage]]:
     """The reply; without a required call where the provider refuses to require one. A provider that has not
     said a word is asked once more: such a connection often is dead, and nothing has been shown of a reply."""
@@ -160,7 +160,7 @@ def _refused(error: BaseException) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=calls) if calls else None
 
 
-def _failed(state: AgentState, run: Run, shown: Shown, error: BaseException) -> Report:
+def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
     said = advise(error, secrets_of(*run.models.values()))
@@ -168,7 +168,7 @@ def _failed(state: AgentState, run: Run, shown: Shown, error: BaseException) -> 
     return Report(Event.FAILED, {"ending": ending})
 
 
-def _squeezed(state: AgentState, shown: Shown) -> TooLong | None:
+def _squeezed(state: AgentState, shown: Prompt) -> TooLong | None:
     """Half of the view as the budget from now on. None when the very same history was too long already."""
     task, after, before = state.get("task", ""), state["messages"][-1].id or "", state.get("too_long")
     if before and (before["task"], before["after"]) == (task, after):
@@ -176,13 +176,15 @@ def _squeezed(state: AgentState, shown: Shown) -> TooLong | None:
     return TooLong(task=task, after=after, budget=(shown.size + shown.beyond) // 2)
 
 
-def _replied(state: AgentState, run: Run, shown: Shown, chunks: Sequence[Any], begun: float) -> Report:
+def _replied(
+    state: AgentState, run: NodeContext, shown: Prompt, chunks: Sequence[Any], begun: float
+) -> Report:
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
     if run.draining and said.get("stopped"):
         return Report(Event.STOPPED)
-    message = sound(whole(chunks))
+    message = sanitize(whole(chunks))
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
@@ -193,12 +195,12 @@ def _replied(state: AgentState, run: Run, shown: Shown, chunks: Sequence[Any], b
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(state['messages'])}"
-    if notes.get("ended") == End.SIZE:
+    if notes.get("ended") == EarlyEnd.SIZE:
         return _too_large(state, run, message)
     return Report(Event.REPLIED, {"messages": [slim(message)]})
 
 
-def _too_large(state: AgentState, run: Run, message: AIMessage) -> Report:
+def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:
     """Nothing of such a reply runs; what was whole of it is kept, and `finish` answers its calls."""
     messages = append_messages(state["messages"], [message])
     task = run.task({**state, "messages": messages})

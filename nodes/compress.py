@@ -9,17 +9,17 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.machine import MACHINE, Event
 from signoff.graph.messages import KEY, append_messages
 from signoff.graph.outcome import Outcome, conclude
-from signoff.graph.prompt.compaction import fold
-from signoff.graph.prompt.prompt import beyond, view_size
+from signoff.graph.prompt.compaction import compact
+from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.nodes.journal import answer_waiting, close, look_up, measured
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_digest
-from signoff.nodes.node import Files, Part, Report, Run, Steps, Store
+from signoff.nodes.node import Files, NodeContext, Part, Report, Steps, Store
 
 
-def compress(state: AgentState, run: Run) -> Steps:
+def compress(state: AgentState, run: NodeContext) -> Steps:
     reader = run.reader(state)
     task = current_task(reader, state, can_ask=run.can_ask)
     update: dict[str, Any] = {}
@@ -71,17 +71,17 @@ def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
 
 
 def _folded(
-    state: AgentState, written: list[BaseMessage], task: Task, reader: Reader, run: Run
+    state: AgentState, written: list[BaseMessage], task: Task, reader: Reader, run: NodeContext
 ) -> Part[dict[str, Any]]:
     """Folds old turns when the next view would be over its budget; `written` is what was just appended."""
     if written:
         after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
         state, reader = after, read_messages(after, run.kit.toolbox)
         task = current_task(reader, state, can_ask=run.can_ask)
-    most, size = budget(state, task.id, run), view_size(state, reader, run.system_prompt, run.kit.texts)
+    most, size = budget(state, task.id, run), prompt_size(state, reader, run.system_prompt, run.kit.texts)
     if size + beyond(reader, most) <= most or decide(task, run.limits)["event"] != Event.THINK:
         return {}
-    folding = fold(state, reader, most, run.system_prompt, run.kit.texts)
+    folding = compact(state, reader, most, run.system_prompt, run.kit.texts)
     if folding is None:
         return {}
     digest, spent = yield from write_digest(folding, state.get("spent"), run, task)
@@ -89,7 +89,7 @@ def _folded(
     return update if spent == state.get("spent") else {**update, "spent": spent}
 
 
-def _superseded(before: Task, state: AgentState, run: Run) -> Outcome | None:
+def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | None:
     """The outcome of the task that the user's new message cut short; None when it had ended."""
     ended = state.get("ended")
     if state.get("task") != before.id or (ended and ended["task"] == before.id):

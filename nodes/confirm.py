@@ -16,13 +16,13 @@ from signoff.graph.state import AgentState, RefusedFinish
 from signoff.nodes.ask_user import asked_at
 from signoff.nodes.finishing.case import Case, accept_confirmed
 from signoff.nodes.journal import sent_back
-from signoff.nodes.node import Report, Run, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
 from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import Confirmed, read_confirmation
 
 
-def confirm(state: AgentState, run: Run) -> Steps:
+def confirm(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
     asked = case.asked if case is not None and case.verdict == PENDING else None
     if case is None or asked is None:

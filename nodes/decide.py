@@ -11,7 +11,7 @@ from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
 from signoff.graph.state import AgentState, Decision, Ending
 from signoff.nodes.model.messages import is_full
-from signoff.nodes.node import Report, Run
+from signoff.nodes.node import NodeContext, Report
 
 # The events that lead here straight from a reply's calls.
 STRAIGHT = (Event.DONE, Event.SETTLED)
@@ -26,7 +26,7 @@ _WHAT_TO_DO = {
 }
 
 
-def decide(state: AgentState, run: Run) -> Report:
+def decide(state: AgentState, run: NodeContext) -> Report:
     task = run.task(state)
     if state.get("event") in STRAIGHT and (why := _unready(state, task, run)):
         decision = Decision(rule="not_ready", event=Event.NOT_READY.value, why=why)
@@ -43,7 +43,7 @@ def decide(state: AgentState, run: Run) -> Report:
     return Report(event, update)
 
 
-def _unready(state: AgentState, task: Task, run: Run) -> str | None:
+def _unready(state: AgentState, task: Task, run: NodeContext) -> str | None:
     """What `compress` has to do first."""
     if state.get("task") != task.id or task.answers or run.reader(state).unmarked:
         return "an edit of the state brought a new message"

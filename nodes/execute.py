@@ -13,16 +13,16 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run
-from signoff.graph.state import AgentState, Decided
-from signoff.nodes.journal import STARTED, WAITING, Entry
-from signoff.nodes.node import Part, Report, Run, Steps
-from signoff.nodes.tool_calls.run import MOST_STARTS, Done, Job, Jobs, once
+from signoff.graph.state import AgentState, CallDecision
+from signoff.nodes.journal import STARTED, WAITING, JournalEntry
+from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
 
 PARALLEL_READS = 8
 
 
-def execute(state: AgentState, run: Run) -> Steps:
+def execute(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     if task.stopped or not task.due:
         return Report(Event.DONE)
@@ -44,7 +44,7 @@ def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
     return list(takewhile(beside, due[:PARALLEL_READS])) or due[:1]
 
 
-def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
+def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[list[BaseMessage]]:
     """Calls that change nothing, beside each other. After an interrupt of one of them they run in order:
     LangGraph hands answers out in the order in which they are asked for.
 
@@ -55,13 +55,15 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: Run) -> Pa
         return (yield from _reads_again(batch, task, state, run))
     decisions = [decided(call, task.decisions) for call in batch]
     pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
-    jobs = [Job(call, state, run, _edited(decision)) for call, decision in pairs]
-    results: list[Done] = yield Jobs(jobs, one_by_one=run.answered)
+    jobs = [ToolRun(call, state, run, _edited(decision)) for call, decision in pairs]
+    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered)
     done = {job.call.index: found.messages for job, found in zip(jobs, results, strict=True)}
     return [m for call in batch for m in done.get(call.index, [_not_approved(call, run)])]
 
 
-def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
+def _reads_again(
+    batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext
+) -> Part[list[BaseMessage]]:
     messages: list[BaseMessage] = []
     for call in batch:
         decision = decided(call, task.decisions)
@@ -73,11 +75,11 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Run)
     return messages
 
 
-def _waits(entry: Entry) -> bool:
+def _waits(entry: JournalEntry) -> bool:
     return entry.status == WAITING
 
 
-def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[BaseMessage]]:
+def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part[list[BaseMessage]]:
     """One call that may change something, if it may run.
 
     Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
@@ -101,7 +103,7 @@ def _effect(call: Call, task: Task, state: AgentState, run: Run) -> Part[list[Ba
     )
 
 
-def _again(call: Call, decision: Decided | None, run: Run, entry: Entry) -> bool:
+def _again(call: Call, decision: CallDecision | None, run: NodeContext, entry: JournalEntry) -> bool:
     """Whether a call with an entry runs again: it paused by itself, says that it may, or a person said so."""
     if _waits(entry):
         return True
@@ -110,18 +112,18 @@ def _again(call: Call, decision: Decided | None, run: Run, entry: Entry) -> bool
     return entry.status == STARTED and (asked or repeats)
 
 
-def _may_run(call: Call, decision: Decided | None, run: Run) -> bool:
+def _may_run(call: Call, decision: CallDecision | None, run: NodeContext) -> bool:
     return _approved(decision) or not run.kit.toolbox.needs_approval(call.name, call.args)
 
 
-def _approved(decision: Decided | None) -> bool:
+def _approved(decision: CallDecision | None) -> bool:
     return decision is not None and decision["type"] in ("approve", "edit")
 
 
-def _edited(decision: Decided | None) -> Mapping[str, Any] | None:
+def _edited(decision: CallDecision | None) -> Mapping[str, Any] | None:
     return decision["args"] if decision is not None and decision["type"] == "edit" else None
 
 
-def _not_approved(call: Call, run: Run) -> ToolMessage:
+def _not_approved(call: Call, run: NodeContext) -> ToolMessage:
     text = run.kit.texts.results["not_approved"].format(name=call.name)
     return not_run(call.id, call.name, text, "not_approved")

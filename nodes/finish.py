@@ -7,16 +7,16 @@ from langchain_core.messages import BaseMessage
 from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
 from signoff.graph.outcome import conclude
-from signoff.graph.state import AgentState, Decision, Ended, Ending
+from signoff.graph.state import AgentState, Decision, EndedTask, Ending
 from signoff.nodes.journal import close, measured
-from signoff.nodes.node import Files, Part, Report, Run, Steps
+from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
 
 
-def finish(state: AgentState, run: Run) -> Steps:
+def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     closing = yield from _closed(task, run, len(state["messages"]))
     last = [*state["messages"], *closing][-1:]
-    ended = Ended(task=task.id, message=(last[0].id or "") if last else "")
+    ended = EndedTask(task=task.id, message=(last[0].id or "") if last else "")
     update: dict[str, Any] = {"messages": closing} if closing else {}
     if task.ended:
         return Report(None, {**update, "ended": ended})
@@ -41,7 +41,7 @@ def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
     return Decision(rule=ending["reason"], event=state.get("event", ""), why=ending.get("error", ""))
 
 
-def _closed(task: Task, run: Run, position: int) -> Part[list[BaseMessage]]:
+def _closed(task: Task, run: NodeContext, position: int) -> Part[list[BaseMessage]]:
     """An answer for every open call, each with an id of its own: the last one is where the task ended."""
     strays = [
         Stray(call, "ended", reply.message.id or "")

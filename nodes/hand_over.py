@@ -14,13 +14,13 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, not_run, result
 from signoff.graph.state import AgentState
 from signoff.nodes.ask_user import asked_at
-from signoff.nodes.node import Report, Run
+from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
 
 _SAID = {"output", "content", "status"}
 
 
-def hand_over(state: AgentState, run: Run) -> Report:
+def hand_over(state: AgentState, run: NodeContext) -> Report:
     task, kit = run.task(state), run.kit
     if task.answers or not task.due or task.due[0].problem or not kit.toolbox.is_driven(task.due[0].name):
         # The history was changed from outside: `route_tools` looks at what is due now.

@@ -28,7 +28,7 @@ from signoff.graph.kinds import Effect
 from signoff.graph.messages import not_run, nudge, result
 from signoff.graph.outcome import Outcome
 from signoff.graph.texts import Texts
-from signoff.nodes.node import Part, Run, Store, Swap
+from signoff.nodes.node import NodeContext, Part, Store, Swap
 
 OUTCOMES = "outcomes"
 FIGURES = "figures"
@@ -68,7 +68,7 @@ STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """What the journal says of one call. `attempt` counts its starts; `hash` is of the tool and the arguments
     that ran, `edited` those that a person put in place of the model's; `messages` are the result of a call
     that is done, and what its tool added."""
@@ -84,7 +84,7 @@ def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
     return ("signoff", "journal", label(thread_id), label(reply_id))
 
 
-def look(run: Run, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, Entry]]:
+def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, JournalEntry]]:
     """A part of a node: the entries of `calls`, by call id, for those that have one."""
     if not calls:
         return {}
@@ -92,12 +92,14 @@ def look(run: Run, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, En
     return {call.id: _entry(call, item.value) for call, item in zip(calls, items, strict=True) if item}
 
 
-def _entry(call: Call, value: Mapping[str, Any]) -> Entry:
+def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
     messages = tuple(messages_from_dict(value["messages"]))
-    return Entry(value["status"], value["attempt"], value["hash"], value["edited"], messages)
+    return JournalEntry(value["status"], value["attempt"], value["hash"], value["edited"], messages)
 
 
-def claim(thread_id: str | None, reply_id: str, call: Call, before: Entry | None, begun: Entry) -> Swap:
+def claim(
+    thread_id: str | None, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
+) -> Swap:
     """Asks to be the one that starts `call`; of two runners at the same moment one gets it."""
     known = None if before is None else _value(call, before)
     return Swap(_namespace(thread_id, reply_id), call.id, known, _value(call, begun))
@@ -105,7 +107,9 @@ def claim(thread_id: str | None, reply_id: str, call: Call, before: Entry | None
 
 def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
     """Asks to be the first that a call is handed over to."""
-    return claim(thread_id, reply_id, call, None, Entry(STARTED, hash=fingerprint(call.name, call.args)))
+    return claim(
+        thread_id, reply_id, call, None, JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
+    )
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
@@ -116,12 +120,12 @@ def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, call
             store.put(target, call.id, item.value)
 
 
-def note(run: Run, reply_id: str, call: Call, entry: Entry) -> PutOp:
+def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:
     """The operation that writes `entry` for `call`."""
     return PutOp(_namespace(run.thread_id, reply_id), call.id, _value(call, entry))
 
 
-def _value(call: Call, entry: Entry) -> dict[str, Any]:
+def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
     return {
         "status": entry.status,
         "attempt": entry.attempt,
@@ -142,7 +146,9 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
     return value
 
 
-def unknown(call: Call, run: Run, edited: Mapping[str, Any] | None = None, words: str = "") -> ToolMessage:
+def unknown(
+    call: Call, run: NodeContext, edited: Mapping[str, Any] | None = None, words: str = ""
+) -> ToolMessage:
     """The result of a call that had started when its process ended. `words` are what a person adds."""
     texts = run.kit.texts.results
     text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
@@ -153,7 +159,7 @@ def unknown(call: Call, run: Run, edited: Mapping[str, Any] | None = None, words
     return result(call.id, call.name, text, ok=False, unknown=True, **notes)
 
 
-def outcome_known(call: Call, entry: Entry | None, run: Run) -> list[BaseMessage]:
+def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> list[BaseMessage]:
     """What the history gets of a call that will not run again: the recorded messages, or "outcome unknown".
     Nothing when the journal knows of no start."""
     if entry is None:
@@ -174,7 +180,7 @@ class Unsettled:
         return {call.id: fingerprint(call.name, call.args) for call in self.calls}
 
 
-def unsettled(task: Task, run: Run) -> Part[Unsettled]:
+def unsettled(task: Task, run: NodeContext) -> Part[Unsettled]:
     """A part of a node: which due calls wait for a person, by the policy and, where that is set, because a
     crash left their outcome unknown."""
     attempts: dict[str, int] = {}
@@ -191,7 +197,7 @@ def unsettled(task: Task, run: Run) -> Part[Unsettled]:
     return Unsettled(tuple(call for call in task.due if call.id in asked), attempts)
 
 
-def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], run: Run) -> Part[None]:
+def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], run: NodeContext) -> Part[None]:
     """A part of a node: records `outcome` with the figures of `task`. The same task is recorded once.
 
     nudges: the reminders of the task, each with the number of replies before it.
@@ -212,10 +218,10 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
     yield Store([record(outcome), PutOp(*where, cast(dict[str, Any], found))])
 
 
-def close(strays: Sequence[Stray], run: Run) -> Part[list[BaseMessage]]:
+def close(strays: Sequence[Stray], run: NodeContext) -> Part[list[BaseMessage]]:
     """A part of a node: one answer for each stray call."""
     closed: list[BaseMessage] = []
-    entries: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], JournalEntry] = {}
     for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
         effects = [
             s.call for s in strays if s.reply_id == reply_id and run.kit.toolbox.is_effect(s.call.name)
@@ -228,7 +234,7 @@ def close(strays: Sequence[Stray], run: Run) -> Part[list[BaseMessage]]:
     return closed
 
 
-def _not_run(stray: Stray, run: Run) -> ToolMessage:
+def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
     text = run.kit.texts.results[stray.why].format(control=stray.control)
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
@@ -245,7 +251,7 @@ def sent_back(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: An
     )
 
 
-def answer_waiting(task: Task, run: Run) -> Part[list[BaseMessage]]:
+def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
     """A part of a node: the user's words as the results of the calls that waited for a person."""
     if not task.answers:
         return []

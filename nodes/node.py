@@ -27,13 +27,13 @@ from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
-from signoff.graph.rules import Offer
+from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
 from signoff.nodes.model.models import (
+    BoundModels,
     ByName,
     Keeper,
-    Models,
 )
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
@@ -48,7 +48,7 @@ _NO_CONTEXT = Context()
 
 
 @dataclass(frozen=True)
-class Kit:
+class Dependencies:
     """The parts of one graph.
 
     models: the model with the tools of each offer; by_name: the same under another name. required: every
@@ -66,7 +66,7 @@ class Kit:
         against the messages, so it can never change a decision.
     """
 
-    models: Mapping[Offer, Runnable[Any, Any]]
+    models: Mapping[ToolChoice, Runnable[Any, Any]]
     by_name: ByName
     required: bool
     toolbox: Toolbox
@@ -91,9 +91,9 @@ class Kit:
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
-    def own(self) -> Models:
+    def own(self) -> BoundModels:
         """The models that the graph was built with."""
-        return Models(self.models, self.digester)
+        return BoundModels(self.models, self.digester)
 
     @lazy
     def whole_prompt(self) -> str:
@@ -107,10 +107,10 @@ class Kit:
 
 
 @dataclass
-class Run:
+class NodeContext:
     """One invocation of a node."""
 
-    kit: Kit
+    kit: Dependencies
     config: RunnableConfig
     _held: Reader | None = field(default=None, init=False)
     _read: AgentState | None = field(default=None, init=False)
@@ -184,12 +184,12 @@ class Run:
         return Context.model_validate(given) if given else _NO_CONTEXT
 
     @lazy
-    def _named(self) -> Models:
+    def _named(self) -> BoundModels:
         name = (self.context.model or "").strip()
         return self.kit.by_name(name) if name else self.kit.own
 
     @property
-    def models(self) -> Mapping[Offer, Runnable[Any, Any]]:
+    def models(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
         """The model with the tools of each offer: the graph's own, or the one that the run's context names.
         Raises SetupError when the model has no name to change."""
         return self._named.offers
@@ -266,9 +266,9 @@ class Report:
 class Request(Protocol):
     """Something that a node waits for."""
 
-    def do(self, run: Run) -> Any: ...
+    def do(self, run: NodeContext) -> Any: ...
 
-    async def ado(self, run: Run) -> Any: ...
+    async def ado(self, run: NodeContext) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -277,10 +277,10 @@ class Store:
 
     ops: Sequence[Op]
 
-    def do(self, run: Run) -> list[Any]:
+    def do(self, run: NodeContext) -> list[Any]:
         return run.store.batch(self.ops) if run.store and self.ops else [None] * len(self.ops)
 
-    async def ado(self, run: Run) -> list[Any]:
+    async def ado(self, run: NodeContext) -> list[Any]:
         return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
 
 
@@ -297,7 +297,7 @@ class Swap:
     before: dict[str, Any] | None
     after: dict[str, Any]
 
-    def do(self, run: Run) -> bool:
+    def do(self, run: NodeContext) -> bool:
         return run.store is None or self.on(run.store)
 
     def on(self, store: BaseStore) -> bool:
@@ -310,7 +310,7 @@ class Swap:
         store.put(self.namespace, self.key, self.after)
         return True
 
-    async def ado(self, run: Run) -> bool:
+    async def ado(self, run: NodeContext) -> bool:
         return await asyncio.to_thread(self.do, run)
 
 
@@ -320,10 +320,10 @@ class Files:
 
     work: Callable[[], object]
 
-    def do(self, run: Run) -> None:
+    def do(self, run: NodeContext) -> None:
         self.work()
 
-    async def ado(self, run: Run) -> None:
+    async def ado(self, run: NodeContext) -> None:
         await asyncio.to_thread(self.work)
 
 
@@ -332,7 +332,7 @@ Part = Generator[Any, Any, _T]
 """A part of a node that yields requests and gives a value."""
 
 Steps = Part[Report]
-Work = Callable[[AgentState, Run], Report | Steps]
+Work = Callable[[AgentState, NodeContext], Report | Steps]
 
 
 class Node(Runnable[AgentState, dict[str, Any]]):
@@ -341,7 +341,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, kit: Kit, work: Work) -> None:
+    def __init__(self, state: State, kit: Dependencies, work: Work) -> None:
         self.state = state
         self.kit = kit
         self.work = work
@@ -350,7 +350,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = Run(self.kit, config or {})
+        run = NodeContext(self.kit, config or {})
         steps = self.work(input, run)
         turn = steps if isinstance(steps, Report) else _next(steps.__next__)
         while not isinstance(turn, Report):
@@ -367,7 +367,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = Run(self.kit, config or {})
+        run = NodeContext(self.kit, config or {})
         steps = self.work(input, run)
         turn = steps if isinstance(steps, Report) else _next(steps.__next__)
         while not isinstance(turn, Report):

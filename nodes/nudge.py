@@ -6,10 +6,10 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import nudge as reminder
 from signoff.graph.rules import nearest
 from signoff.graph.state import AgentState
-from signoff.nodes.node import Report, Run
+from signoff.nodes.node import NodeContext, Report
 
 
-def nudge(state: AgentState, run: Run) -> Report:
+def nudge(state: AgentState, run: NodeContext) -> Report:
     task, kind = run.task(state), state["decision"]["rule"]
     texts, near = run.kit.texts, nearest(task, run.limits)
     left = near.left(texts) if near else ""
@@ -19,7 +19,7 @@ def nudge(state: AgentState, run: Run) -> Report:
     return Report(Event.NUDGED, {"messages": [reminder(kind, text)]})
 
 
-def _for_more(task: Task, run: Run) -> str:
+def _for_more(task: Task, run: NodeContext) -> str:
     """The tool with which the model can still ask for more turns; empty when there is none."""
     controls = run.kit.toolbox.controls
     names = (name for name in controls if controls.effect(name) is Effect.MORE_TURNS)

@@ -11,12 +11,12 @@ from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
-from signoff.nodes.finishing.checks import Checked, run_checks
-from signoff.nodes.node import Part, Report, Run, Steps
+from signoff.nodes.finishing.checks import CheckResults, run_checks
+from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.tools.control import needs_confirmation
 
 
-def review(state: AgentState, run: Run) -> Steps:
+def review(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
     if case is None:
         # The history was changed by another way since decide looked at it: compress and decide look again.
@@ -29,7 +29,7 @@ def review(state: AgentState, run: Run) -> Steps:
         return case.refuse(refusal)
     if is_phase(claim):
         return _phase(case, claim)
-    checked = (yield from _checked(case, claim)) if _is_done(claim) else Checked()
+    checked = (yield from _checked(case, claim)) if _is_done(claim) else CheckResults()
     refusal = _unproven(case, claim, checked)
     if refusal:
         return case.refuse(refusal, seconds=checked.seconds, checks=checked.runs)
@@ -84,11 +84,11 @@ def _phase(case: Case, claim: Mapping[str, Any]) -> Report:
     return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": told})
 
 
-def _checked(case: Case, claim: Mapping[str, Any]) -> Part[Checked]:
+def _checked(case: Case, claim: Mapping[str, Any]) -> Part[CheckResults]:
     return (yield from run_checks(claim, case.call.args, case.state, case.run))
 
 
-def _unproven(case: Case, claim: Mapping[str, Any], checked: Checked) -> Refusal | None:
+def _unproven(case: Case, claim: Mapping[str, Any], checked: CheckResults) -> Refusal | None:
     """Why the checks, or the evidence, do not bear the claim out."""
     if checked.names:
         names = ", ".join(checked.names)

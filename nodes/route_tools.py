@@ -19,12 +19,12 @@ from signoff.graph.rules import budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import unique_ids
-from signoff.nodes.node import Part, Report, Run, Steps
+from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.nodes.tool_calls.run import misfit
 from signoff.tools.toolbox import nearest_name
 
 
-def over_limit(calls: Sequence[Call], task: Task, run: Run) -> Part[dict[int, ToolMessage]]:
+def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[dict[int, ToolMessage]]:
     """A part of a node: the answers, by position, to those of the work calls `calls` that a limit refuses.
 
     All, when the money or the time is used up; else the last ones, when there are more than may run. A call
@@ -44,7 +44,7 @@ def over_limit(calls: Sequence[Call], task: Task, run: Run) -> Part[dict[int, To
     }
 
 
-def _refused(calls: Sequence[Call], task: Task, run: Run) -> tuple[str, Sequence[Call]]:
+def _refused(calls: Sequence[Call], task: Task, run: NodeContext) -> tuple[str, Sequence[Call]]:
     for name in ("cost", "seconds"):
         found = budget(name, task, run.limits)
         if found and found.spent:
@@ -53,7 +53,7 @@ def _refused(calls: Sequence[Call], task: Task, run: Run) -> tuple[str, Sequence
     return "tool_calls", calls[max(0, int(found.limit - found.used)) :] if found else ()
 
 
-def more_turns(call: Call, task: Task, run: Run) -> ToolMessage | None:
+def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     """The answer to a request for more turns; None while a person has to be asked.
 
     One request of a task is heard. Granted without a person are at most as many turns as the limit; what was
@@ -78,13 +78,13 @@ def more_turns(call: Call, task: Task, run: Run) -> ToolMessage | None:
     return _answer(call, turns, task, run, decision["message"])
 
 
-def _turns(name: str, args: Mapping[str, Any], run: Run) -> int:
+def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
     """The number asked for, or set in its place by a person; 0 when that does not fit."""
     box = run.kit.toolbox
     return 0 if box.problem(name, args) else int(box.controls.read(name, args).get("turns", 0))
 
 
-def _answer(call: Call, turns: int, task: Task, run: Run, words: str = "") -> ToolMessage:
+def _answer(call: Call, turns: int, task: Task, run: NodeContext, words: str = "") -> ToolMessage:
     left = run.limits.turns + task.extra_turns + turns - task.turns
     text = run.kit.texts.results["granted" if turns else "not_granted"]
     shown = text.format(turns=turns, left=left, words=words).rstrip()
@@ -95,7 +95,7 @@ _NAME = 100
 _CALLS_IN_A_ROUND = 8
 
 
-def route_tools(state: AgentState, run: Run) -> Steps:
+def route_tools(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     assert task.last is not None, "there is a reply to route"
     written: list[Any] = []
@@ -143,7 +143,7 @@ def _talked(task: Task) -> bool:
     return task.last is not None and task.last.talk and "talked" not in task.nudged and not asked
 
 
-def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
+def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     """The result of a call that runs nothing: a thought, a call that cannot run, or one that a person
     rejected or answered. None for real work."""
     texts, box = run.kit.texts.results, run.kit.toolbox
@@ -163,7 +163,7 @@ def answer(call: Call, task: Task, run: Run) -> ToolMessage | None:
     return _from_person(call, task, run)
 
 
-def _above(call: Call, task: Task, run: Run) -> str | None:
+def _above(call: Call, task: Task, run: NodeContext) -> str | None:
     """What is said of a call for which its reply has no place any more; None where it has."""
     limit, texts = run.limits.calls_per_reply, run.kit.texts.results
     if run.kit.toolbox.rounds:
@@ -172,7 +172,7 @@ def _above(call: Call, task: Task, run: Run) -> str | None:
     return texts["too_many"].format(name=call.name, limit=limit) if place >= limit else None
 
 
-def _unknown(call: Call, run: Run) -> ToolMessage:
+def _unknown(call: Call, run: NodeContext) -> ToolMessage:
     texts, names = run.kit.texts.results, [found.name for found in run.kit.toolbox.every]
     near = nearest_name(call.name, names)
     hint = texts["did_you_mean"].format(near=near) if near else ""
@@ -180,7 +180,7 @@ def _unknown(call: Call, run: Run) -> ToolMessage:
     return not_run(call.id, call.shown_name, text, "unknown")
 
 
-def _from_person(call: Call, task: Task, run: Run) -> ToolMessage | None:
+def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     texts = run.kit.texts.results
     if not run.can_ask and (who := _whom(call, task, run)):
         return not_run(call.id, call.name, texts["nobody"].format(name=call.name, who=who), "nobody")
@@ -195,7 +195,7 @@ def _from_person(call: Call, task: Task, run: Run) -> ToolMessage | None:
     return not_run(call.id, call.name, text, "rejected")
 
 
-def _whom(call: Call, task: Task, run: Run) -> str:
+def _whom(call: Call, task: Task, run: NodeContext) -> str:
     if call in task.undecided:
         return "a person's approval"
     return "a driver" if run.kit.toolbox.is_driven(call.name) else ""

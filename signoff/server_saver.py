@@ -26,7 +26,7 @@ from signoff.session.session import Session
 from signoff.session.standing import reading_graph
 
 
-class Storage(Protocol):
+class SaverStorage(Protocol):
     """A checkpointer of `signoff.storage.base` and its store."""
 
     @property
@@ -39,7 +39,7 @@ class Storage(Protocol):
 class ServerSaver(BaseCheckpointSaver[str]):
     """The checkpointer of `storage`, for async use by the server alone."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: SaverStorage) -> None:
         super().__init__(serde=storage.checkpointer.serde)
         self.storage = storage
         self.saver: BaseCheckpointSaver[str] = storage.checkpointer

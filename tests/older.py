@@ -8,13 +8,13 @@ from langgraph.graph import END, START, StateGraph
 from signoff.graph.build import NODES, Graph, declare
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
-from signoff.nodes.node import Branch, Kit, Node
+from signoff.nodes.node import Branch, Dependencies, Node
 
 OLD = "as_it_was_called"
 Declared = StateGraph[AgentState, Any, Any, Output]
 
 
-def kit_of(graph: Graph) -> Kit:
+def kit_of(graph: Graph) -> Dependencies:
     node = graph.builder.nodes[str(FIRST)].runnable
     assert isinstance(node, Node)
     return node.kit

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.calls import ToolNames, calls_of
 from signoff.models.text_protocol.reading import read_text
 
 TOOLS = frozenset({"run_python", "think", "ask_user", "finish_task", "write_file"})
@@ -17,7 +17,7 @@ FINISHED = "<STATE_UPDATE>\nApproach: look\nStatus: Finished\n</STATE_UPDATE>"
 
 def made(text: str, *, truncated: bool = False, debugging: bool = False) -> list[tuple[str, Any]]:
     """The calls of a reply: name and arguments, None for a call that was left open."""
-    calls = calls_of(read_text(text), Names(), TOOLS, truncated=truncated, debugging=debugging)
+    calls = calls_of(read_text(text), ToolNames(), TOOLS, truncated=truncated, debugging=debugging)
     return [
         (call.name, json.loads(call.arguments) if call.arguments.startswith("{") else None) for call in calls
     ]

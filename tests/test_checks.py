@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 from signoff import build_graph, sqlite_storage
 from signoff.graph.errors import SetupError
 from signoff.models import ScriptedModel
-from signoff.tools.checks import HALF, Kept, make_checks, run_command
+from signoff.tools.checks import HALF, CappedOutput, make_checks, run_command
 from tests.check_cases import CASES, GIVEN_UP, Object, hangs, two
 from tests.loop_cases import FINISH, GO, THREAD, WRITE
 from tests.reviews import both_modes, play
@@ -178,7 +178,7 @@ def test_a_check_is_called_by_what_it_is() -> None:
 @pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 30, 1000])
 @pytest.mark.parametrize("piece", [1, 7, 64])
 def test_what_is_kept_of_an_output(size: int, piece: int) -> None:
-    kept, data = Kept(half=10), bytes(97 + n % 26 for n in range(size))
+    kept, data = CappedOutput(half=10), bytes(97 + n % 26 for n in range(size))
     for at in range(0, size, piece):
         kept.add(data[at : at + piece])
     text = kept.text()

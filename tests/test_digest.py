@@ -16,11 +16,11 @@ from langgraph.runtime import RunControl, Runtime
 from signoff import Limits, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.history.task import Task
-from signoff.graph.prompt.compaction import fold
+from signoff.graph.prompt.compaction import compact
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.summary import Summarise, write_digest
-from signoff.nodes.node import Run
+from signoff.nodes.node import NodeContext
 from tests.histories import ai, assert_sendable, done, state, user
 from tests.older import kit_of
 from tests.prepared import run_python
@@ -166,13 +166,13 @@ def test_one_failure_costs_one_text_and_no_more() -> None:
 def test_nobody_who_stops_a_run_waits_for_a_digest() -> None:
     """A run that is asked to stop just then asks no model any more."""
     writer, control = ScriptedModel([]), RunControl()
-    run = Run(
+    run = NodeContext(
         kit_of(digested(ScriptedModel([]), writer)),
         {"configurable": {"__pregel_runtime": Runtime(control=control)}},
     )
     turns = [message for at in range(9) for message in (ai(("note", f"{at}")), done(f"{at}", "x" * 4_000))]
     now = state(user(), *turns)
-    folding = fold(now, run.reader(now), BUDGET, "", run.kit.texts)
+    folding = compact(now, run.reader(now), BUDGET, "", run.kit.texts)
     assert folding is not None
     assert isinstance(next(write_digest(folding, None, run, Task())), Summarise)
     control.request_drain("pause")

@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 from signoff import Answer
 from signoff.models import call, reply
-from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.calls import ToolNames, calls_of
 from signoff.models.text_protocol.reading import read_text
 from tests.injection_bench import Bench, Place
 from tests.injection_payloads import PAYLOADS, harmless
@@ -164,7 +164,7 @@ QUOTED = {
 
 def finishes(text: str) -> bool:
     bound = {"finish_task", "think", "ask_user", "run_python"}
-    made = calls_of(read_text(text), Names(), bound, truncated=False, debugging=False)
+    made = calls_of(read_text(text), ToolNames(), bound, truncated=False, debugging=False)
     return "finish_task" in [each.name for each in made]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signoff.lint import MEANINGS, Fault, Kind, faults, names, read_trace
+from signoff.lint import MEANINGS, Fault, FaultKind, faults, names, read_trace
 from tests.lint.cases import CUT, END, GO, PAIRS, Pair, finish, poll, work
 from tests.lint.writers import WRITERS, Ai, History, Line, Res, Use, User, ai, chat
 
@@ -47,7 +47,7 @@ def test_its_twin_is_clean(writer: str, pair: Pair) -> None:
 
 
 def test_every_fault_has_a_case_and_a_meaning() -> None:
-    assert {kind for pair in PAIRS.values() for kind, _, _ in pair.found} == set(Kind) == set(MEANINGS)
+    assert {kind for pair in PAIRS.values() for kind, _, _ in pair.found} == set(FaultKind) == set(MEANINGS)
 
 
 FINISHES = ["finish_task", "task_done", "attempt_completion", "final_answer", "submit", "Final_Answer"]
@@ -60,23 +60,25 @@ def test_the_usual_names_of_a_finish_are_known(name: str) -> None:
 
 def test_a_finish_can_have_any_name() -> None:
     history: History = [GO, ai(finish(name="hand_in")), Res("f")]
-    assert [fault.kind for fault in of(history)] == [Kind.NO_FINISH]
+    assert [fault.kind for fault in of(history)] == [FaultKind.NO_FINISH]
     assert of(history, names=names(frozenset({"Hand_In"}))) == []
-    assert [fault.kind for fault in of([GO, *END], names=names(frozenset({"hand_in"})))] == [Kind.NO_FINISH]
+    assert [fault.kind for fault in of([GO, *END], names=names(frozenset({"hand_in"})))] == [
+        FaultKind.NO_FINISH
+    ]
 
 
 def test_a_question_can_have_any_name() -> None:
     history: History = [GO, ai(Use("consult", "a"))]
-    assert [fault.kind for fault in of(history)] == [Kind.DANGLING, Kind.NO_FINISH]
+    assert [fault.kind for fault in of(history)] == [FaultKind.DANGLING, FaultKind.NO_FINISH]
     assert of(history, names=names(ask=frozenset({"consult"}))) == []
 
 
 @pytest.mark.parametrize("times", [2, 3, 7])
 def test_how_often_makes_a_repetition_can_be_said(times: int) -> None:
-    def kinds(count: int) -> list[Kind]:
+    def kinds(count: int) -> list[FaultKind]:
         return [fault.kind for fault in of([GO, *poll(count), *END], repeats=times)]
 
-    assert (kinds(times - 1), kinds(times)) == ([], [Kind.REPEAT])
+    assert (kinds(times - 1), kinds(times)) == ([], [FaultKind.REPEAT])
 
 
 def test_a_repetition_is_told_once_and_how_often() -> None:
@@ -86,18 +88,18 @@ def test_a_repetition_is_told_once_and_how_often() -> None:
 
 def test_the_finish_may_stay_open_behind_the_result_of_its_sibling() -> None:
     history: History = [GO, ai(work("w"), finish()), Res("w")]
-    assert [fault.kind for fault in of(history)] == [Kind.BLIND]
+    assert [fault.kind for fault in of(history)] == [FaultKind.BLIND]
 
 
 def test_a_finishing_tool_that_says_go_on_has_not_finished() -> None:
     goes_on: History = [GO, ai(finish("e")), Res("e", '{"shouldContinue": true}'), ai(work("w")), Res("w")]
-    assert [fault.kind for fault in of(goes_on)] == [Kind.NO_FINISH]
+    assert [fault.kind for fault in of(goes_on)] == [FaultKind.NO_FINISH]
     assert of([*goes_on, *END]) == []
 
 
 def test_results_go_to_the_latest_reply_with_an_open_call_of_their_id() -> None:
     history: History = [GO, ai(work("0")), ai(work("0", "b")), Res("0"), *END]
-    assert [(f.kind, f.at) for f in of(history)] == [(Kind.DANGLING, 1), (Kind.SAME_ID, 2)]
+    assert [(f.kind, f.at) for f in of(history)] == [(FaultKind.DANGLING, 1), (FaultKind.SAME_ID, 2)]
 
 
 def test_the_first_protocol_without_ids_is_understood() -> None:
@@ -105,7 +107,7 @@ def test_the_first_protocol_without_ids_is_understood() -> None:
     ends = {"role": "assistant", "function_call": {"name": "submit", "arguments": "{}"}}
     told = {"role": "function", "name": "write", "content": "ok"}
     assert faults(read_trace([called, told, ends]), names()) == []
-    assert [f.kind for f in faults(read_trace([called, ends]), names())] == [Kind.DANGLING]
+    assert [f.kind for f in faults(read_trace([called, ends]), names())] == [FaultKind.DANGLING]
 
 
 PROMISES = [
@@ -150,20 +152,20 @@ NO_PROMISES = [
 
 @pytest.mark.parametrize("text", PROMISES)
 def test_a_promise(text: str) -> None:
-    assert [fault.kind for fault in of([GO, ai(text)])] == [Kind.PROMISE]
+    assert [fault.kind for fault in of([GO, ai(text)])] == [FaultKind.PROMISE]
 
 
 @pytest.mark.parametrize("text", NO_PROMISES)
 def test_no_promise(text: str) -> None:
-    assert [(fault.kind, fault.remark) for fault in of([GO, Ai(text)])] == [(Kind.NO_FINISH, True)]
+    assert [(fault.kind, fault.remark) for fault in of([GO, Ai(text)])] == [(FaultKind.NO_FINISH, True)]
 
 
 @pytest.mark.parametrize("text", PROMISES)
 def test_a_promise_in_the_middle(text: str) -> None:
     asked: History = [GO, ai(text), User("And?"), ai(work("w")), Res("w"), *END]
-    assert [(fault.kind, fault.at) for fault in of(asked)] == [(Kind.PROMISE, 1)]
+    assert [(fault.kind, fault.at) for fault in of(asked)] == [(FaultKind.PROMISE, 1)]
     and_then_words: History = [GO, ai(text), ai("All is done."), *END]
-    assert [(fault.kind, fault.at) for fault in of(and_then_words)] == [(Kind.PROMISE, 1)]
+    assert [(fault.kind, fault.at) for fault in of(and_then_words)] == [(FaultKind.PROMISE, 1)]
 
 
 @pytest.mark.parametrize("text", NO_PROMISES)
@@ -204,26 +206,26 @@ WENT_WELL = [
 @pytest.mark.parametrize("text", FAILED)
 def test_a_result_without_a_status_that_reads_like_an_error_failed(text: str) -> None:
     history: History = [GO, ai(work("w"), finish()), Res("w", text), Res("f")]
-    assert [fault.kind for fault in of(history)] == [Kind.FAILED_SIBLING]
+    assert [fault.kind for fault in of(history)] == [FaultKind.FAILED_SIBLING]
 
 
 @pytest.mark.parametrize("text", WENT_WELL)
 def test_another_one_did_not(text: str) -> None:
     history: History = [GO, ai(work("w"), finish()), Res("w", text), Res("f")]
-    assert [fault.kind for fault in of(history)] == [Kind.BLIND]
+    assert [fault.kind for fault in of(history)] == [FaultKind.BLIND]
 
 
 def test_where_there_is_a_status_the_words_say_nothing() -> None:
     history: History = [GO, ai(work("w"), finish()), Res("w", "Error: said a log that was read"), Res("f")]
     for writer in ("LangChain dumps", "Anthropic", "plain role and content"):
-        assert [fault.kind for fault in of(history, writer)] == [Kind.BLIND]
+        assert [fault.kind for fault in of(history, writer)] == [FaultKind.BLIND]
 
 
 def test_malformed_calls_stand_where_the_provider_had_them() -> None:
     """LangChain keeps them in another list. Where nothing shows the order, they come first."""
     history: History = [GO, ai(finish(), CUT), Res("f"), Res("w", "no JSON", failed=True)]
     document, _ = WRITERS["LangChain messages_to_dict"](history)
-    assert [f.kind for f in faults(read_trace(document), names())] == [Kind.FAILED_SIBLING]
+    assert [f.kind for f in faults(read_trace(document), names())] == [FaultKind.FAILED_SIBLING]
     sent = chat(history)[0]["messages"][1]["tool_calls"]
     document[1]["data"]["additional_kwargs"] = {"tool_calls": sent}
     assert faults(read_trace(document), names()) == []

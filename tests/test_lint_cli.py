@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from signoff.cli.app import app
-from signoff.lint import Kind
+from signoff.lint import FaultKind
 from signoff.lint.report import MOST_ROWS
 from tests.lint.cases import END, GO, finish, poll, work
 from tests.lint.writers import History, Res, User, ai, chat
@@ -164,9 +164,9 @@ def test_of_many_faults_the_first_are_shown_and_all_counted(trace: Path) -> None
     assert result.stdout.count("write was never answered") == MOST_ROWS
     assert f"{50 - MOST_ROWS} more; --json shows all" in result.stdout
     found: dict[str, Any] = json.loads(lint(str(trace), "--json").stdout)
-    assert found["counts"] == {Kind.DANGLING: 50}
+    assert found["counts"] == {FaultKind.DANGLING: 50}
     assert len(found["faults"]) == 50
-    assert [remark["fault"] for remark in found["remarks"]] == [Kind.NO_FINISH]
+    assert [remark["fault"] for remark in found["remarks"]] == [FaultKind.NO_FINISH]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in the file system")

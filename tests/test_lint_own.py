@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, messages_to_dict
 from langgraph.types import Command
 
 from signoff import Limits, build_graph, sqlite_storage
-from signoff.lint import Fault, Kind, faults, names, read_trace
+from signoff.lint import Fault, FaultKind, faults, names, read_trace
 from signoff.models import ScriptedModel, call
 from signoff.models.tagged import TaggedText
 from tests.confirm_cases import CONFIRMING
@@ -27,14 +27,14 @@ OWN = {
 # A claim beside work is accepted when the work went well, unless the graph is told to refuse it; what ends by
 # a limit or an error has no finish, which is what its outcome says.
 FOUND = {
-    "work, then a finish in the same reply": [Kind.BLIND],
-    "work before it has run": [Kind.BLIND],
-    "a model that only talks ends at talk_turns": [Kind.NO_FINISH],
-    "thoughts do not reset the talk": [Kind.NO_FINISH],
-    "a model that never finishes ends at its turns": [Kind.REPEAT, Kind.NO_FINISH],
-    "two refusals in a row": [Kind.NO_FINISH],
-    "a failing model is an outcome": [Kind.NO_FINISH],
-    "and only one more": [Kind.NO_FINISH],
+    "work, then a finish in the same reply": [FaultKind.BLIND],
+    "work before it has run": [FaultKind.BLIND],
+    "a model that only talks ends at talk_turns": [FaultKind.NO_FINISH],
+    "thoughts do not reset the talk": [FaultKind.NO_FINISH],
+    "a model that never finishes ends at its turns": [FaultKind.REPEAT, FaultKind.NO_FINISH],
+    "two refusals in a row": [FaultKind.NO_FINISH],
+    "a failing model is an outcome": [FaultKind.NO_FINISH],
+    "and only one more": [FaultKind.NO_FINISH],
 }
 
 

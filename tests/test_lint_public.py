@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from signoff.cli.app import app
-from signoff.lint import Fault, Kind, Unreadable, faults, names, read_file, read_trace
-from signoff.lint.trace import Reply, Result, Trace, Words
+from signoff.lint import Fault, FaultKind, Unreadable, faults, names, read_file, read_trace
+from signoff.lint.trace import Result, Trace, TraceMessage, TraceReply
 
 PUBLIC = Path(__file__).parent / "lint" / "public"
 
@@ -23,7 +23,7 @@ class Label(NamedTuple):
 
     format: str
     sizes: tuple[int, int, int]
-    faults: list[tuple[Kind, int]]
+    faults: list[tuple[FaultKind, int]]
     remark: int | None = None
 
 
@@ -33,7 +33,7 @@ LABELS = {
     "agentdojo_two_calls": Label(AGENTDOJO, (3, 2, 2), [], remark=6),
     "inspect_answer": Label(INSPECT, (1, 0, 0), [], remark=2),
     # Eleven results, and not one reply of a model.
-    "inspect_errors": Label(INSPECT, (0, 0, 11), [(Kind.NO_CALL, n) for n in range(11)], remark=10),
+    "inspect_errors": Label(INSPECT, (0, 0, 11), [(FaultKind.NO_CALL, n) for n in range(11)], remark=10),
     # The commands stand in the text of the replies, the results are the next messages.
     "mini_local": Label(MINI, (2, 2, 2), []),
     "mini_github_issue": Label(MINI, (10, 10, 10), []),
@@ -41,7 +41,7 @@ LABELS = {
     # A flag is refused ("Wrong flag!"), and another one submitted: that repeats no finish.
     "swe_agent_wrong_flag": Label(SWE_AGENT, (12, 12, 11), []),
     # Four calls have ids that calls before them had.
-    "swe_agent_tools": Label(SWE_AGENT, (13, 13, 13), [(Kind.SAME_ID, n) for n in (14, 18, 22, 24)]),
+    "swe_agent_tools": Label(SWE_AGENT, (13, 13, 13), [(FaultKind.SAME_ID, n) for n in (14, 18, 22, 24)]),
     # Refusals, a transfer to a person, offers to help: none of them is a promise.
     "tau_transfer": Label(TAU, (5, 2, 2), [], remark=11),
     "tau_balances": Label(TAU, (8, 0, 0), [], remark=17),
@@ -56,12 +56,12 @@ def found(document: Any) -> list[Fault]:
     return faults(read_trace(document), names())
 
 
-def labelled(every: list[Fault]) -> list[tuple[Kind, int]]:
+def labelled(every: list[Fault]) -> list[tuple[FaultKind, int]]:
     return [(fault.kind, fault.at) for fault in every if not fault.remark]
 
 
 def sizes(trace: Trace) -> tuple[int, int, int]:
-    replies = [entry for entry in trace.entries if isinstance(entry, Reply)]
+    replies = [entry for entry in trace.entries if isinstance(entry, TraceReply)]
     calls = sum(len(reply.calls) for reply in replies)
     return len(replies), calls, sum(isinstance(entry, Result) for entry in trace.entries)
 
@@ -73,7 +73,7 @@ def test_the_findings_are_those_of_a_person(name: str) -> None:
     every = faults(trace, names())
     assert labelled(every) == label.faults
     remarks = [(fault.kind, fault.at) for fault in every if fault.remark]
-    assert remarks == ([] if label.remark is None else [(Kind.NO_FINISH, label.remark)])
+    assert remarks == ([] if label.remark is None else [(FaultKind.NO_FINISH, label.remark)])
 
 
 def test_every_trace_has_its_label_and_its_source() -> None:
@@ -101,27 +101,27 @@ def with_words(name: str, at: int, text: str) -> list[Any]:
 
 
 # The same traces with a fault put in, where they have none of this kind.
-BROKEN: dict[str, tuple[Any, list[tuple[Kind, int]]]] = {
-    "AgentDojo: a result is lost": (without("agentdojo_two_calls", 3), [(Kind.DANGLING, 2)]),
-    "tau-bench: a result is lost": (without("tau_transfer", 5), [(Kind.DANGLING, 4)]),
-    "SWE-agent: a result is lost": (without("swe_agent_tools", 3), [(Kind.DANGLING, 2)]),
-    "SWE-agent: its reply is lost": (without("swe_agent_tools", 2), [(Kind.NO_CALL, 2)]),
+BROKEN: dict[str, tuple[Any, list[tuple[FaultKind, int]]]] = {
+    "AgentDojo: a result is lost": (without("agentdojo_two_calls", 3), [(FaultKind.DANGLING, 2)]),
+    "tau-bench: a result is lost": (without("tau_transfer", 5), [(FaultKind.DANGLING, 4)]),
+    "SWE-agent: a result is lost": (without("swe_agent_tools", 3), [(FaultKind.DANGLING, 2)]),
+    "SWE-agent: its reply is lost": (without("swe_agent_tools", 2), [(FaultKind.NO_CALL, 2)]),
     "SWE-agent: it is cut before it submits": (
         messages("swe_agent_tools")[:8],
-        [(Kind.NO_FINISH, 7)],
+        [(FaultKind.NO_FINISH, 7)],
     ),
     "SWE-agent: commands in text, cut before it submits": (
         messages("swe_agent_text")[:-1],
-        [(Kind.NO_FINISH, 9)],
+        [(FaultKind.NO_FINISH, 9)],
     ),
-    "mini-swe-agent: it is cut before it submits": (messages("mini_local")[:4], [(Kind.NO_FINISH, 3)]),
+    "mini-swe-agent: it is cut before it submits": (messages("mini_local")[:4], [(FaultKind.NO_FINISH, 3)]),
     "tau-bench: a promise, and the customer has to ask": (
         with_words("tau_balances", 8, "I'll look up both prices now. Please hold on."),
-        [(Kind.PROMISE, 8)],
+        [(FaultKind.PROMISE, 8)],
     ),
     "AgentDojo: a promise, and then words": (
         with_words("agentdojo_help", 4, "I will open the notice now."),
-        [(Kind.PROMISE, 4)],
+        [(FaultKind.PROMISE, 4)],
     ),
 }
 
@@ -129,7 +129,7 @@ BROKEN: dict[str, tuple[Any, list[tuple[Kind, int]]]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_fault_put_into_one_is_found_there(name: str) -> None:
     document, expected = BROKEN[name]
-    known = [fault for fault in labelled(found(document)) if fault[0] is not Kind.SAME_ID]
+    known = [fault for fault in labelled(found(document)) if fault[0] is not FaultKind.SAME_ID]
     assert known == expected
 
 
@@ -138,7 +138,7 @@ def test_a_submission_that_only_the_trajectory_has_is_one() -> None:
     document["history"] = document["history"][:-1]
     assert labelled(found(document)) == []
     document["trajectory"] = document["trajectory"][:-1]
-    assert labelled(found(document)) == [(Kind.NO_FINISH, 9)]
+    assert labelled(found(document)) == [(FaultKind.NO_FINISH, 9)]
 
 
 def test_a_demonstration_in_the_history_is_none_of_it() -> None:
@@ -199,7 +199,7 @@ def test_texts_that_inspect_keeps_apart_are_put_in_place() -> None:
     (sample,) = document["samples"]
     sample["messages"][2]["content"] = "attachment://abc"
     sample["attachments"] = {"abc": "I'll patch it now."}
-    assert labelled(found(document)) == [(Kind.PROMISE, 2)]
+    assert labelled(found(document)) == [(FaultKind.PROMISE, 2)]
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
@@ -236,9 +236,11 @@ def test_the_newer_mini_calls_a_tool_and_ends_with_its_own_role() -> None:
     submitted = {"role": "exit", "content": "", "extra": {"exit_status": "Submitted"}}
     limit = {"role": "exit", "content": "LimitsExceeded", "extra": {"exit_status": "LimitsExceeded"}}
     assert labelled(found([*begins, *works, submits, submitted])) == []
-    assert labelled(found([*begins, *works, limit])) == [(Kind.NO_FINISH, 3)]
+    assert labelled(found([*begins, *works, limit])) == [(FaultKind.NO_FINISH, 3)]
     declined = {"role": "tool", "tool_call_id": "b", "content": "<returncode>1</returncode>"}
-    assert labelled(found([*begins, submits, declined, *works, submits, submitted])) == [(Kind.SAME_ID, 6)]
+    assert labelled(found([*begins, submits, declined, *works, submits, submitted])) == [
+        (FaultKind.SAME_ID, 6)
+    ]
 
 
 def test_a_reply_without_a_command_is_answered_by_the_program() -> None:
@@ -251,7 +253,7 @@ def test_a_reply_without_a_command_is_answered_by_the_program() -> None:
         *messages("mini_local")[2:],
     ]
     trace = read_trace(history)
-    assert trace.entries[2] == Words(3, genuine=False)
+    assert trace.entries[2] == TraceMessage(3, genuine=False)
     assert labelled(faults(trace, names())) == []
 
 

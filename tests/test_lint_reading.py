@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from signoff.lint import Names, Trace, Unreadable, faults, read_file, read_trace
+from signoff.lint import ControlNames, Trace, Unreadable, faults, read_file, read_trace
 from signoff.lint.formats import FORMATS, KNOWN
 from signoff.lint.reading import DEEPEST, MOST_BYTES
-from signoff.lint.trace import Call, Reply, Result, Words
+from signoff.lint.trace import Result, TraceCall, TraceMessage, TraceReply
 from tests.lint.cases import END, GO
 from tests.lint.writers import WRITERS, Line, Res, Use, ai
 
@@ -38,9 +38,9 @@ def test_every_format_is_told_by_its_shape_and_says_the_same(writer: str) -> Non
     assert trace.format == FORMAT_OF[writer]
     words, reply, result, *_ = trace.entries
     at = places[1, "r"]
-    made = Call(at, "r", "read", '{"a": [2], "b": 1}')
-    assert words == Words(0)
-    assert reply == Reply(places[1, None], "So.", (made,))
+    made = TraceCall(at, "r", "read", '{"a": [2], "b": 1}')
+    assert words == TraceMessage(0)
+    assert reply == TraceReply(places[1, None], "So.", (made,))
     assert isinstance(result, Result)
     assert (result.at, result.id, result.failed) == (places[2, "r"], "r", True)
     assert result.text in ("text", "Error: text")
@@ -64,7 +64,7 @@ def chat(*contents: Any, role: str = "user") -> list[dict[str, Any]]:
 SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
     "a system message takes a place, and begins nothing": (
         [{"role": "system", "content": "be kind"}, {"role": "user", "content": "do it"}],
-        lambda trace: trace.entries == (Words(1),) and trace.messages == 2,
+        lambda trace: trace.entries == (TraceMessage(1),) and trace.messages == 2,
     ),
     "Anthropic: text beside results is no person's": (
         [
@@ -74,7 +74,7 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
                 "content": [{"type": "tool_result", "tool_use_id": "a"}, {"type": "text", "text": "Go on."}],
             },
         ],
-        lambda trace: trace.entries[1:] == (Result(1, "a"), Words(1, genuine=False)),
+        lambda trace: trace.entries[1:] == (Result(1, "a"), TraceMessage(1, genuine=False)),
     ),
     "Anthropic: what the provider runs itself is no call": (
         [
@@ -87,7 +87,7 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
                 ],
             }
         ],
-        lambda trace: trace.entries == (Reply(0, "Found."),),
+        lambda trace: trace.entries == (TraceReply(0, "Found."),),
     ),
     "Responses: a shell that the program runs is a call": (
         [
@@ -97,12 +97,12 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
         lambda trace: (
             trace.entries[1] == Result(1, "c", "a")
             and trace.entries[0]
-            == Reply(0, "", (Call(0, "c", "local_shell", '{"action": {"command": ["ls"]}}'),))
+            == TraceReply(0, "", (TraceCall(0, "c", "local_shell", '{"action": {"command": ["ls"]}}'),))
         ),
     ),
     "Responses: a search that OpenAI runs is none": (
         [{"type": "web_search_call", "id": "w", "status": "completed"}],
-        lambda trace: trace.entries == (Reply(0),),
+        lambda trace: trace.entries == (TraceReply(0),),
     ),
     "Responses: the response says that its last reply was cut": (
         {
@@ -110,7 +110,7 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
             "incomplete_details": {"reason": "max_output_tokens"},
             "output": [{"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"}],
         },
-        lambda trace: trace.entries == (Reply(0, "", (Call(0, "c", "x"),), cut=True),),
+        lambda trace: trace.entries == (TraceReply(0, "", (TraceCall(0, "c", "x"),), cut=True),),
     ),
     "chat: a custom tool has free text": (
         [
@@ -119,7 +119,9 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
                 "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "sql", "input": "select"}}],
             }
         ],
-        lambda trace: trace.entries == (Reply(0, "", (Call(0, "c", "sql", '{"input": "select"}'),)),),
+        lambda trace: (
+            trace.entries == (TraceReply(0, "", (TraceCall(0, "c", "sql", '{"input": "select"}'),)),)
+        ),
     ),
     "LangChain: calls that are only in the provider's extras": (
         [
@@ -133,17 +135,17 @@ SPECIAL: dict[str, tuple[Any, Callable[[Trace], bool]]] = {
                 },
             }
         ],
-        lambda trace: trace.entries == (Reply(0, "", (Call(0, "c", "x"),)),),
+        lambda trace: trace.entries == (TraceReply(0, "", (TraceCall(0, "c", "x"),)),),
     ),
     "LangChain: calls that are only blocks": (
         [{"type": "ai", "content": [{"type": "tool_use", "id": "c", "name": "x", "input": {"a": 1}}]}],
-        lambda trace: trace.entries == (Reply(0, "", (Call(0, "c", "x", '{"a": 1}'),)),),
+        lambda trace: trace.entries == (TraceReply(0, "", (TraceCall(0, "c", "x", '{"a": 1}'),)),),
     ),
     "LangChain: our own reminders are no person's": (
         [{"type": "human", "content": "go on", "additional_kwargs": {"signoff": {"nudge": "talked"}}}],
-        lambda trace: trace.entries == (Words(0, genuine=False),),
+        lambda trace: trace.entries == (TraceMessage(0, genuine=False),),
     ),
-    "a batch of one conversation": ([chat("do it")], lambda trace: trace.entries == (Words(0),)),
+    "a batch of one conversation": ([chat("do it")], lambda trace: trace.entries == (TraceMessage(0),)),
     "one message alone": ({"role": "user", "content": "x"}, lambda trace: trace.messages == 1),
     "ids that are numbers": (
         [{"role": "tool", "tool_call_id": 7, "content": "x"}],
@@ -249,7 +251,7 @@ def test_a_wrong_type_anywhere_is_read_or_told(writer: str) -> None:
     for path in parts(document):
         for value in ODD:
             try:
-                faults(read_trace(changed(document, path, value)), Names())
+                faults(read_trace(changed(document, path, value)), ControlNames())
             except Unreadable as told:
                 refused.append(str(told))
     assert len(refused) > 50

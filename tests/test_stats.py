@@ -10,12 +10,12 @@ import pytest
 from langgraph.store.base import BaseStore, PutOp
 
 from signoff import SetupError, StorageError, ThreadError, build_graph, sqlite_storage
-from signoff.graph.finish.figures import End, Figures, Nudged, Refused
+from signoff.graph.finish.figures import EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.graph.outcome import Outcome
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import FIGURES, OUTCOMES, place, record
-from signoff.stats import Ended, rate, read_ended, stats
+from signoff.stats import TaskRecord, rate, read_ended, stats
 from signoff.stats.numbers import PARTS, REOPEN_SECONDS, reopened, sections
 from signoff.storage.sqlite import SqliteStorage
 from tests.interrupting import interrupt_process
@@ -35,7 +35,7 @@ def figures(at: float = 100.0, began: float | None = None, **given: Any) -> Figu
         talk=0,
         nudges={},
         refused={},
-        end=End(status="success", reason="finish_task", turns=1),
+        end=EndFigures(status="success", reason="finish_task", turns=1),
         ends=[],
         resumed=0,
         cut_short=0,
@@ -45,7 +45,7 @@ def figures(at: float = 100.0, began: float | None = None, **given: Any) -> Figu
     return found
 
 
-def task(at: float = 100.0, *, thread: str | None = "t", number: int = 0, **given: Any) -> Ended:
+def task(at: float = 100.0, *, thread: str | None = "t", number: int = 0, **given: Any) -> TaskRecord:
     values: dict[str, Any] = {
         "status": "success",
         "reason": "finish_task",
@@ -61,10 +61,10 @@ def task(at: float = 100.0, *, thread: str | None = "t", number: int = 0, **give
         "rating": None,
         **given,
     }
-    return Ended(thread_id=thread, task=f"m{number or at}", at=at, **values)
+    return TaskRecord(thread_id=thread, task=f"m{number or at}", at=at, **values)
 
 
-def limit(at: float = 100.0, **given: Any) -> Ended:
+def limit(at: float = 100.0, **given: Any) -> TaskRecord:
     return task(at, **{"status": "limit", "reason": "turns", "claim": None, "verified": None, **given})
 
 
@@ -106,14 +106,17 @@ def test_a_cap_cuts_the_successes_above_it() -> None:
 def test_counts_are_added_up_over_tasks() -> None:
     first = figures(
         talk=2,
-        nudges={"talked": Nudged(given=2, back=1)},
-        refused={"siblings": Refused(times=2, needless=1)},
+        nudges={"talked": NudgeFigures(given=2, back=1)},
+        refused={"siblings": RefusalFigures(times=2, needless=1)},
         rules={"think": 3},
     )
     second = figures(
-        nudges={"talked": Nudged(given=1, back=1), "empty": Nudged(given=1, back=0)},
-        refused={"empty_summary": Refused(times=1, needless=1)},
-        ends=[End(status="limit", reason="turns", turns=3), End(status="error", reason="x", turns=4)],
+        nudges={"talked": NudgeFigures(given=1, back=1), "empty": NudgeFigures(given=1, back=0)},
+        refused={"empty_summary": RefusalFigures(times=1, needless=1)},
+        ends=[
+            EndFigures(status="limit", reason="turns", turns=3),
+            EndFigures(status="error", reason="x", turns=4),
+        ],
         cut_short=1,
         rules={"think": 5, "turns": 1},
     )
@@ -131,18 +134,18 @@ def test_counts_are_added_up_over_tasks() -> None:
 
 
 def test_a_task_without_figures_counts_only_where_none_are_needed() -> None:
-    known = figures(talk=1, end=End(status="success", reason="finish_task", turns=3))
+    known = figures(talk=1, end=EndFigures(status="success", reason="finish_task", turns=3))
     found = stats([task(1.0, figures=None, turns=7), task(2.0, figures=known, turns=3)])
     assert (found["tasks"], found["measured"], found["turns"]["most"]) == (2, 1, 7)
     assert found["talk_only"] == {"replies": 1, "turns": 3, "rate": 0.3333, "tasks": 1}
 
 
-CHECKED = {"checks": Refused(times=3, needless=1)}
-SENT = {"sent_back": Refused(times=1, needless=0)}
+CHECKED = {"checks": RefusalFigures(times=3, needless=1)}
+SENT = {"sent_back": RefusalFigures(times=1, needless=0)}
 NOT_JUDGED = (0, 0, None)
 # A task that ended, what it is as a finish that came too early, and as a run that did not end in time: how
 # many, of how many that were judged, and by whom.
-JUDGED: dict[str, tuple[Ended, tuple[int, int, str | None], tuple[int, int, str | None]]] = {
+JUDGED: dict[str, tuple[TaskRecord, tuple[int, int, str | None], tuple[int, int, str | None]]] = {
     "nobody judged it": (task(), NOT_JUDGED, NOT_JUDGED),
     "its checks passed": (task(verified="verified"), (0, 1, "check"), (0, 1, "check")),
     "a person confirmed it": (task(figures=figures(confirmed=True)), (0, 1, "person"), (0, 1, "person")),
@@ -193,7 +196,7 @@ def test_what_is_not_judged_is_counted_as_that() -> None:
 
 
 SOON, LATE = 100 + REOPEN_SECONDS, 111 + REOPEN_SECONDS
-REOPENED: dict[str, tuple[list[Ended], list[str]]] = {
+REOPENED: dict[str, tuple[list[TaskRecord], list[str]]] = {
     "a success alone": ([task()], []),
     "rated 2": ([task(rating=2)], ["rated low"]),
     "rated 3": ([task(rating=3)], []),
@@ -229,26 +232,26 @@ def test_since_leaves_out_what_ended_before_but_not_what_reopened_it() -> None:
     assert (found["tasks"], found["reopened"]["tasks"]) == (2, 1)
 
 
-SIGNS: dict[str, tuple[Ended, bool, str]] = {
+SIGNS: dict[str, tuple[TaskRecord, bool, str]] = {
     "words only": (task(figures=figures(talk=1)), False, "How this ends"),
     "a limit although done": (task(figures=figures(cut_short=1)), False, "How this ends"),
     "failed siblings": (
-        task(figures=figures(refused={"siblings": Refused(times=1, needless=0)})),
+        task(figures=figures(refused={"siblings": RefusalFigures(times=1, needless=0)})),
         False,
         "Look at the results of your work before you finish",
     ),
     "an empty summary": (
-        task(figures=figures(refused={"empty_summary": Refused(times=1, needless=0)})),
+        task(figures=figures(refused={"empty_summary": RefusalFigures(times=1, needless=0)})),
         False,
         "the description of finish_task",
     ),
     "failed checks": (
-        task(figures=figures(refused={"checks": Refused(times=1, needless=0)})),
+        task(figures=figures(refused={"checks": RefusalFigures(times=1, needless=0)})),
         False,
         "Before you call finish_task, ask yourself",
     ),
     "sent back": (
-        task(figures=figures(refused={"sent_back": Refused(times=1, needless=0)})),
+        task(figures=figures(refused={"sent_back": RefusalFigures(times=1, needless=0)})),
         False,
         "Before you call finish_task, ask yourself",
     ),
@@ -291,7 +294,7 @@ def ended_outcome(thread: str, number: int, **given: Any) -> Outcome:
 def put(store: BaseStore, thread: str, number: int, at: float | None = None, **given: Any) -> None:
     outcome = ended_outcome(thread, number, **given)
     when = float(number) if at is None else at
-    end = End(status=outcome.status, reason=outcome.reason, turns=outcome.turns)
+    end = EndFigures(status=outcome.status, reason=outcome.reason, turns=outcome.turns)
     found = dict(figures(when, end=end))
     store.batch([record(outcome), PutOp(*place(FIGURES, thread, outcome.task), found)])
 
@@ -399,7 +402,9 @@ def fill(store: BaseStore, count: int) -> None:
         ops: list[PutOp] = []
         for number in range(first, first + 1000):
             outcome = ended_outcome(f"thread-{number // 4}", number, summary="What was done. " * 20)
-            found = figures(number * 3600.0, nudges={"talked": Nudged(given=1, back=1)}, rules={"think": 4})
+            found = figures(
+                number * 3600.0, nudges={"talked": NudgeFigures(given=1, back=1)}, rules={"think": 4}
+            )
             ops += [record(outcome), PutOp(*place(FIGURES, outcome.thread_id, outcome.task), dict(found))]
         store.batch(ops)
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText, current_status
-from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.calls import ToolNames, calls_of
 from signoff.models.text_protocol.reading import plain_lines, read_text
 from tests.tagged_replies import TOOLS
 
@@ -48,15 +48,15 @@ def seed() -> int:
 
 
 def finishes(text: str, *, truncated: bool = False) -> bool:
-    made = calls_of(read_text(text), Names(), TOOLS, truncated=truncated, debugging=False)
+    made = calls_of(read_text(text), ToolNames(), TOOLS, truncated=truncated, debugging=False)
     return any(call.name == "finish_task" and call.arguments.startswith("{") for call in made)
 
 
 def test_no_reply_raises_and_each_is_read_the_same_twice(seed: int) -> None:
     for text in replies(seed):
         for truncated in (False, True):
-            made = calls_of(read_text(text), Names(), TOOLS, truncated=truncated, debugging=False)
-            again = calls_of(read_text(text), Names(), TOOLS, truncated=truncated, debugging=False)
+            made = calls_of(read_text(text), ToolNames(), TOOLS, truncated=truncated, debugging=False)
+            again = calls_of(read_text(text), ToolNames(), TOOLS, truncated=truncated, debugging=False)
             assert made == again
             for call in made:
                 assert call.arguments.startswith("(left") or isinstance(json.loads(call.arguments), dict)
@@ -111,7 +111,7 @@ def test_what_is_evidence_is_never_read_as_a_reply(seed: int) -> None:
     for text in replies(seed)[:500]:
         result = ToolMessage(text, name="run_python", tool_call_id="c")
         shown = TaggedText(ScriptedModel([])).prompt([result])[-1].text
-        echoed = calls_of(read_text(shown), Names(), TOOLS, truncated=False, debugging=False)
+        echoed = calls_of(read_text(shown), ToolNames(), TOOLS, truncated=False, debugging=False)
         assert echoed == [], text
 
 

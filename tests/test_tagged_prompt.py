@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from signoff.graph.messages import not_run, nudge
 from signoff.models import ScriptedModel
 from signoff.models.tagged import TaggedText, TaggedTexts
-from signoff.models.text_protocol.calls import Names
+from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.prompt import written
 from signoff.tools.control import standard_controls
 from signoff.tools.sandbox import UnsafeSandbox, python_tool
@@ -227,7 +227,7 @@ WRITTEN = [
 def test_calls_of_another_model_are_written_in_the_form(
     calls: list[dict[str, Any]], expected: list[str] | None
 ) -> None:
-    text = written(AIMessage("So:", tool_calls=calls), Names())
+    text = written(AIMessage("So:", tool_calls=calls), ToolNames())
     assert text.startswith("So:\n\n")
     if expected is not None:
         assert told(text) == expected
@@ -237,7 +237,7 @@ def test_calls_of_another_model_are_written_in_the_form(
 
 def test_made_up_evidence_is_not_shown_again() -> None:
     reply = "```python\r\n1\r\n```\r\n<EVIDENCE>\r\n2"
-    assert written(own(reply, upto=16), Names()) == "```python\n1\n```"
+    assert written(own(reply, upto=16), ToolNames()) == "```python\n1\n```"
 
 
 def test_pictures_stay() -> None:

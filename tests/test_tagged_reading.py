@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from langchain_core.utils.json import parse_partial_json
 
-from signoff.models.text_protocol.calls import Names, calls_of
+from signoff.models.text_protocol.calls import ToolNames, calls_of
 from signoff.models.text_protocol.reading import read_text
 from tests.tagged_replies import CODE, DONE, FINISHED, PLAN, RUN, TOOLS, made, told
 
@@ -164,12 +164,12 @@ def test_calls_and_questions(case: str) -> None:
 )
 def test_a_part_without_its_tool_makes_no_call(bound: set[str], calls: list[str]) -> None:
     reading = read_text(f"{DONE}\n{CODE}\n<ASK>Why?</ASK>")
-    found = calls_of(reading, Names(), bound, truncated=False, debugging=False)
+    found = calls_of(reading, ToolNames(), bound, truncated=False, debugging=False)
     assert [call.name for call in found] == calls
 
 
 def test_other_names_of_the_tools() -> None:
-    names = Names("exec", "note", "question", "done")
+    names = ToolNames("exec", "note", "question", "done")
     reading = read_text(f"{DONE}\n{CODE}\n<ASK>Why?</ASK>")
     found = calls_of(reading, names, set(vars(names).values()), truncated=False, debugging=False)
     assert [call.name for call in found] == ["note", "exec", "question", "done"]
@@ -177,7 +177,7 @@ def test_other_names_of_the_tools() -> None:
 
 def test_what_was_left_open_is_no_json_for_any_parser() -> None:
     for text in ("```python\n{}", '<CALL name="a">{"x": "1', "<ASK>{}", "<PLAN>[FINALIZE] {}"):
-        call = calls_of(read_text(text), Names(), TOOLS, truncated=False, debugging=False)[-1]
+        call = calls_of(read_text(text), ToolNames(), TOOLS, truncated=False, debugging=False)[-1]
         with pytest.raises(ValueError, match="Expecting value"):
             parse_partial_json(call.arguments)
 

@@ -12,8 +12,8 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import kept_in
 from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.replies import Reply
-from signoff.graph.prompt.compaction import SMALLEST, bounded, cut, fold
-from signoff.graph.prompt.prompt import build_view, contract_text, digest_message, last_turn, view_size
+from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, cut
+from signoff.graph.prompt.prompt import build_prompt, contract_text, digest_message, last_turn, prompt_size
 from signoff.graph.state import AgentState, Digest
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models.tagged import current_status
@@ -82,8 +82,8 @@ def folded_state(writer: Writer, messages: list[BaseMessage], budget: int) -> Ag
     for stop in stops:
         now = state(*messages[:stop], digest=digest)
         reader = read_messages(now, CONTROLS)
-        if view_size(now, reader, SYSTEM, DEFAULT_TEXTS) > budget:
-            folding = fold(now, reader, budget, SYSTEM, DEFAULT_TEXTS)
+        if prompt_size(now, reader, SYSTEM, DEFAULT_TEXTS) > budget:
+            folding = compact(now, reader, budget, SYSTEM, DEFAULT_TEXTS)
             if folding:
                 folded = next(at for at, message in enumerate(messages) if message_id(at) == folding.upto)
                 assert not any(
@@ -106,7 +106,7 @@ def replies_upto(reader: Reader, position: int) -> list[Reply]:
 
 
 def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[BaseMessage]:
-    view = build_view(now, reader, SYSTEM, DEFAULT_TEXTS)
+    view = build_prompt(now, reader, SYSTEM, DEFAULT_TEXTS)
     return cut(view, last_turn(view), budget, lambda name: kept_in(folder, name))
 
 
@@ -166,7 +166,7 @@ def test_the_oldest_lines_go_first_and_are_counted(lines: list[str], room: int, 
 def told(*messages: BaseMessage, budget: int = 200) -> str:
     """The digest of these messages, of which all but the last turn are folded."""
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
-    folding = fold(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
+    folding = compact(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
     assert folding is not None
     return "\n".join(folding.told())
 
@@ -225,7 +225,7 @@ CONTRACTS: dict[str, tuple[list[BaseMessage], str]] = {
 def test_the_contract_holds_what_binds(messages: list[BaseMessage], lines: str) -> None:
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
     reader = read_messages(now, CONTROLS)
-    folding = fold(now, reader, 200, SYSTEM, DEFAULT_TEXTS)
+    folding = compact(now, reader, 200, SYSTEM, DEFAULT_TEXTS)
     assert folding is not None
     text = contract_text(folding.contract, reader.section.id, DEFAULT_TEXTS)
     assert text.partition("\n")[2] == lines
@@ -235,10 +235,10 @@ def test_the_contract_holds_what_binds(messages: list[BaseMessage], lines: str) 
 def test_the_tagged_protocol_reads_approach_and_status_from_it() -> None:
     work = [ai(("work", f"{at}")) if at % 2 else done(f"{at - 1}", "y" * 1_000) for at in range(1, 9)]
     now = state(user(), ai(("think", "a", THOUGHT)), done("a"), *work)
-    folding = fold(now, read_messages(now, CONTROLS), 200, SYSTEM, DEFAULT_TEXTS)
+    folding = compact(now, read_messages(now, CONTROLS), 200, SYSTEM, DEFAULT_TEXTS)
     assert folding is not None
     later = state(*now["messages"], digest=folding.by_lines())
-    view = build_view(later, read_messages(later, CONTROLS), SYSTEM, DEFAULT_TEXTS)
+    view = build_prompt(later, read_messages(later, CONTROLS), SYSTEM, DEFAULT_TEXTS)
     assert not any(call["name"] == "think" for m in view if isinstance(m, AIMessage) for call in m.tool_calls)
     assert current_status(view) == ("by hand", "begun")
 

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from signoff.cli.app import app
-from signoff.workers.figures import Backlog
+from signoff.workers.figures import QueueFigures
 from tests.cli_bench import Bench
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +45,7 @@ def test_the_ten_lines_for_another_engine_are_those_of_the_example() -> None:
 
 def test_every_figure_of_the_workers_is_told() -> None:
     told = PAGE.partition('"workers": {…}}`')[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", told)) >= set(Backlog.__dataclass_fields__)
+    assert set(re.findall(r"`(\w+)`", told)) >= set(QueueFigures.__dataclass_fields__)
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import postgres_storage
 from signoff.workers import drive, pause, submit
 from signoff.workers.inbox import read_inbox
-from signoff.workers.jobs import Jobs
+from signoff.workers.jobs import JobQueries
 from signoff.workers.tables import prepare, wake
 from tests.postgres import execute
 from tests.session_bench import DONE
@@ -332,7 +332,7 @@ async def test_a_job_that_stands_for_new_work_is_not_taken_before_that_is_there(
     bench.submit("one")
     database = bench.storage.checkpointer.database
     worker = bench.worker()
-    jobs: Jobs = worker._jobs
+    jobs: JobQueries = worker._jobs
     async with worker._app.open_async():
         number = await jobs.register_worker()
         with database.transaction() as connection:

@@ -14,8 +14,8 @@ from signoff.models import ScriptedModel
 from signoff.session.standing import Standing
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
-from signoff.workers.figures import Backlog, backlog
-from signoff.workers.jobs import Jobs, session_of
+from signoff.workers.figures import QueueFigures, backlog
+from signoff.workers.jobs import JobQueries, session_of
 from signoff.workers.worker import Worker
 from tests.postgres import execute
 from tests.session_bench import DONE, play
@@ -65,23 +65,23 @@ class Bench:
             list(statuses),
         )
 
-    def figures(self) -> Backlog:
+    def figures(self) -> QueueFigures:
         found = backlog(self.storage)
         assert found is not None, "the database has no queue"
         return found
 
 
 @asynccontextmanager
-async def opened(bench: Bench, **options: Any) -> AsyncIterator[Jobs]:
+async def opened(bench: Bench, **options: Any) -> AsyncIterator[JobQueries]:
     """The queue as one more worker has it."""
     worker = bench.worker(**options)
     async with worker._app.open_async():
         yield worker._jobs
 
 
-async def taken(jobs: Jobs) -> Job:
+async def taken(jobs: JobQueries) -> Job:
     """A job that a worker has taken which is not the one that looks for dead ones later."""
-    worker = await super(Jobs, jobs).register_worker()
+    worker = await super(JobQueries, jobs).register_worker()
     jobs._database.holds.session = session_of(worker)
     job = await jobs.fetch_job(["signoff"], worker)
     assert job is not None

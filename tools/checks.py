@@ -48,7 +48,7 @@ class Ran:
         return self.code is not None
 
 
-class Kept:
+class CappedOutput:
     """The beginning and the end of a stream of bytes, in bounded memory, read by a thread of its own."""
 
     def __init__(self, half: int = HALF) -> None:
@@ -103,7 +103,7 @@ def run_command(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    kept, until = Kept(), time.monotonic() + seconds
+    kept, until = CappedOutput(), time.monotonic() + seconds
     assert process.stdout is not None, "it was asked for"
     threading.Thread(target=kept.read, args=(process.stdout,), name="signoff-check", daemon=True).start()
     try:
@@ -116,7 +116,9 @@ def run_command(
     )
 
 
-def _wait(process: subprocess.Popen[bytes], kept: Kept, until: float, stopped: Callable[[], bool]) -> bool:
+def _wait(
+    process: subprocess.Popen[bytes], kept: CappedOutput, until: float, stopped: Callable[[], bool]
+) -> bool:
     """Waits until the process has ended; whether it did so in time. What it has said by then is read."""
     pause = 0.001
     while not _has_ended(process):

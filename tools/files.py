@@ -23,7 +23,7 @@ from signoff.tools.filesystem.paths import shown
 from signoff.tools.filesystem.search import search_files
 from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, one_line_of, split_lines
 from signoff.tools.filesystem.unseen import UNSEEN
-from signoff.tools.workspace import Entry, Workspace
+from signoff.tools.workspace import FolderEntry, Workspace
 
 _CONTEXT = 3
 _MOST_PLACES = 3
@@ -310,7 +310,7 @@ def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -
     return capped("\n".join(lines), keep=workspace.keep("list_files"))
 
 
-def _listed(entry: Entry) -> str:
+def _listed(entry: FolderEntry) -> str:
     path = valid_text(entry.path).replace("\n", "\\n")
     said = {
         "file": f"({entry.size} bytes)",

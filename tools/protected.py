@@ -1,7 +1,7 @@
 """What nothing that works in a workspace may change: what Signoff itself starts, imports or lets git read.
 
 One reading for all who write there: the sandbox of `run_python` looks for everything when it starts
-(`find_protected`), the file tools ask about one path at a time (`Guard`).
+(`find_protected`), the file tools ask about one path at a time (`PathGuard`).
 """
 
 import errno
@@ -107,7 +107,7 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-class Guard:
+class PathGuard:
     """Says of one path at a time whether it is protected. Reads the folders above it, and nothing else."""
 
     def __init__(self, root: str, protect: Collection[str] | None = None) -> None:

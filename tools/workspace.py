@@ -12,9 +12,9 @@ from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import kept_name, valid_text
-from signoff.tools.filesystem.globs import Rule, is_ignored, rules_of
+from signoff.tools.filesystem.globs import IgnoreRule, is_ignored, rules_of
 from signoff.tools.filesystem.paths import FOLDER_FLAGS, Place, beneath, shown, steps
-from signoff.tools.protected import STATE, Guard
+from signoff.tools.protected import STATE, PathGuard
 
 OWN_FOLDER = STATE
 """The tools' own folder in a workspace: full texts of capped outputs, ignored by git."""
@@ -33,7 +33,7 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """One thing found in a folder: its path below the workspace, and its size in bytes for a file.
 
     Of folders, `empty` has nothing in it, `skipped` is not entered by the walk, and `closed` could not
@@ -72,7 +72,7 @@ class Workspace:
         self.root = real
         self._roots = (real, given)
         self.protect = None if protect is None else frozenset(protect)
-        self._guard = Guard(real, protect)
+        self._guard = PathGuard(real, protect)
 
     def relative(self, path: str) -> str:
         """`path` as a short relative one, for messages and as a prefix; the workspace itself is "."."""
@@ -133,7 +133,7 @@ class Workspace:
                 raise
         return before is None
 
-    def walk(self, path: str = ".") -> Iterator[Entry]:
+    def walk(self, path: str = ".") -> Iterator[FolderEntry]:
         """The files below the folder at `path`: first a folder's own, then those of its folders.
 
         Links are reported and not followed; of folders only those that hide something or nothing. What a
@@ -145,7 +145,7 @@ class Workspace:
         rules = self._rules_above(start)
         if rules is not None:
             rules += self._rules_in(start, found)
-        waiting: list[tuple[str, list[Rule] | None]] = []
+        waiting: list[tuple[str, list[IgnoreRule] | None]] = []
         while True:
             kept = [_left_out(entry, rules) for entry in found] if rules else found
             yield from (entry for entry in kept if entry.kind != "folder")
@@ -157,9 +157,9 @@ class Workspace:
             own = [] if rules is None else self._rules_in(f"{folder}/", found)
             rules = [*rules, *own] if rules and own else own or rules
 
-    def _rules_above(self, start: str) -> list[Rule] | None:
+    def _rules_above(self, start: str) -> list[IgnoreRule] | None:
         """The rules of the folders above `start`; None when it is one of those that are left out."""
-        rules: list[Rule] = []
+        rules: list[IgnoreRule] = []
         names = start.split("/")[:-1]
         for depth, name in enumerate(names):
             folder = "".join(f"{above}/" for above in names[:depth])
@@ -168,7 +168,7 @@ class Workspace:
                 return None
         return rules
 
-    def _rules_in(self, folder: str, found: Sequence[Entry] | None = None) -> list[Rule]:
+    def _rules_in(self, folder: str, found: Sequence[FolderEntry] | None = None) -> list[IgnoreRule]:
         name = f"{folder}.gitignore"
         if found is not None and not any(entry.path == name for entry in found):
             return []
@@ -179,11 +179,11 @@ class Workspace:
             return []
         return rules_of(data.decode("utf-8-sig", "surrogateescape"), folder)
 
-    def _inside(self, folder: str) -> list[Entry]:
+    def _inside(self, folder: str) -> list[FolderEntry]:
         try:
-            return self._scanned(folder, folder + "/") or [Entry(folder, "empty")]
+            return self._scanned(folder, folder + "/") or [FolderEntry(folder, "empty")]
         except ToolException:
-            return [Entry(folder, "closed")]
+            return [FolderEntry(folder, "closed")]
 
     def keep(self, name: str) -> Callable[[str], str]:
         """A `keep` for `signoff.graph.foreign.capped`: full texts go to `.signoff/outputs` in here.
@@ -199,7 +199,7 @@ class Workspace:
 
         return keep
 
-    def _scanned(self, path: str, prefix: str) -> list[Entry]:
+    def _scanned(self, path: str, prefix: str) -> list[FolderEntry]:
         with beneath(self._roots, path) as place:
             if place.folder is None:
                 return _scanned(place.name, prefix)
@@ -216,32 +216,32 @@ def _only_own(real: str) -> None:
         raise ToolException(f"{OWN_FOLDER} in the workspace is a link; ask the user to remove it.")
 
 
-def _scanned(folder: str | int, prefix: str) -> list[Entry]:
+def _scanned(folder: str | int, prefix: str) -> list[FolderEntry]:
     with os.scandir(folder) as found:
         return sorted((_entry(item, prefix) for item in found), key=lambda entry: entry.path)
 
 
-def _entry(item: os.DirEntry[str], prefix: str) -> Entry:
+def _entry(item: os.DirEntry[str], prefix: str) -> FolderEntry:
     path = prefix + item.name
     try:
         mode, size = (info := item.stat(follow_symlinks=False)).st_mode, info.st_size
     except OSError:
         # Deleted since it was listed; a listing has no better moment than this one.
-        return Entry(path, "other")
+        return FolderEntry(path, "other")
     if stat.S_ISREG(mode):
-        return Entry(path, "file", size)
+        return FolderEntry(path, "file", size)
     if stat.S_ISDIR(mode):
-        return Entry(path, "skipped" if item.name in SKIPPED else "folder")
-    return Entry(path, "link" if stat.S_ISLNK(mode) else "other")
+        return FolderEntry(path, "skipped" if item.name in SKIPPED else "folder")
+    return FolderEntry(path, "link" if stat.S_ISLNK(mode) else "other")
 
 
-def _left_out(entry: Entry, rules: Sequence[Rule]) -> Entry:
+def _left_out(entry: FolderEntry, rules: Sequence[IgnoreRule]) -> FolderEntry:
     is_folder = entry.kind == "folder"
     if entry.kind not in ("file", "folder", "link", "other") or not is_ignored(
         rules, entry.path, is_folder=is_folder
     ):
         return entry
-    return Entry(f"{entry.path}/" if is_folder else entry.path, "ignored")
+    return FolderEntry(f"{entry.path}/" if is_folder else entry.path, "ignored")
 
 
 def _regular(info: os.stat_result, path: str) -> None:

@@ -114,7 +114,7 @@ _RESUME = "__resume__"
 _ID_DIGITS = 32
 
 
-class Thread(Protocol):
+class EntryGraph(Protocol):
     """What an entry needs of the graph; `nodes` are the names of its states."""
 
     @property
@@ -130,18 +130,18 @@ class Thread(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Operation:
     """Something to be done, and how it is done in an event loop."""
 
     do: Callable[[], Any]
     ado: Callable[[], Awaitable[Any]]
 
 
-Entry = Generator[Asked, Any, Any]
+Entry = Generator[Operation, Any, Any]
 """Asks for what it needs of the thread, and gives the input that its run really begins with."""
 
 
-def entry(graph: Thread, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
+def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
     """How a run with the input `given` enters the thread at `place`, which the caller holds.
 
     A message does not take the place of one that was saved before it: that one is taken up first. If it is
@@ -156,7 +156,7 @@ def entry(graph: Thread, given: Any, saver: BaseCheckpointSaver[Any], place: Run
     messages = [] if goes_on else messages_of(given)
     if not goes_on and not newest:
         return given
-    saved = yield Asked(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+    saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
     if given is None and saved is None:
         raise ThreadError(
             f"There is no thread {place['configurable']['thread_id']!r:.80}; begin it with a task."
@@ -164,19 +164,19 @@ def entry(graph: Thread, given: Any, saver: BaseCheckpointSaver[Any], place: Run
     if not goes_on:
         if _is_at_rest(saved):
             return with_ids(given)
-        state = yield Asked(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
+        state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
         if not is_repeated(messages, state.values):
             if _input(saved):
-                yield Asked(partial(graph.settle, place), partial(graph.asettle, place))
+                yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
             return with_ids(given)
         given = go_on(state)
     elif isinstance(given, Command) and newest and _input(saved):
         # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
-        yield Asked(partial(graph.settle, place), partial(graph.asettle, place))
+        yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
     if not newest and isinstance(given, Command) and (before := _answers(saved)):
         place_now: RunnableConfig = {"configurable": {**place["configurable"]}}
         del place_now["configurable"]["checkpoint_id"]
-        now = yield Asked(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
+        now = yield Operation(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
         _check_is_no_other(given, before, place, now)
     check_states(saved, graph.nodes, newest=newest)
     return given

@@ -16,7 +16,7 @@ from signoff.graph.drawing.layout import (
     ROUTES,
     START_AT,
     WIDTH,
-    Exit,
+    ExitWord,
     Point,
 )
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges
@@ -30,10 +30,10 @@ _COLOURS = {
     "main": ("#0969da", "#ddf4ff"),
     "pause": ("#8250df", "#fbefff"),
     "plain": ("#57606a", "#f6f8fa"),
-    Exit.SUCCESS: ("#1a7f37", "#dafbe1"),
-    Exit.LIMIT: ("#9a6700", "#fff8c5"),
-    Exit.ERROR: ("#cf222e", "#ffebe9"),
-    Exit.AS_BEFORE: ("#57606a", "#eaeef2"),
+    ExitWord.SUCCESS: ("#1a7f37", "#dafbe1"),
+    ExitWord.LIMIT: ("#9a6700", "#fff8c5"),
+    ExitWord.ERROR: ("#cf222e", "#ffebe9"),
+    ExitWord.AS_BEFORE: ("#57606a", "#eaeef2"),
 }
 _STYLE = """\
   text { font: 13px ui-sans-serif, -apple-system, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif; }
@@ -52,7 +52,7 @@ class Line:
 
     source: State
     target: State
-    exit: Exit | None
+    exit: ExitWord | None
     events: tuple[Event, ...]
 
     @property
@@ -78,14 +78,14 @@ def mermaid() -> str:
 
 def lines() -> list[Line]:
     """The lines of the picture. Raises LookupError for an event that ends a task in no known way."""
-    grouped: dict[tuple[State, State, Exit | None], list[Event]] = {}
+    grouped: dict[tuple[State, State, ExitWord | None], list[Event]] = {}
     for source, row in TRANSITIONS.items():
         for event, target in row.items():
             grouped.setdefault((source, target, _exit(event, target)), []).append(event)
     return [Line(*key, tuple(events)) for key, events in grouped.items()]
 
 
-def _exit(event: Event, target: State) -> Exit | None:
+def _exit(event: Event, target: State) -> ExitWord | None:
     if TRANSITIONS[target]:
         return None
     if event not in EXITS:
@@ -195,7 +195,7 @@ def _box(state: State) -> str:
     )
 
 
-def _door(exit: Exit, height: int) -> str:
+def _door(exit: ExitWord, height: int) -> str:
     stroke, fill = _COLOURS[exit]
     box = BOXES[LAST]
     return (

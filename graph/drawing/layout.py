@@ -21,7 +21,7 @@ class Point(NamedTuple):
     y: int
 
 
-class Exit(StrEnum):
+class ExitWord(StrEnum):
     """How an event that leads to the last state ends the task: the word on the door that its line enters."""
 
     SUCCESS = "success"
@@ -30,14 +30,14 @@ class Exit(StrEnum):
     AS_BEFORE = "as before"
 
 
-EXITS: Mapping[Event, Exit] = {
-    Event.ACCEPTED: Exit.SUCCESS,
-    Event.CONFIRMED: Exit.SUCCESS,
-    Event.EXHAUSTED: Exit.LIMIT,
-    Event.DEADLOCK: Exit.LIMIT,
-    Event.FAILED: Exit.ERROR,
-    Event.CANCELLED: Exit.ERROR,
-    Event.ENDED: Exit.AS_BEFORE,
+EXITS: Mapping[Event, ExitWord] = {
+    Event.ACCEPTED: ExitWord.SUCCESS,
+    Event.CONFIRMED: ExitWord.SUCCESS,
+    Event.EXHAUSTED: ExitWord.LIMIT,
+    Event.DEADLOCK: ExitWord.LIMIT,
+    Event.FAILED: ExitWord.ERROR,
+    Event.CANCELLED: ExitWord.ERROR,
+    Event.ENDED: ExitWord.AS_BEFORE,
 }
 
 
@@ -106,9 +106,14 @@ BOXES: Mapping[State, Box] = {
 }
 
 # The doors of the last state, on its left side: the height at which each is drawn.
-DOORS: Mapping[Exit, int] = {Exit.ERROR: 346, Exit.AS_BEFORE: 378, Exit.LIMIT: 410, Exit.SUCCESS: 466}
+DOORS: Mapping[ExitWord, int] = {
+    ExitWord.ERROR: 346,
+    ExitWord.AS_BEFORE: 378,
+    ExitWord.LIMIT: 410,
+    ExitWord.SUCCESS: 466,
+}
 
-ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
+ROUTES: Mapping[tuple[State, State, ExitWord | None], Route] = {
     (State.COMPRESS, State.DECIDE, None): route((176, 230), (254, 230), label=(212, 222)),
     (State.DECIDE, State.CALL_LLM, None): route((366, 230), (444, 230), label=(402, 222)),
     (State.CALL_LLM, State.ROUTE_TOOLS, None): route((556, 230), (634, 230), label=(592, 222)),
@@ -141,22 +146,26 @@ ROUTES: Mapping[tuple[State, State, Exit | None], Route] = {
     (State.ASK_USER, State.COMPRESS, None): route((154, 318), (154, 258), label=(161, 286), anchor="start"),
     (State.DECIDE, State.REVIEW, None): route((284, 258), (284, 424), label=(278, 399), anchor="end"),
     (State.REVIEW, State.COMPRESS, None): route((214, 452), (90, 452), (90, 258), label=(152, 445)),
-    (State.REVIEW, State.FINISH, Exit.LIMIT): route(
+    (State.REVIEW, State.FINISH, ExitWord.LIMIT): route(
         (326, 436), (478, 436), (478, 410), (500, 410), label=(402, 430)
     ),
-    (State.REVIEW, State.FINISH, Exit.SUCCESS): route((326, 466), (500, 466), label=(402, 459)),
-    (State.REVIEW, State.FINISH, Exit.ERROR): route(
+    (State.REVIEW, State.FINISH, ExitWord.SUCCESS): route((326, 466), (500, 466), label=(402, 459)),
+    (State.REVIEW, State.FINISH, ExitWord.ERROR): route(
         (326, 476), (464, 476), (464, 584), (562, 584), (562, 534), label=(402, 489)
     ),
     (State.REVIEW, State.CONFIRM, None): route((270, 480), (270, 520), label=(278, 504), anchor="start"),
     (State.CONFIRM, State.COMPRESS, None): route((214, 548), (90, 548), (90, 258), label=(152, 541)),
-    (State.CONFIRM, State.FINISH, Exit.SUCCESS): route(
+    (State.CONFIRM, State.FINISH, ExitWord.SUCCESS): route(
         (326, 548), (478, 548), (478, 466), (500, 466), label=(402, 541)
     ),
-    (State.DECIDE, State.FINISH, Exit.LIMIT): route((306, 258), (306, 410), (500, 410), label=(424, 403)),
-    (State.DECIDE, State.FINISH, Exit.AS_BEFORE): route((324, 258), (324, 378), (500, 378), label=(424, 371)),
-    (State.DECIDE, State.FINISH, Exit.ERROR): route((342, 258), (342, 346), (500, 346), label=(424, 339)),
-    (State.CALL_LLM, State.FINISH, Exit.ERROR): route((528, 258), (528, 322), label=(520, 294), anchor="end"),
+    (State.DECIDE, State.FINISH, ExitWord.LIMIT): route((306, 258), (306, 410), (500, 410), label=(424, 403)),
+    (State.DECIDE, State.FINISH, ExitWord.AS_BEFORE): route(
+        (324, 258), (324, 378), (500, 378), label=(424, 371)
+    ),
+    (State.DECIDE, State.FINISH, ExitWord.ERROR): route((342, 258), (342, 346), (500, 346), label=(424, 339)),
+    (State.CALL_LLM, State.FINISH, ExitWord.ERROR): route(
+        (528, 258), (528, 322), label=(520, 294), anchor="end"
+    ),
     (State.CALL_LLM, State.COMPRESS, None): route(
         (544, 258), (544, 296), (637, 296), (637, 614), (90, 614), (90, 258), label=(385, 607)
     ),

@@ -26,7 +26,7 @@ _KIND_CHARACTERS = 24
 _NAME_CHARACTERS = 60
 
 
-class Nudged(TypedDict):
+class NudgeFigures(TypedDict):
     """Reminders of one kind. back: those after which the model went back to work.
 
     That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
@@ -38,7 +38,7 @@ class Nudged(TypedDict):
     back: int
 
 
-class Refused(TypedDict):
+class RefusalFigures(TypedDict):
     """Finishes refused for one reason. needless: those whose claim was right.
 
     That is: a finish that `review` refused, while a later one with the same claim was accepted and no working
@@ -49,7 +49,7 @@ class Refused(TypedDict):
     needless: int
 
 
-class End(TypedDict):
+class EndFigures(TypedDict):
     """One end of a task; it may go on afterwards."""
 
     status: str
@@ -84,10 +84,10 @@ class Figures(TypedDict):
     began: float | None
     model: str
     talk: int
-    nudges: dict[str, Nudged]
-    refused: dict[str, Refused]
-    end: End
-    ends: list[End]
+    nudges: dict[str, NudgeFigures]
+    refused: dict[str, RefusalFigures]
+    end: EndFigures
+    ends: list[EndFigures]
     resumed: int
     cut_short: int
     went_on: NotRequired[int]
@@ -122,7 +122,7 @@ def figures(
         talk=sum(reply.talk for reply in task.replies),
         nudges=_nudges(task, nudges),
         refused=_refused(task, outcome, texts),
-        end=End(status=outcome.status, reason=_short(outcome.reason), turns=outcome.turns),
+        end=EndFigures(status=outcome.status, reason=_short(outcome.reason), turns=outcome.turns),
         ends=ends,
         resumed=resumed,
         cut_short=sum(_was_done(task, outcome, end, changes) for end in ends),
@@ -152,21 +152,23 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.S)
 
 
-def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, Nudged]:
+def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, NudgeFigures]:
     given, back = Counter[str](), Counter[str]()
     for kind, after in nudges:
         if kind not in NO_NUDGES:
             kind = kind[:_KIND_CHARACTERS]
             given[kind] += 1
             back[kind] += any(_works(reply) for reply in task.replies[after : after + 1])
-    return {kind: Nudged(given=times, back=back[kind]) for kind, times in given.most_common(_MOST_KINDS)}
+    return {
+        kind: NudgeFigures(given=times, back=back[kind]) for kind, times in given.most_common(_MOST_KINDS)
+    }
 
 
 def _works(reply: Reply) -> bool:
     return any(call.problem is None and call.effect in _WORK for call in reply.calls)
 
 
-def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, Refused]:
+def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, RefusalFigures]:
     times, needless = Counter[str](), Counter[str]()
     finishes = list(_finishes(task))
     claims = [found for found in finishes if found[1].control is found[2]]
@@ -179,7 +181,9 @@ def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, Refused]:
         if accepted and kind != SENT_BACK and place < accepted[0] and _claim(call) == _claim(accepted[2]):
             after = [*task.replies[place + 1 : accepted[0]], accepted[1]]
             needless[kind] += not any(_ran(found) for found in after)
-    return {kind: Refused(times=n, needless=needless[kind]) for kind, n in times.most_common(_MOST_KINDS)}
+    return {
+        kind: RefusalFigures(times=n, needless=needless[kind]) for kind, n in times.most_common(_MOST_KINDS)
+    }
 
 
 def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
@@ -204,7 +208,7 @@ def _ran(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
     return any(call.effect is None and counts(call.name) and reply.ran(call) for call in reply.calls)
 
 
-def _ends(earlier: Figures | None, resumed: int) -> list[End]:
+def _ends(earlier: Figures | None, resumed: int) -> list[EndFigures]:
     """The earlier ends. The same end may be recorded twice; one before a new `resumed` mark is another."""
     if earlier is None:
         return []
@@ -213,7 +217,7 @@ def _ends(earlier: Figures | None, resumed: int) -> list[End]:
     return [*earlier["ends"], earlier["end"]][-_MOST_ENDS:]
 
 
-def _was_done(task: Task, outcome: Outcome, end: End, changes: Callable[[str], bool]) -> bool:
+def _was_done(task: Task, outcome: Outcome, end: EndFigures, changes: Callable[[str], bool]) -> bool:
     believed = outcome.succeeded and outcome.verified != "unverified"
     return end["status"] == "limit" and believed and not _changed(task, end["turns"], changes)
 

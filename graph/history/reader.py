@@ -32,7 +32,7 @@ from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, no
 from signoff.graph.history.usage import SENT_BACK, Tally
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_genuine, lineage, marks, nudge_kind
-from signoff.graph.state import AgentState, Decided, RefusedFinish, Verdicts
+from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
 # The verdicts on a finish that are no refusal. `PENDING`: a person has been asked to confirm it. `PHASE`: a
 # part is done. `GOES_ON`: a finishing tool has said that the task goes on.
@@ -73,7 +73,7 @@ class Tools(Controls, Protocol):
 
 
 @dataclass(frozen=True)
-class Words:
+class UserWords:
     """What the user wrote while a call waited, and what it waited for."""
 
     wait: Wait
@@ -81,7 +81,7 @@ class Words:
 
 
 @dataclass(slots=True)
-class Section:
+class TaskSection:
     """The messages of one task while they are being read.
 
     `nudges`, `sent_back` (finishes that a person did not accept, by `Reply.key`) and `heard` (the user's
@@ -93,7 +93,7 @@ class Section:
     replies: list[Reply] = field(default_factory=list)
     controls: list[tuple[Reply, Call]] = field(default_factory=list)
     nudges: list[tuple[str, int]] = field(default_factory=list)
-    answers: dict[str, Words] = field(default_factory=dict)
+    answers: dict[str, UserWords] = field(default_factory=dict)
     sent_back: dict[str, int] = field(default_factory=dict)
     heard: list[int] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
@@ -137,7 +137,7 @@ class Section:
         last = self.replies[-1]
         return tuple(call for call in last.before_control if last.open(call))
 
-    def undecided(self, tools: Tools, decisions: Mapping[str, Decided]) -> tuple[Call, ...]:
+    def undecided(self, tools: Tools, decisions: Mapping[str, CallDecision]) -> tuple[Call, ...]:
         """The due calls that a person must approve and has not decided on."""
         return tuple(
             call
@@ -160,7 +160,7 @@ class Section:
     def waits(
         self,
         tools: Tools,
-        decisions: Mapping[str, Decided],
+        decisions: Mapping[str, CallDecision],
         asked: Mapping[str, str],
         verdicts: Mapping[str, Verdict],
     ) -> tuple[Wait, tuple[Call, ...]] | None:
@@ -196,7 +196,7 @@ def _refused(verdict: Verdict) -> RefusedFinish:
     return RefusedFinish(kind=SENT_BACK if verdict.startswith(_SENT_BACK_BEFORE) else "", why=verdict)
 
 
-def decided(call: Call, decisions: Mapping[str, Decided]) -> Decided | None:
+def decided(call: Call, decisions: Mapping[str, CallDecision]) -> CallDecision | None:
     """The decision on exactly this call: this id, this tool, these arguments."""
     found = decisions.get(call.id)
     return found if found and found["hash"] == fingerprint(call.name, call.args) else None
@@ -247,7 +247,7 @@ def _tokens(message: BaseMessage) -> int:
     return tokens([shown]) + sum(_AROUND + len(args) for args in bad) // CHARS
 
 
-_NO_DECISIONS: Mapping[str, Decided] = MappingProxyType({})
+_NO_DECISIONS: Mapping[str, CallDecision] = MappingProxyType({})
 _NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -262,7 +262,7 @@ class Stray:
 
 
 @dataclass(slots=True)
-class Shown:
+class PromptHead:
     """How a view begins: its messages from the one at `start` on, up to the one at `upto`, which stay as they
     are however the history goes on."""
 
@@ -283,13 +283,13 @@ class Reader:
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
         self.tools = tools
-        self.decisions: Mapping[str, Decided] = _NO_DECISIONS
+        self.decisions: Mapping[str, CallDecision] = _NO_DECISIONS
         self.asked: Mapping[str, str] = _NOTHING_ASKED
         self.verdicts: Verdicts | None = None
         self.ended_at = ended_at
         self.messages: list[BaseMessage] = []
-        self.section = Section()
-        self.before: Section | None = None
+        self.section = TaskSection()
+        self.before: TaskSection | None = None
         self.replies: list[Reply] = []
         self.spoken: frozenset[str] = frozenset()
         self.unmarked: dict[str, dict[str, Any]] = {}
@@ -301,7 +301,7 @@ class Reader:
         self.lineage: object | None = None
         self.task: tuple[Any, ...] | None = None
         self.head: tuple[Any, ...] | None = None
-        self.shown = Shown()
+        self.shown = PromptHead()
         self._ledger = Ledger()
 
     @property
@@ -373,7 +373,7 @@ class Reader:
         if not waiting:
             del self.open_calls[message.tool_call_id]
 
-    def _section_of(self, reply: Reply) -> Section | None:
+    def _section_of(self, reply: Reply) -> TaskSection | None:
         """The section with this reply, out of the last two; nothing needs an earlier one."""
         # Nearly always it is the last reply of all.
         sections = (self.section, self.before)
@@ -402,7 +402,7 @@ class Reader:
             for call_id in dict.fromkeys(call.id for call in calls):
                 before = self.section.answers.get(call_id)
                 text = f"{before.text}\n{message.text}" if before else message.text
-                self.section.answers[call_id] = Words(wait, text)
+                self.section.answers[call_id] = UserWords(wait, text)
             self._mark(message, answers=[call.id for call in calls], wait=str(wait))
         elif self._joins(message):
             self.section.messages.append(message)
@@ -412,7 +412,7 @@ class Reader:
             if self.adjacent or self.section.due() or self.section.ask() or self.section.spoke():
                 self._mark(message, begins=True)
             self.before = self.section if self.section.id else None
-            self.section = Section(id=message.id or "", messages=[message])
+            self.section = TaskSection(id=message.id or "", messages=[message])
 
     def _joins(self, message: HumanMessage) -> bool:
         """Whether the message belongs to the genuine one right before it: not when a task ended between."""

@@ -119,7 +119,7 @@ _ARGUMENTS = {
 _T = TypeVar("_T")
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """How a reply stopped, as far as it matters: `stop` and `tool_calls` both read as `normal`.
 
     `paused`: the provider's own tools take long; the reply goes on when it is sent back as it is.
@@ -147,14 +147,14 @@ def broken_off(message: AIMessage) -> bool:
     return reason_of(message) in _BROKEN
 
 
-def stop_of(message: AIMessage) -> Stop:
+def stop_of(message: AIMessage) -> StopReason:
     """How the provider says that the reply stopped. One that broke off reads like one that was cut."""
     reason = reason_of(message)
     if reason in _LENGTH or reason in _BROKEN:
-        return Stop.LENGTH
+        return StopReason.LENGTH
     if reason in _FILTERED or message.additional_kwargs.get("refusal") or _blocked(message):
-        return Stop.FILTERED
-    return Stop.PAUSED if reason == "pause_turn" else Stop.NORMAL
+        return StopReason.FILTERED
+    return StopReason.PAUSED if reason == "pause_turn" else StopReason.NORMAL
 
 
 def _blocked(message: AIMessage) -> bool:
@@ -349,7 +349,7 @@ class Reply:
 
     message: AIMessage
     calls: tuple[Call, ...]
-    stop: Stop
+    stop: StopReason
     found: list[ToolMessage | None]
 
     @lazy
@@ -376,7 +376,7 @@ class Reply:
     @lazy
     def silent(self) -> bool:
         """Whether the reply came to its end without a word and without a call."""
-        return not self.calls and not self.text and self.stop is Stop.NORMAL
+        return not self.calls and not self.text and self.stop is StopReason.NORMAL
 
     @property
     def empty(self) -> bool:
@@ -391,7 +391,7 @@ class Reply:
     @property
     def talk(self) -> bool:
         """Whether this is a whole reply of words without a call."""
-        return not self.calls and bool(self.text) and self.stop is Stop.NORMAL
+        return not self.calls and bool(self.text) and self.stop is StopReason.NORMAL
 
     @lazy
     def plain(self) -> bool:
@@ -447,7 +447,7 @@ def read_reply(given: AIMessage, controls: Controls) -> Reply:
         args = raw["args"] if isinstance(raw.get("args"), dict) else {}
         effect = controls.effect(name)
         problem, detail = ("malformed", error) if error is not None else (None, "")
-        if stop is Stop.LENGTH and (problem or not _survives(given, raw, effect, calls)):
+        if stop is StopReason.LENGTH and (problem or not _survives(given, raw, effect, calls)):
             problem = "truncated"
         if problem is None and effect is Effect.ASK and (invalid := controls.problem(name, args)):
             problem, detail = "invalid", invalid

@@ -14,20 +14,20 @@ from langchain_core.messages import HumanMessage
 
 from signoff.graph.history.reader import (
     Reader,
-    Section,
     Stray,
+    TaskSection,
     Tools,
+    UserWords,
     Verdict,
     Wait,
-    Words,
     read_messages,
     refusals_of,
     verdicts_of,
 )
-from signoff.graph.history.replies import Call, Reply, Stop
-from signoff.graph.history.usage import NOTHING, RESUMED, SENT_BACK, Repeats, Row, Used
+from signoff.graph.history.replies import Call, Reply, StopReason
+from signoff.graph.history.usage import NOTHING, RESUMED, SENT_BACK, RepeatCount, Repeats, Used
 from signoff.graph.kinds import Effect
-from signoff.graph.state import AgentState, Decided, Phase, Phases, RefusedFinish, Spent
+from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent
 
 KEPT = 1_000
 """Characters of a phase's words that the state keeps; the history has all of them."""
@@ -111,8 +111,8 @@ class Task:
     finish: Call | None = None
     strays: tuple[Stray, ...] = ()
     undecided: tuple[Call, ...] = ()
-    decisions: Mapping[str, Decided] = field(default_factory=dict)
-    answers: Mapping[str, Words] = field(default_factory=dict)
+    decisions: Mapping[str, CallDecision] = field(default_factory=dict)
+    answers: Mapping[str, UserWords] = field(default_factory=dict)
     nudges: tuple[str, ...] = ()
     nudged: frozenset[str] = frozenset()
     reminded: bool = False
@@ -136,10 +136,10 @@ class Task:
     phases: Sequence[Phase] = ()
     spent: Spent | None = None
     before: "Task | None" = None
-    _row: Row | None = field(default=None, init=False, repr=False, compare=False)
+    _row: RepeatCount | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def row(self) -> Row:
+    def row(self) -> RepeatCount:
         if self._row is None:
             self._row = self.repeats.row()
         return self._row
@@ -184,7 +184,7 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
     return _task(state, reader, reader.section, before=before, call_ids=reader.call_ids, can_ask=can_ask)
 
 
-def _task(state: AgentState, reader: Reader, section: Section, **more: Any) -> Task:
+def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
     told = _told(section) if section.nudges else _NOTHING_TOLD
     marked = told.resumed
@@ -244,7 +244,7 @@ class _Told(NamedTuple):
 _NOTHING_TOLD = _Told()
 
 
-def _told(section: Section) -> _Told:
+def _told(section: TaskSection) -> _Told:
     resumed = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
     return _Told(
         kinds=tuple(kind for kind, _ in section.nudges),
@@ -254,7 +254,7 @@ def _told(section: Section) -> _Told:
     )
 
 
-def _refused(section: Section, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
+def _refused(section: TaskSection, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
     """The finishes that did not hold, by `Reply.key`, and why."""
     return dict.fromkeys(section.sent_back, RefusedFinish(kind=SENT_BACK, why="")) | refusals_of(verdicts)
 
@@ -270,7 +270,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
         if reply.works:
             break
         # A reply that the provider only interrupted is no talk.
-        count += not reply.calls and reply.stop is not Stop.PAUSED
+        count += not reply.calls and reply.stop is not StopReason.PAUSED
     return count
 
 
@@ -282,13 +282,13 @@ def _batch(reply: Reply) -> int:
 def _filtered_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
-        if reply.stop is not Stop.FILTERED:
+        if reply.stop is not StopReason.FILTERED:
             break
         count += 1
     return count
 
 
-def _answered(section: Section) -> bool:
+def _answered(section: TaskSection) -> bool:
     """Whether a person has answered, or sent a finish back, since the last reply."""
     sent_back = any(words.wait is Wait.CONFIRMATION for words in section.answers.values())
     now = len(section.replies)

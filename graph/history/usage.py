@@ -32,7 +32,7 @@ _NONE: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 _KEPT = re.compile(r"the full text is in [^\n;]*-([0-9a-f]{12}\.txt)")
 
 
-class Row(NamedTuple):
+class RepeatCount(NamedTuple):
     """How often the last work, or the last cycle of two or three, has come round (1: it is new), and whether
     the model was told so."""
 
@@ -66,7 +66,7 @@ class Repeats:
         if self._thoughts:
             self._thoughts.told_at = len(self._thoughts.found)
 
-    def row(self) -> Row:
+    def row(self) -> RepeatCount:
         """The longer row: that of the work, or of the thoughts after it."""
         work = self._work.row()
         return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts else work
@@ -79,7 +79,7 @@ class _Steps(ABC, Generic[_Step]):
         self.found: list[_Step] = []
         self.told_at = 0
 
-    def row(self) -> Row:
+    def row(self) -> RepeatCount:
         """The row that the steps end in. A step that has not come to its end is not looked at."""
         end = len(self.found)
         if end and not self.ended(self.found[-1]):
@@ -87,10 +87,10 @@ class _Steps(ABC, Generic[_Step]):
         periods: list[int] = [period for period in _PERIODS if self._alike(end - 1, period)]
         if not periods:
             # Nearly every time.
-            return Row(1, self.told_at > max(0, end - 1))
+            return RepeatCount(1, self.told_at > max(0, end - 1))
         rounds = (self._rounds(period, end) for period in sorted({1, *periods}))
         times, start = max(rounds, key=lambda found: found[0])
-        return Row(times, self.told_at > start)
+        return RepeatCount(times, self.told_at > start)
 
     def _alike(self, at: int, period: int) -> bool:
         """Whether a step is that of `period` steps before."""

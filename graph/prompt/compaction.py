@@ -211,7 +211,9 @@ class _Sizes:
         return contract(self.reader, end, most, self.state.get("phases"))
 
 
-def fold(state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts) -> Folding | None:
+def compact(
+    state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts
+) -> Folding | None:
     """What to fold of a view that is over its budget; None when nothing can be folded.
 
     Folds so many turns that those that stay take half of what is free, so that the prefix of the view stays

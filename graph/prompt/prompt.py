@@ -23,8 +23,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
-from signoff.graph.history.reader import CHARS, Reader, Shown
-from signoff.graph.history.replies import Call, Reply, Stop
+from signoff.graph.history.reader import CHARS, PromptHead, Reader
+from signoff.graph.history.replies import Call, Reply, StopReason
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_genuine, marks, nudge, nudge_kind, slim
@@ -121,7 +121,7 @@ _RAW_SHOWN = 500
 _LOOK_BACK = 8
 
 
-def build_view(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> list[BaseMessage]:
+def build_prompt(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> list[BaseMessage]:
     """System prompt, the task's own messages, digest and contract, and the turns that are not folded, whole.
 
     The history itself is never changed; what is folded or repaired is so only in the view.
@@ -132,7 +132,7 @@ def build_view(state: AgentState, reader: Reader, system_prompt: str, texts: Tex
     return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
 
 
-def view_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
+def prompt_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
     """The tokens of the view, by estimate; costs as much as what is new and not folded."""
     digest, start = folded(state, reader)
     _, size = _head(digest, start, reader, system_prompt, texts)
@@ -209,11 +209,11 @@ def _head(
     return found
 
 
-def _kept(start: int, reader: Reader, texts: Texts) -> Shown:
+def _kept(start: int, reader: Reader, texts: Texts) -> PromptHead:
     """The turns from `start` on that have all their results: no later message changes how they are shown."""
     kept = reader.shown
     if kept.start != start:
-        kept = reader.shown = Shown(start, start, bisect_left(reader.noted.replies, start))
+        kept = reader.shown = PromptHead(start, start, bisect_left(reader.noted.replies, start))
     places, upto = reader.noted.replies, kept.replies
     while upto < len(reader.replies) and not any(result is None for result in reader.replies[upto].found):
         upto += 1
@@ -235,7 +235,7 @@ def _repaired(
         if isinstance(message, AIMessage):
             reply = next(replies)
             # What a provider interrupted goes on only when it is sent back as it is.
-            if reply.calls or reply.text or reply.stop is Stop.PAUSED:
+            if reply.calls or reply.text or reply.stop is StopReason.PAUSED:
                 yield from _turn(reply, texts)
         elif isinstance(message, (SystemMessage, ToolMessage, FunctionMessage)):
             continue

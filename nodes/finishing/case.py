@@ -19,9 +19,9 @@ from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, marks, nudge, result
-from signoff.graph.state import AgentState, Asked, Ending, RefusedFinish, Verdicts
-from signoff.nodes.journal import STARTED, WAITING, Entry
-from signoff.nodes.node import Part, Report, Run
+from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
+from signoff.nodes.journal import STARTED, WAITING, JournalEntry
+from signoff.nodes.node import NodeContext, Part, Report
 from signoff.nodes.tool_calls.run import MOST_STARTS, once
 
 _MOST_TOLD = 4_000
@@ -49,13 +49,13 @@ class Case:
     """The finish that stands."""
 
     state: AgentState
-    run: Run
+    run: NodeContext
     task: Task
     call: Call
     reply: Reply
 
     @classmethod
-    def of(cls, state: AgentState, run: Run) -> Self | None:
+    def of(cls, state: AgentState, run: NodeContext) -> Self | None:
         """The finish that stands now; None when the history was changed by another way."""
         task = run.task(state)
         return None if task.finish is None else cls(state, run, task, task.finish, task.reply_of(task.finish))
@@ -70,7 +70,7 @@ class Case:
         return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
 
     @property
-    def asked(self) -> Asked | None:
+    def asked(self) -> PendingConfirmation | None:
         """What a person is asked about it; None for another finish, also one of other arguments."""
         verdicts = self.state.get("verdicts")
         found = verdicts.get("asked") if verdicts else None
@@ -140,7 +140,7 @@ class Case:
         messages: Sequence[BaseMessage] = (),
     ) -> Report:
         """Asks a person about it. problem: what is wrong with it, if something is."""
-        asked = Asked(
+        asked = PendingConfirmation(
             hash=self._hash, problem=problem, verified=verified, seconds=seconds, checks=list(checks)
         )
         verdicts = Verdicts(**self.verdicts(PENDING), asked=asked)
@@ -265,7 +265,7 @@ def _answer(case: Case) -> Part[_Answer]:
     found: BaseMessage | None = reply.result(call)
     messages: list[BaseMessage] = []
 
-    def again(entry: Entry) -> bool:
+    def again(entry: JournalEntry) -> bool:
         repeats = box.may_repeat(call.name) and entry.attempt < MOST_STARTS
         return entry.status == WAITING or (entry.status == STARTED and repeats)
 

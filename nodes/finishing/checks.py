@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from signoff.graph.foreign import being_ended, capped, gets_past
 from signoff.graph.state import AgentState
-from signoff.nodes.node import Part, Run
+from signoff.nodes.node import NodeContext, Part
 from signoff.tools.checks import CommandCheck, Failure, Found, FunctionCheck, OneCheck
 
 _LEAST_CHARACTERS = 1_000
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResults:
     """What came of the checks: those that ran, as fields of `CheckRun`, how long they took, which did not
     pass (`names`), and what these said, in words for the model. mark: by it what functions said is known
     again; what a command prints often changes from run to run (how long it took, say), and says no more than
@@ -51,12 +51,12 @@ class Checking:
     checks: Sequence[OneCheck]
     given: Mapping[str, Any]
 
-    def do(self, run: Run) -> Checked:
+    def do(self, run: NodeContext) -> CheckResults:
         begun = time.monotonic()
         found = [self._one(check) for check in self.checks]
         return self._read(found, begun, run)
 
-    async def ado(self, run: Run) -> Checked:
+    async def ado(self, run: NodeContext) -> CheckResults:
         begun = time.monotonic()
         found = [await self._aone(check) for check in self.checks]
         # A long output is kept in a file, and a server allows no such waiting in its event loop.
@@ -91,7 +91,7 @@ class Checking:
             return check.raised(asyncio.CancelledError())
         return waiting.result()
 
-    def _read(self, found: Sequence[Found], begun: float, run: Run) -> Checked:
+    def _read(self, found: Sequence[Found], begun: float, run: NodeContext) -> CheckResults:
         failures = [failure for failure in found if isinstance(failure, Failure)]
         texts, keep = run.kit.texts.results, run.outputs.keep("check")
         most = max(_LEAST_CHARACTERS, run.kit.result_chars // max(1, len(failures)))
@@ -102,7 +102,7 @@ class Checking:
             told.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
         names = tuple(failure.name for failure in failures)
         runs = tuple(_kept(one, texts) for one in found)
-        return Checked(runs, time.monotonic() - begun, names, "".join(told), self._mark(found))
+        return CheckResults(runs, time.monotonic() - begun, names, "".join(told), self._mark(found))
 
     def _mark(self, found: Sequence[Found]) -> str:
         checked = zip(self.checks, found, strict=True)
@@ -124,18 +124,18 @@ def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def run_checks(
-    claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: Run
-) -> Part[Checked]:
+    claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: NodeContext
+) -> Part[CheckResults]:
     """A part of a node: the checks of the graph, on this claim."""
     if not run.kit.checks:
-        return Checked()
+        return CheckResults()
     given = {
         "claim": copy.deepcopy(dict(claim)),
         "arguments": copy.deepcopy(dict(arguments)),
         "messages": list(state["messages"]),
         "state": dict(state),
     }
-    checked: Checked = yield Checking(run.kit.checks, given)
+    checked: CheckResults = yield Checking(run.kit.checks, given)
     return checked
 
 

@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from signoff.graph.history.replies import Controls, complete_json, read_arguments
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import KEY, marks
-from signoff.nodes.model.stream import End, Silent, Watch
+from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 # So many chunks are handed on one by one.
@@ -148,7 +148,7 @@ class Incoming:
         controls: Controls | None,
         shown: Sequence[BaseMessage],
         tools: list[dict[str, Any]] | None,
-        watch: Watch | None = None,
+        watch: CallBounds | None = None,
     ) -> None:
         self.over = False
         self._controls = controls
@@ -191,7 +191,7 @@ class Incoming:
             for_cost = time.monotonic() - self._closing
             self.over = for_cost > (_USAGE_SECONDS if stop is None else _SHORT_OF_TIME)
             return [*self._joined.rest(), chunk]
-        if stop is End.STOPPED:
+        if stop is EarlyEnd.STOPPED:
             self._finish(self._last({"stopped": True}, message.id))
             return []
         if (keep := self._cut_at(message)) is not None:
@@ -200,7 +200,7 @@ class Incoming:
             begin = self._handed(_with_parts(message, own), text) if own else []
             self._finish(self._last({"cut": keep}, message.id, finish_reason="tool_calls"))
             return begin
-        given = [] if stop is End.SIZE else self._handed(message, text, chunk)
+        given = [] if stop is EarlyEnd.SIZE else self._handed(message, text, chunk)
         if stop and (last := self._ended(stop)):
             self._finish(last)
         return given
@@ -218,7 +218,7 @@ class Incoming:
             self._finish(last)
         return True
 
-    def ended_by(self, watch: Watch) -> list[BaseMessage] | None:
+    def ended_by(self, watch: CallBounds) -> list[BaseMessage] | None:
         """What makes a reply of all that was taken, once `watch` has ended it; None when nothing does."""
         self._watch = watch
         return [last.message for last in self._end] if self.closed() else None
@@ -227,7 +227,7 @@ class Incoming:
         """What is still to be handed on when the stream has ended. Raises Silent when it was closed since
         nothing came any more: that can look like a regular end."""
         self.closed()
-        if self._watch and self._watch.end is End.SILENT and self._closing is None and not self.over:
+        if self._watch and self._watch.end is EarlyEnd.SILENT and self._closing is None and not self.over:
             raise Silent(f"no answer for {self._watch.silence:g} seconds (model_seconds)")
         return [*self._joined.rest(), *self._end]
 
@@ -236,13 +236,13 @@ class Incoming:
         if self._keep is not None:
             self._drop_from(self._keep)
 
-    def _ended(self, stop: End) -> ChatGenerationChunk | None:
+    def _ended(self, stop: EarlyEnd) -> ChatGenerationChunk | None:
         """The chunk that ends a reply which its watch cuts off; None when nothing of it counts."""
-        if stop is End.STOPPED:
+        if stop is EarlyEnd.STOPPED:
             return self._last({"stopped": True}, None)
         if self._decided() is not None:
             return self._last({"cut": self._settled + 1}, None, finish_reason="tool_calls")
-        if stop is End.SILENT:
+        if stop is EarlyEnd.SILENT:
             return None
         whole = len(list(takewhile(IncomingCall.whole, self._calls)))
         self._keep = whole
@@ -335,7 +335,7 @@ class Incoming:
 
 
 def cut_short(
-    chunks: Sequence[BaseMessage], shown: Sequence[BaseMessage], watch: Watch
+    chunks: Sequence[BaseMessage], shown: Sequence[BaseMessage], watch: CallBounds
 ) -> list[BaseMessage] | None:
     """The reply of a call that its watch has ended, and no guard in the model, of which `chunks` have come;
     None when it fell silent."""

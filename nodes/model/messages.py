@@ -23,13 +23,13 @@ from signoff.graph.foreign import is_plain, valid_text, valid_values
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import cut
-from signoff.graph.prompt.prompt import beyond, build_view, last_turn, view_size
+from signoff.graph.prompt.prompt import beyond, build_prompt, last_turn, prompt_size
 from signoff.graph.state import AgentState
-from signoff.nodes.node import Part, Run
+from signoff.nodes.node import NodeContext, Part
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Prompt:
     """A view, its tokens by estimate, and those that the provider counts on top of an estimate."""
 
     view: list[BaseMessage]
@@ -44,35 +44,35 @@ class Cut:
     view: list[BaseMessage]
     most: int
 
-    def do(self, run: Run) -> list[BaseMessage]:
+    def do(self, run: NodeContext) -> list[BaseMessage]:
         return cut(self.view, last_turn(self.view), self.most, lambda name: keeping(run, name))
 
-    async def ado(self, run: Run) -> list[BaseMessage]:
+    async def ado(self, run: NodeContext) -> list[BaseMessage]:
         return await asyncio.to_thread(self.do, run)
 
 
-def show(state: AgentState, run: Run) -> Part[Shown]:
+def show(state: AgentState, run: NodeContext) -> Part[Prompt]:
     """A part of a node: the view of the next model call."""
     reader = run.reader(state)
-    view = build_view(state, reader, run.system_prompt, run.kit.texts)
+    view = build_prompt(state, reader, run.system_prompt, run.kit.texts)
     size, most = (
-        view_size(state, reader, run.system_prompt, run.kit.texts),
+        prompt_size(state, reader, run.system_prompt, run.kit.texts),
         budget(state, state.get("task", ""), run),
     )
     extra = beyond(reader, most)
     if size + extra > most and (whole := tokens(view)) + extra > most:
         view = yield Cut(view, most - extra)
         size -= whole - tokens(view)
-    return Shown(view, size, extra)
+    return Prompt(view, size, extra)
 
 
-def is_full(state: AgentState, run: Run) -> bool:
+def is_full(state: AgentState, run: NodeContext) -> bool:
     """Whether the view is over its budget, before anything in it is cut."""
     reader, most = run.reader(state), budget(state, state.get("task", ""), run)
-    return view_size(state, reader, run.system_prompt, run.kit.texts) + beyond(reader, most) > most
+    return prompt_size(state, reader, run.system_prompt, run.kit.texts) + beyond(reader, most) > most
 
 
-def budget(state: AgentState, task: str, run: Run) -> int:
+def budget(state: AgentState, task: str, run: NodeContext) -> int:
     """The most tokens of a view of this task: less than usual once the provider found one too long."""
     too_long = state.get("too_long")
     # The provider's own count may be far from the estimate that the usual budget was made of.
@@ -80,7 +80,7 @@ def budget(state: AgentState, task: str, run: Run) -> int:
     return min(run.kit.view_tokens, squeezed)
 
 
-def keeping(run: Run, name: str) -> Callable[[str], str]:
+def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
     """Keeps the full text of a result: where a tool of the graph can read it, if one says so by its `keep`
     (those of a workspace), else in the folder for outputs."""
     tools = run.kit.toolbox.tools.values()
@@ -89,7 +89,7 @@ def keeping(run: Run, name: str) -> Callable[[str], str]:
     return found
 
 
-def _in_outputs(run: Run) -> Callable[[str], Callable[[str], str]]:
+def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
     return run.outputs.keep
 
 
@@ -154,7 +154,7 @@ _DETAILS = ("input_token_details", "output_token_details")
 _MOST_TOKENS = 2**53
 
 
-def sound(message: AIMessage) -> AIMessage:
+def sanitize(message: AIMessage) -> AIMessage:
     """The reply without half characters, which a model can write as escapes, without a provider's extras that
     are no plain values, and with a usage only where it is one. `id` is None where it is no text.
 

@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
 from signoff.graph.history.replies import Controls
-from signoff.graph.rules import Offer
+from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded
 from signoff.tools.toolbox import Toolbox
@@ -75,10 +75,10 @@ _MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
-class Models:
+class BoundModels:
     """A model as a graph uses it. offers: with the tools of each offer. digester: see `Kit`."""
 
-    offers: Mapping[Offer, Runnable[Any, Any]]
+    offers: Mapping[ToolChoice, Runnable[Any, Any]]
     digester: BaseChatModel | None
 
 
@@ -93,7 +93,7 @@ class Keeper(Protocol):
         """The model as it goes on in the thread that kept `before`."""
 
 
-ByName = Callable[[str], Models]
+ByName = Callable[[str], BoundModels]
 
 
 def by_name(model: BaseChatModel, box: Toolbox, digest: Digests, view_tokens: int) -> ByName:
@@ -103,9 +103,9 @@ def by_name(model: BaseChatModel, box: Toolbox, digest: Digests, view_tokens: in
     """
 
     @lru_cache(maxsize=_MOST_NAMES)
-    def under(name: str) -> Models:
+    def under(name: str) -> BoundModels:
         other = renamed(model, name)
-        return Models(bound(other, box), digester(other, digest, view_tokens, box))
+        return BoundModels(bound(other, box), digester(other, digest, view_tokens, box))
 
     return under
 
@@ -129,7 +129,7 @@ def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
     return model.model_copy(update={fields[0]: name})
 
 
-class Bound(dict[Offer, Runnable[Any, Any]]):
+class Bound(dict[ToolChoice, Runnable[Any, Any]]):
     """The model for each offer, made when it is first asked for: most runs need one of them only."""
 
     def __init__(self, model: BaseChatModel, box: Toolbox) -> None:
@@ -137,18 +137,20 @@ class Bound(dict[Offer, Runnable[Any, Any]]):
         self._model, self._every = model, box.every
         self._controls = [control.tool for control in box.controls.values()]
 
-    def __missing__(self, offer: Offer) -> Runnable[Any, Any]:
-        tools = self._controls if offer in (Offer.CONTROLS, Offer.OPTIONAL_CONTROLS) else self._every
-        required = offer in (Offer.REQUIRED, Offer.CONTROLS)
+    def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
+        tools = (
+            self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
+        )
+        required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
         self[offer] = made = (_required if required else _free)(self._model, tools)
         return made
 
 
-def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, Any]]:
+def bound(model: BaseChatModel, box: Toolbox) -> Mapping[ToolChoice, Runnable[Any, Any]]:
     """The model for each offer. Raises SetupError for a model without tool calling."""
     offers = Bound(guarded(model, box), box)
     try:
-        offers[Offer.ALL]
+        offers[ToolChoice.ALL]
     except NotImplementedError:
         raise SetupError(
             f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
@@ -156,9 +158,9 @@ def bound(model: BaseChatModel, box: Toolbox) -> Mapping[Offer, Runnable[Any, An
     return offers
 
 
-def keeper_of(models: Mapping[Offer, Runnable[Any, Any]]) -> Keeper | None:
+def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
     """The model, if it keeps something of its own in the thread (a `TaggedText` does)."""
-    found: Any = models[Offer.ALL]
+    found: Any = models[ToolChoice.ALL]
     return found if isinstance(found, Keeper) else None
 
 

@@ -50,7 +50,7 @@ _BYTES, _LEAST_BYTES = 8, 1_000_000
 _PER = 1_000_000
 
 
-class End(StrEnum):
+class EarlyEnd(StrEnum):
     """Why a call is ended before its reply is whole.
 
     `stopped`: somebody asked the run to pause or stop. `silent`: nothing has come for too long. `seconds`,
@@ -70,7 +70,7 @@ class Silent(TimeoutError):
 
 
 @dataclass
-class Watch:
+class CallBounds:
     """The bounds of one call, and what has come of it. Times are of the monotonic clock.
 
     silence: seconds until the first chunk, and between two. until: when the task's time is up. tokens: how
@@ -82,10 +82,10 @@ class Watch:
 
     silence: float | None = None
     until: float | None = None
-    tokens: tuple[float, End] | None = None
+    tokens: tuple[float, EarlyEnd] | None = None
     chars: int | None = None
     control: Any = None
-    end: End | None = None
+    end: EarlyEnd | None = None
     heard: bool = False
     last: float = field(default_factory=time.monotonic)
     written: int = 0
@@ -98,19 +98,19 @@ class Watch:
         self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
         self.since = None
 
-    def took(self, chars: int) -> End | None:
+    def took(self, chars: int) -> EarlyEnd | None:
         """A chunk with so many characters has come. Why the reply is to be ended there, if it is."""
         self.heard, self.last = True, time.monotonic()
         # A chunk without a word takes place, too.
         self.written += chars or 1
         if self.control is not None and self.control.drain_reason in STOPS:
-            self.end = End.STOPPED
+            self.end = EarlyEnd.STOPPED
         elif self.until is not None and self.last >= self.until:
-            self.end = End.SECONDS
+            self.end = EarlyEnd.SECONDS
         elif self.tokens is not None and self.written >= self.tokens[0] * _CHARS:
             self.end = self.tokens[1]
         elif self.chars is not None and self.written > self.chars:
-            self.end = End.SIZE
+            self.end = EarlyEnd.SIZE
         self.cut = self.end is not None
         return self.end
 
@@ -125,7 +125,7 @@ class Watch:
         if self.since is None or self.since[0] != self.last or received < self.since[1]:
             self.since = self.last, received
         elif self.most_bytes is not None and received - self.since[1] > self.most_bytes:
-            self.end = self.end or End.SIZE
+            self.end = self.end or EarlyEnd.SIZE
 
     @property
     def mute(self) -> bool:
@@ -142,16 +142,16 @@ class Watch:
             self.end = self._over(time.monotonic())
         return self.end is not None
 
-    def _over(self, now: float) -> End | None:
+    def _over(self, now: float) -> EarlyEnd | None:
         if self.control is not None and self.control.drain_requested:
             if self.control.drain_reason in STOPS:
-                return End.STOPPED
+                return EarlyEnd.STOPPED
             self._asked = now if self._asked is None else self._asked
             if now - max(self._asked, self.last) >= _QUIET:
-                return End.STOPPED
+                return EarlyEnd.STOPPED
         if self.until is not None and now >= self.until:
-            return End.SECONDS
-        return End.SILENT if self.silence is not None and now - self.last >= self.silence else None
+            return EarlyEnd.SECONDS
+        return EarlyEnd.SILENT if self.silence is not None and now - self.last >= self.silence else None
 
     def next_look(self, most: float) -> float:
         """Seconds until it is worth looking again, at most so many."""
@@ -160,23 +160,25 @@ class Watch:
         return max(0.001, min([most, *(at - now for at in times if at is not None)]))
 
 
-WATCH: ContextVar[Watch | None] = ContextVar("signoff_watch", default=None)
+WATCH: ContextVar[CallBounds | None] = ContextVar("signoff_watch", default=None)
 """The watch of the call that is being made, for the guard inside the model."""
 
 
-def watch_of(task: Task, limits: Limits, *, silence: float | None, chars: int | None, control: Any) -> Watch:
+def watch_of(
+    task: Task, limits: Limits, *, silence: float | None, chars: int | None, control: Any
+) -> CallBounds:
     """The watch of the next call for `task`: by what its limits leave of time and tokens.
 
     What the model is shown is counted when the reply is whole, as ever: else a task with a little left could
     never hear whether it is done.
     """
-    bounds = list[tuple[float, End]]()
+    bounds = list[tuple[float, EarlyEnd]]()
     time_left = budget("seconds", task, limits)
     if tokens := budget("tokens", task, limits):
-        bounds.append((tokens.limit - tokens.used, End.TOKENS))
+        bounds.append((tokens.limit - tokens.used, EarlyEnd.TOKENS))
     if (cost := budget("cost", task, limits)) and limits.prices and limits.prices.output:
-        bounds.append(((cost.limit - cost.used) / limits.prices.output * _PER, End.COST))
-    return Watch(
+        bounds.append(((cost.limit - cost.used) / limits.prices.output * _PER, EarlyEnd.COST))
+    return CallBounds(
         silence=silence,
         until=None if time_left is None else time.monotonic() + time_left.limit - time_left.used,
         tokens=min(bounds, default=None),
@@ -263,7 +265,7 @@ _PATIENCE = 0.4
 _GRACE = 1.0
 
 
-class Ended(SystemExit):
+class CallEnded(SystemExit):
     """Raised in a helper thread whose call is ended.
 
     No error of the network, which a provider's package would take as a reason to try again; and a thread
@@ -271,7 +273,7 @@ class Ended(SystemExit):
     """
 
 
-def call(watch: Watch, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
+def call(watch: CallBounds, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
     """What `items()` gives until it ends, or its watch ends it; and the error that ended it, if one did."""
     helper = _Helper(watch, items)
     helper.start()
@@ -280,7 +282,7 @@ def call(watch: Watch, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], Bas
 
 
 async def acall_in_thread(
-    watch: Watch, items: Callable[[], Iterator[_T]]
+    watch: CallBounds, items: Callable[[], Iterator[_T]]
 ) -> tuple[list[_T], BaseException | None]:
     """`call` for a loop: for what has no async way of its own, and would hold a thread of a pool for ever."""
     helper, loop, ended = _Helper(watch, items), asyncio.get_running_loop(), asyncio.Event()
@@ -309,7 +311,7 @@ async def acall_in_thread(
 
 
 async def acall(
-    watch: Watch, items: Callable[[], AsyncIterator[_T]]
+    watch: CallBounds, items: Callable[[], AsyncIterator[_T]]
 ) -> tuple[list[_T], BaseException | None]:
     """`call` for a loop."""
     taken, canceller = list[_T](), _Canceller(watch)
@@ -336,7 +338,7 @@ async def acall(
 class _Canceller:
     """Looks at the watch of a call in the running task now and then, and cancels it when it is to end."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: CallBounds) -> None:
         task = asyncio.current_task()
         assert task is not None, "a node runs in a task"
         self._watch, self._task, self._loop = watch, task, asyncio.get_running_loop()
@@ -374,7 +376,7 @@ class _Canceller:
 class _Helper(Generic[_T]):
     """A call in a helper thread. taken: what has come of it; error: what ended it."""
 
-    def __init__(self, watch: Watch, items: Callable[[], Iterator[_T]]) -> None:
+    def __init__(self, watch: CallBounds, items: Callable[[], Iterator[_T]]) -> None:
         self.taken: list[_T] = []
         self.error: BaseException | None = None
         self._watch, self._items = watch, items
@@ -460,5 +462,5 @@ class _Helper(Generic[_T]):
 
 
 def _raise_in(thread: int) -> None:
-    """Raises `Ended` in another thread, as soon as that runs Python again."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Ended))
+    """Raises `CallEnded` in another thread, as soon as that runs Python again."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(CallEnded))

@@ -18,15 +18,15 @@ from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import CHARS
-from signoff.graph.history.replies import Stop, reason_of, stop_of, words_of
+from signoff.graph.history.replies import StopReason, reason_of, stop_of, words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.state import Digest, Spent
 from signoff.nodes.model.messages import in_loops
-from signoff.nodes.model.stream import Watch, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import Part, Run
+from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
+from signoff.nodes.node import NodeContext, Part
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
@@ -35,7 +35,7 @@ _LEAST = 300
 
 
 @dataclass
-class Answer:
+class SummaryReply:
     """What has come of the model's text; more than `most` characters of it are not waited for.
 
     whole: it came to its own end. left: nobody waits for it any more.
@@ -62,7 +62,9 @@ class Answer:
     def text(self) -> str:
         """The text, if it can serve as the digest; empty for one that is cut off, refused, or no text."""
         chunks = self.chunks
-        stopped = any(stop_of(chunk) is not Stop.NORMAL or marks(chunk).get("stopped") for chunk in chunks)
+        stopped = any(
+            stop_of(chunk) is not StopReason.NORMAL or marks(chunk).get("stopped") for chunk in chunks
+        )
         # A connection that just closes looks like an end; a provider says that it is one.
         provided = any(chunk.response_metadata.get("model_provider") for chunk in chunks)
         ended = not provided or any(reason_of(chunk) or chunk.usage_metadata for chunk in chunks)
@@ -77,13 +79,13 @@ class Summarise:
 
     model: BaseChatModel
     prompt: list[BaseMessage]
-    answer: Answer
-    watch: Watch
+    answer: SummaryReply
+    watch: CallBounds
 
-    def do(self, run: Run) -> None:
+    def do(self, run: NodeContext) -> None:
         self._ended(call(self.watch, lambda: self._read(_config(run)))[1])
 
-    async def ado(self, run: Run) -> None:
+    async def ado(self, run: NodeContext) -> None:
         if in_loops(self.model):
             self._ended((await acall(self.watch, lambda: self._aread(_config(run))))[1])
         else:
@@ -111,7 +113,7 @@ class Summarise:
 
 
 def write_digest(
-    folding: Folding, spent: Spent | None, run: Run, task: Task
+    folding: Folding, spent: Spent | None, run: NodeContext, task: Task
 ) -> Part[tuple[Digest, Spent | None]]:
     """A part of a node: the new digest, by the model if there is one for it, else by lines; and what the
     digests of this task have cost until now."""
@@ -119,7 +121,7 @@ def write_digest(
     # Nobody who wants the run to stop waits for a text.
     if model is None or not folding.turns or folding.most < _LEAST or run.draining:
         return folding.by_lines(), spent
-    answer, prompt, begun = Answer(folding.most), _prompt(folding, run), time.monotonic()
+    answer, prompt, begun = SummaryReply(folding.most), _prompt(folding, run), time.monotonic()
     try:
         yield Summarise(model, prompt, answer, _watch(task, run))
     except GraphBubbleUp:
@@ -131,14 +133,14 @@ def write_digest(
     return (folding.by_text(text) if text else folding.by_lines()), cost
 
 
-def _watch(task: Task, run: Run) -> Watch:
+def _watch(task: Task, run: NodeContext) -> CallBounds:
     """Not longer than a digest may take, nor than the task has time left; nor when the run is to stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
     until = time.monotonic() + run.kit.digest_seconds
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
 
 
-def _prompt(folding: Folding, run: Run) -> list[BaseMessage]:
+def _prompt(folding: Folding, run: NodeContext) -> list[BaseMessage]:
     """What the model is shown: of each turn as much as half of the budget of a view has room for."""
     texts, (text, lines) = run.kit.texts, said(folding.before)
     room = folding.budget // 2 * CHARS
@@ -154,7 +156,9 @@ def _prompt(folding: Folding, run: Run) -> list[BaseMessage]:
     return [SystemMessage(texts.summarise.format(words=words)), HumanMessage(material)]
 
 
-def _cost(spent: Spent | None, task: str, answer: Answer, prompt: list[BaseMessage], seconds: float) -> Spent:
+def _cost(
+    spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
+) -> Spent:
     """What the digests of the task have cost with this one; estimated where the provider reports nothing."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
@@ -181,7 +185,7 @@ def _calls(chunk: AIMessage) -> bool:
     return bool(parts or chunk.tool_calls or chunk.invalid_tool_calls)
 
 
-def _config(run: Run) -> RunnableConfig:
+def _config(run: NodeContext) -> RunnableConfig:
     """The run's own, so that callbacks and traces see the call; its words are not part of the reply that is
     streamed to a user."""
     return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "digest"}

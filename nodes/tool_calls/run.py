@@ -35,8 +35,18 @@ from signoff.graph.inside.speed import in_thread, lazy, listened
 from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
 from signoff.graph.state import AgentState
-from signoff.nodes.journal import DONE, STARTED, WAITING, Entry, claim, look, note, outcome_known, unknown
-from signoff.nodes.node import Part, Run, Store
+from signoff.nodes.journal import (
+    DONE,
+    STARTED,
+    WAITING,
+    JournalEntry,
+    claim,
+    look,
+    note,
+    outcome_known,
+    unknown,
+)
+from signoff.nodes.node import NodeContext, Part, Store
 
 _SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 _DEEPEST = 200
@@ -109,7 +119,7 @@ FROM_TOOL = "tool"
 
 
 @dataclass(frozen=True)
-class Done:
+class ToolResult:
     """What came of a call: its result, and messages that the tool adds to the history."""
 
     result: ToolMessage
@@ -121,16 +131,16 @@ class Done:
 
 
 @dataclass
-class Told:
+class ResultWriter:
     """Puts what comes of `call` into words. edited: arguments that a person put in place of the model's.
     begun: when it was started, by the monotonic clock."""
 
     call: Call
-    run: Run
+    run: NodeContext
     edited: Mapping[str, Any] | None
     begun: float
 
-    def finished(self, output: Any) -> Done:
+    def finished(self, output: Any) -> ToolResult:
         """It has given `output`: a message, or its text."""
         try:
             return self._read(output)
@@ -140,7 +150,7 @@ class Told:
                 raise
             return self.broken(error)
 
-    def _read(self, output: Any) -> Done:
+    def _read(self, output: Any) -> ToolResult:
         if isinstance(output, str):
             return self._answer(output, ok=True)
         more: tuple[HumanMessage, ...] = ()
@@ -152,12 +162,16 @@ class Told:
         said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
         return self._answer(output.content, ok=output.status != "error", artifact=output.artifact, more=said)
 
-    def broken(self, error: BaseException) -> Done:
+    def broken(self, error: BaseException) -> ToolResult:
         """It has raised `error`."""
         if isinstance(error, ValidationError) and self._has_not_begun(error):
             told = misfit(self.call, error, self.run)
             # What a person has changed is said as well.
-            return self._answer(told.text, ok=False, **marks(told)) if self.edited is not None else Done(told)
+            return (
+                self._answer(told.text, ok=False, **marks(told))
+                if self.edited is not None
+                else ToolResult(told)
+            )
         text = words(error) if isinstance(error, ToolException) else f"{type(error).__name__}: {words(error)}"
         return self._answer(text, ok=False)
 
@@ -169,7 +183,7 @@ class Told:
         codes = [getattr(unwrap(body), "__code__", None) for body in (bodies if own else bodies[:2]) if body]
         return not any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
-    def late(self, seconds: float | None) -> Done:
+    def late(self, seconds: float | None) -> ToolResult:
         """It has not come back within its time."""
         text = self.run.kit.texts.results["timeout"]
         return self._answer(text.format(name=self.call.name, seconds=seconds), ok=False, unknown=True)
@@ -182,7 +196,7 @@ class Told:
         artifact: Any = None,
         more: tuple[BaseMessage, ...] = (),
         **notes: Any,
-    ) -> Done:
+    ) -> ToolResult:
         content = savable(content)
         kept = artifact if artifact is not None and saves(artifact) else None
         if artifact is not None and kept is None:
@@ -201,7 +215,7 @@ class Told:
         answer = tool_result(self.call.id, self.call.name, text, ok=ok, seconds=seconds, **notes)
         if fitted is not text or kept is not None:
             answer = answer.model_copy(update={"content": fitted, "artifact": kept})
-        return Done(answer, more)
+        return ToolResult(answer, more)
 
     def _fit(self, content: Any) -> str | list[Any]:
         """`content` with every text in it valid and of bounded length."""
@@ -218,7 +232,7 @@ class Told:
         ]
 
 
-def misfit(call: Call, error: ValidationError, run: Run) -> ToolMessage:
+def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
     """The answer to a call whose arguments do not fit: it is not run, and counts like one of an unknown tool.
 
     A tool that handles such an error by itself says what the model is told.
@@ -257,7 +271,7 @@ def _from_command(
     return own[0], shown
 
 
-class Job:
+class ToolRun:
     """Runs `call` and turns everything that can come of it into a tool result.
 
     A sync tool runs in a daemon thread: one that hangs is given up on after its time, and cannot keep the
@@ -266,7 +280,7 @@ class Job:
     """
 
     def __init__(
-        self, call: Call, state: AgentState, run: Run, edited: Mapping[str, Any] | None = None
+        self, call: Call, state: AgentState, run: NodeContext, edited: Mapping[str, Any] | None = None
     ) -> None:
         self.call = call
         self.state = state
@@ -276,11 +290,11 @@ class Job:
         assert tool is not None, "only calls of tools that are run get here"
         self.tool = tool
         self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
-        self.told = Told(call, run, edited, time.monotonic())
+        self.told = ResultWriter(call, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
     @lazy
-    def future(self) -> Future[Done]:
+    def future(self) -> Future[ToolResult]:
         """What its thread gives."""
         return Future()
 
@@ -291,14 +305,14 @@ class Job:
         in_thread(lambda: context.run(self._in_thread))
         return self
 
-    def alone(self) -> Done:
+    def alone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
         self.told.begun = time.monotonic()
         if self.seconds is None and not _only_async(self.tool):
             return contextvars.copy_context().run(self._run)
         return self.start().result()
 
-    def result(self) -> Done:
+    def result(self) -> ToolResult:
         """What came of the job, at the latest when its own time, counted from its start, is over."""
         left = None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
         try:
@@ -309,15 +323,15 @@ class Job:
                 self._stop_asking()
             return self.told.late(self.seconds)
 
-    async def aalone(self) -> Done:
+    async def aalone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
         self.told.begun = time.monotonic()
         if self.seconds is None and _has_coroutine(self.tool):
             return await self._arun()
         return await self.aresult()
 
-    async def aresult(self) -> Done:
-        waiting: asyncio.Future[Done]
+    async def aresult(self) -> ToolResult:
+        waiting: asyncio.Future[ToolResult]
         if _has_coroutine(self.tool):
             waiting = asyncio.ensure_future(self._arun())
         else:
@@ -338,7 +352,7 @@ class Job:
         except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
             self.future.set_exception(error)
 
-    def _run(self) -> Done:
+    def _run(self) -> ToolResult:
         try:
             if _only_async(self.tool):
                 output = asyncio.run(self._asked())
@@ -369,7 +383,7 @@ class Job:
         """Whether nothing but the tool's own function has to be called."""
         return self.tool.name in self.run.kit.plain and not listened(self.run.config)
 
-    async def _arun(self) -> Done:
+    async def _arun(self) -> ToolResult:
         try:
             if isinstance(self.tool, StructuredTool) and self._unheard():
                 output = await acall_plain(self.tool, self._request())
@@ -412,20 +426,20 @@ MOST_STARTS = 2
 
 
 @dataclass(frozen=True)
-class Jobs:
+class ToolRuns:
     """Calls that run beside each other, or `one_by_one`; gives what came of them, in order."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[ToolRun]
     one_by_one: bool = False
 
-    def do(self, run: Run) -> list[Done]:
+    def do(self, run: NodeContext) -> list[ToolResult]:
         if self.one_by_one or len(self.jobs) == 1:
             return [job.alone() for job in self.jobs]
         for job in self.jobs:
             job.start()
         return [job.result() for job in self.jobs]
 
-    async def ado(self, run: Run) -> list[Done]:
+    async def ado(self, run: NodeContext) -> list[ToolResult]:
         if self.one_by_one or len(self.jobs) == 1:
             return [await job.aalone() for job in self.jobs]
         return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
@@ -435,9 +449,9 @@ def once(
     call: Call,
     reply_id: str,
     state: AgentState,
-    run: Run,
+    run: NodeContext,
     *,
-    again: Callable[[Entry], bool],
+    again: Callable[[JournalEntry], bool],
     edited: Mapping[str, Any] | None = None,
     ask_unknown: bool = False,
 ) -> Part[list[BaseMessage]]:
@@ -447,16 +461,16 @@ def once(
     ask_unknown: nothing comes back for a call whose outcome is unknown, since a person will be asked.
     """
     runs = fingerprint(call.name, call.args if edited is None else edited)
-    entry: Entry | None = (yield from look(run, reply_id, [call])).get(call.id)
+    entry: JournalEntry | None = (yield from look(run, reply_id, [call])).get(call.id)
     if entry is not None and entry.hash == runs and not again(entry):
         ask = ask_unknown and entry.status == STARTED
         return [] if ask else outcome_known(call, entry, run)
-    begun = Entry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
+    begun = JournalEntry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
     if not (yield claim(run.thread_id, reply_id, call, entry, begun)):
         # Another runner of this thread has just started the same call.
         return [unknown(call, run, edited)]
     try:
-        results: list[Done] = yield Jobs([Job(call, state, run, edited)])
+        results: list[ToolResult] = yield ToolRuns([ToolRun(call, state, run, edited)])
     except GraphBubbleUp:
         yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
         raise

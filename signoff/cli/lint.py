@@ -13,7 +13,7 @@ from signoff.cli.display import stdout_console
 from signoff.cli.options import Json
 from signoff.cli.safe import cut, one_line, plain, styled
 from signoff.graph.errors import SetupError
-from signoff.lint.faults import REPEATS, Fault, Kind, faults
+from signoff.lint.faults import REPEATS, Fault, FaultKind, faults
 from signoff.lint.formats import read_trace
 from signoff.lint.reading import parse, read_file, taken
 from signoff.lint.report import document, meanings, real, remarks, summary, table
@@ -52,7 +52,7 @@ Ask = Annotated[
     ),
 ]
 Ignore = Annotated[
-    list[Kind] | None,
+    list[FaultKind] | None,
     typer.Option("--ignore", metavar="FAULT", help="A fault not to report. May be repeated."),
 ]
 Repeats = Annotated[

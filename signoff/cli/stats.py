@@ -23,7 +23,7 @@ from signoff.graph.errors import SetupError
 from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers
 from signoff.stats.plot import check_suffix, plot
-from signoff.stats.records import STARS, Ended, read_ended
+from signoff.stats.records import STARS, TaskRecord, read_ended
 from signoff.stats.records import rate as store_rating
 
 _SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")
@@ -119,7 +119,7 @@ def moment(text: str, now: float) -> float:
         ) from error
 
 
-def _ended(file: Database, thread: str | None) -> list[Ended]:
+def _ended(file: Database, thread: str | None) -> list[TaskRecord]:
     if thread is not None:
         _known(file, checked_thread_id(thread))
     if not file.exists():

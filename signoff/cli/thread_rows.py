@@ -6,7 +6,7 @@ from signoff.cli.database import Database, OpenStorage
 from signoff.graph.errors import StorageError
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 from signoff.session.standing import Condition, Standing, look, reading_graph
-from signoff.workers.figures import Backlog, backlog, job_states
+from signoff.workers.figures import QueueFigures, backlog, job_states
 from signoff.workers.inbox import Inbox, read_inbox
 
 
@@ -39,7 +39,7 @@ class Found:
     """The threads of a database, and the figures of its workers; None where there are none."""
 
     rows: list[Row]
-    workers: Backlog | None = None
+    workers: QueueFigures | None = None
 
 
 def found_in(database: Database, limit: int) -> Found:

@@ -20,7 +20,7 @@ from signoff.graph.vocabulary import stands
 from signoff.session.expiry import Expired, expire
 from signoff.session.standing import reading_graph
 from signoff.storage.postgres import PostgresStorage
-from signoff.workers.figures import Backlog
+from signoff.workers.figures import QueueFigures
 from signoff.workers.submitting import of_workers, submit
 
 
@@ -42,7 +42,7 @@ def print_threads(console: Console, database: Database, limit: int, as_json: boo
         console.print(Text(_in_figures(found.workers), style="dim"), soft_wrap=True)
 
 
-def _in_figures(workers: Backlog) -> str:
+def _in_figures(workers: QueueFigures) -> str:
     """The workers' line below the list."""
     oldest = f" (the oldest for {workers.oldest:.0f} s)" if workers.waiting else ""
     return (

@@ -15,7 +15,7 @@ from signoff.cli.display import stdout_console
 from signoff.cli.options import Json
 from signoff.cli.safe import one_line, styled
 from signoff.graph.errors import SetupError
-from signoff.verify.explore import OVERALL, Broken, Explorer, Found
+from signoff.verify.explore import OVERALL, Broken, Exploration, Explorer
 from signoff.verify.loading import load_graph
 from signoff.verify.properties import PROPERTIES
 from signoff.verify.worlds import worlds
@@ -75,7 +75,7 @@ def _arguments(finish: str | None) -> Mapping[str, Any] | None:
     return given
 
 
-def _document(found: Mapping[str, Found], broken: Mapping[str, Broken]) -> dict[str, Any]:
+def _document(found: Mapping[str, Exploration], broken: Mapping[str, Broken]) -> dict[str, Any]:
     return {
         "held": not broken,
         "worlds": [
@@ -99,7 +99,7 @@ def _document(found: Mapping[str, Found], broken: Mapping[str, Broken]) -> dict[
     }
 
 
-def _print(found: Mapping[str, Found], broken: Mapping[str, Broken], seconds: float) -> None:
+def _print(found: Mapping[str, Exploration], broken: Mapping[str, Broken], seconds: float) -> None:
     console = stdout_console()
     if not console.is_terminal:
         console.width = _PIPE

@@ -1,15 +1,15 @@
 """Finds the faults of agent loops in message histories, of this package and of others."""
 
-from signoff.lint.faults import MEANINGS, Fault, Kind, faults
+from signoff.lint.faults import MEANINGS, Fault, FaultKind, faults
 from signoff.lint.formats import read_trace
 from signoff.lint.reading import read_file
-from signoff.lint.trace import Names, Trace, Unreadable, names
+from signoff.lint.trace import ControlNames, Trace, Unreadable, names
 
 __all__ = [
     "MEANINGS",
+    "ControlNames",
     "Fault",
-    "Kind",
-    "Names",
+    "FaultKind",
     "Trace",
     "Unreadable",
     "faults",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from signoff.lint.pieces import Item, blocks, call, is_cut, said, shown, word
-from signoff.lint.trace import Entry, Reply, Result, Unreadable, Words
+from signoff.lint.trace import Entry, Result, TraceMessage, TraceReply, Unreadable
 
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 
@@ -34,13 +34,13 @@ def read(at: int, item: Item) -> Iterator[Entry]:
             for part in parts
             if part.get("type") == "tool_use"
         ]
-        yield Reply(at, said(text), tuple(calls), is_cut({"stop_reason": item.get("stop_reason")}))
+        yield TraceReply(at, said(text), tuple(calls), is_cut({"stop_reason": item.get("stop_reason")}))
     elif role == "user":
         results = [part for part in parts if part.get("type") == "tool_result"]
         for part in results:
             call_id = word(at, "tool_use_id", part.get("tool_use_id"))
             yield Result(at, call_id, shown(at, part.get("content")), part.get("is_error") is True)
         if len(results) < len(parts) or not parts:
-            yield Words(at, genuine=not results)
+            yield TraceMessage(at, genuine=not results)
     elif role not in ("system", "developer"):
         raise Unreadable(f"Message {at} has a role that Anthropic does not have: {str(role)[:40]!r}.")

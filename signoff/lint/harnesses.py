@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from signoff.lint import openai
 from signoff.lint.pieces import Item, call, looks_failed, mapping, text_of, word
-from signoff.lint.trace import Call, Entry, Reply, Result, Words
+from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceReply
 
 
 def is_agentdojo(item: Item) -> bool:
@@ -91,14 +91,14 @@ def offers(items: Sequence[Item]) -> frozenset[str]:
     return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in told) else frozenset()
 
 
-def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Call]]) -> Iterator[Entry]:
+def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[TraceCall]]) -> Iterator[Entry]:
     """command: the call in the text of a reply.
 
     Once there is a reply, no person writes any more: a message of the user is the output of the command
     before it, or a reminder of the program.
     """
     final = max((at for at, item in enumerate(items) if item.get("role") == "assistant"), default=-1)
-    last: Reply | None = None
+    last: TraceReply | None = None
     for at, item in enumerate(items):
         role = item.get("role")
         if item.get("is_demo"):
@@ -110,7 +110,7 @@ def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Ca
         else:
             found = openai.read_chat(at, item)
         for entry in found:
-            if isinstance(entry, Reply):
+            if isinstance(entry, TraceReply):
                 calls = entry.calls or tuple(command(at, item, entry.text))
                 entry = last = replace(entry, calls=tuple(map(_named, calls)))
             elif isinstance(entry, Result) and at < final and _submits(entry, last):
@@ -119,13 +119,13 @@ def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Ca
             yield entry
 
 
-def _observed(at: int, item: Item, last: Reply) -> Iterator[Entry]:
+def _observed(at: int, item: Item, last: TraceReply) -> Iterator[Entry]:
     waits = next((made for made in last.calls if not made.id), None)
     text = text_of(at, item.get("content"))
-    yield Result(at, "", text, looks_failed(text), waits.name) if waits else Words(at, genuine=False)
+    yield Result(at, "", text, looks_failed(text), waits.name) if waits else TraceMessage(at, genuine=False)
 
 
-def _exit(at: int, item: Item, last: Reply | None) -> Iterator[Entry]:
+def _exit(at: int, item: Item, last: TraceReply | None) -> Iterator[Entry]:
     """The end of a run of mini-swe-agent: a submission is the answer to its call, all else is no message."""
     status = mapping(at, "extra", item.get("extra")).get("exit_status")
     made = next((made for made in last.calls if made.name == SUBMIT), None) if last else None
@@ -133,25 +133,25 @@ def _exit(at: int, item: Item, last: Reply | None) -> Iterator[Entry]:
         yield Result(at, made.id, text_of(at, item.get("content")), name=made.name)
 
 
-def _action(at: int, item: Item, _: str) -> Iterator[Call]:
+def _action(at: int, item: Item, _: str) -> Iterator[TraceCall]:
     """The command of a reply of SWE-agent, called by its first word."""
     written = word(at, "the action", item.get("action")).strip()
     if written:
         yield call(at, "", written.split()[0], {"command": written})
 
 
-def _fenced(at: int, _: Item, text: str) -> Iterator[Call]:
+def _fenced(at: int, _: Item, text: str) -> Iterator[TraceCall]:
     """The command of a reply of mini-swe-agent, which takes exactly one."""
     found = _FENCED.findall(text)
     if len(found) == 1:
         yield call(at, "", "bash", {"command": found[0].strip()})
 
 
-def _named(made: Call) -> Call:
+def _named(made: TraceCall) -> TraceCall:
     return replace(made, name=SUBMIT) if _ECHOED.search(made.arguments.replace('\\"', '"')) else made
 
 
-def _submits(result: Result, last: Reply | None) -> bool:
+def _submits(result: Result, last: TraceReply | None) -> bool:
     return any(made.name == SUBMIT and made.id == result.id for made in (last.calls if last else ()))
 
 

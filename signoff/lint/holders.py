@@ -15,7 +15,7 @@ _ATTACHED = "attachment://"
 _MOST_SHOWN = 6
 
 
-class Held(NamedTuple):
+class RunMessages(NamedTuple):
     """The messages of one run. offered: the names of tools. cut: the last reply reached its limit."""
 
     items: list[Item]
@@ -23,7 +23,7 @@ class Held(NamedTuple):
     cut: bool
 
 
-def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str) -> Held:
+def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str) -> RunMessages:
     """The messages in a JSON value: a list of them, or an object that holds one.
 
     alone: whether an object is itself a message. name: of the file, for errors. run: which one, where the
@@ -43,7 +43,7 @@ def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | Non
         if not isinstance(item, dict):
             raise Unreadable(f"{name} holds a list in which item {at} is {kind_of(item)}, not a message.")
     cut = isinstance(document, dict) and is_cut(document)
-    return Held(found, frozenset(_offered(document)), cut)
+    return RunMessages(found, frozenset(_offered(document)), cut)
 
 
 def keys(item: Mapping[str, Any]) -> str:

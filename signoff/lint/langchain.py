@@ -17,7 +17,7 @@ from signoff.lint.pieces import (
     text_of,
     word,
 )
-from signoff.lint.trace import Call, Entry, Reply, Result, Unreadable, Words
+from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceReply, Unreadable
 
 _CALLING = ("tool_use", "tool_call", "function_call")
 _PEOPLE = {"human", "user"}
@@ -68,7 +68,7 @@ def read(at: int, item: Item) -> Iterator[Entry]:
     elif kind in _PEOPLE:
         marks = mapping(at, "additional_kwargs", message.get("additional_kwargs")).get(KEY)
         text_of(at, message.get("content"))
-        yield Words(at, genuine=not (isinstance(marks, dict) and "nudge" in marks))
+        yield TraceMessage(at, genuine=not (isinstance(marks, dict) and "nudge" in marks))
 
 
 def offers(items: Sequence[Item]) -> frozenset[str]:
@@ -82,20 +82,20 @@ def offers(items: Sequence[Item]) -> frozenset[str]:
     return frozenset({"finish_task"}) if any(marked) else frozenset()
 
 
-def _reply(at: int, message: Item) -> Reply:
+def _reply(at: int, message: Item) -> TraceReply:
     metadata = mapping(at, "response_metadata", message.get("response_metadata"))
     text = text_of(at, message.get("content"))
-    return Reply(at, said(text), tuple(_calls(at, message, metadata)), is_cut(metadata))
+    return TraceReply(at, said(text), tuple(_calls(at, message, metadata)), is_cut(metadata))
 
 
-def _calls(at: int, message: Item, metadata: Item) -> list[Call]:
+def _calls(at: int, message: Item, metadata: Item) -> list[TraceCall]:
     """The calls, wherever they are: parsed, else as the provider sent them, else among the blocks."""
     good = [
         call(at, part.get("id"), part.get("name"), part.get("args"))
         for part in listing(at, "tool_calls", message.get("tool_calls"))
     ]
     bad = [
-        Call(
+        TraceCall(
             at,
             word(at, "the id of a call", part.get("id")),
             word(at, "the name of a call", part.get("name")),
@@ -121,7 +121,7 @@ def _arguments(part: Item) -> object:
     return next((part[key] for key in ("input", "args", "arguments") if part.get(key)), None)
 
 
-def _in_order(found: list[Call], raw: list[Call], metadata: Item) -> list[Call]:
+def _in_order(found: list[TraceCall], raw: list[TraceCall], metadata: Item) -> list[TraceCall]:
     """`found` (the malformed first) as it was noted, else as the provider sent it, else as it is."""
     marks = metadata.get(KEY)
     order = marks.get("order") if isinstance(marks, dict) else None

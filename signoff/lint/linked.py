@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from signoff.graph.kinds import Effect
-from signoff.lint.trace import Call, Names, Reply, Result, Trace
+from signoff.lint.trace import ControlNames, Result, Trace, TraceCall, TraceReply
 from signoff.tools.control import should_continue
 
 
 @dataclass
-class Made:
+class LinkedCall:
     """A call that was made, in which reply, and what came of it. Only the first result counts."""
 
-    call: Call
-    reply: Reply
+    call: TraceCall
+    reply: TraceReply
     results: list[Result] = field(default_factory=list)
 
     @property
@@ -34,16 +34,16 @@ class Made:
 
 
 @dataclass
-class Step:
+class LinkedReply:
     """A reply and its calls."""
 
-    reply: Reply
-    made: list[Made]
+    reply: TraceReply
+    made: list[LinkedCall]
 
-    def works(self, names: Names) -> list[Made]:
+    def works(self, names: ControlNames) -> list[LinkedCall]:
         return [made for made in self.made if names.works(made.call)]
 
-    def finish(self, names: Names) -> int | None:
+    def finish(self, names: ControlNames) -> int | None:
         """The place of the finish that ended the task, as far as the history says: none was refused."""
         return next((i for i, made in enumerate(self.made) if _ends(made, names)), None)
 
@@ -53,20 +53,20 @@ class Linked:
     """The replies by task: a task begins with a person's words. `lost` are results without a call."""
 
     trace: Trace
-    tasks: list[list[Step]]
+    tasks: list[list[LinkedReply]]
     lost: list[Result]
     reminded: set[int] = field(default_factory=set)
     """Where replies stand that a program answered with a reminder."""
 
     @property
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[LinkedReply]:
         return (step for task in self.tasks for step in task)
 
     @property
-    def calls(self) -> Iterator[Made]:
+    def calls(self) -> Iterator[LinkedCall]:
         return (made for step in self.steps for made in step.made)
 
-    def left(self, task: list[Step], at: int) -> bool:
+    def left(self, task: list[LinkedReply], at: int) -> bool:
         """Whether the reply `at` calls nothing, and was left at that: neither did a program remind the model,
         nor does the next reply, which may be the rest of this one, make a call. Not of the last reply."""
         step, after = task[at], task[at + 1 : at + 2]
@@ -75,21 +75,21 @@ class Linked:
         return bool(after) or task is not self.tasks[-1]
 
     @cached_property
-    def final(self) -> Step | None:
+    def final(self) -> LinkedReply | None:
         """The last reply, when nothing but results comes after it."""
         last = next((each for each in reversed(self.trace.entries) if not isinstance(each, Result)), None)
-        return self.tasks[-1][-1] if isinstance(last, Reply) else None
+        return self.tasks[-1][-1] if isinstance(last, TraceReply) else None
 
 
 def link(trace: Trace) -> Linked:
     """Puts each result to its call: the first open one with its id in the latest reply that has one."""
-    tasks: list[list[Step]] = [[]]
+    tasks: list[list[LinkedReply]] = [[]]
     lost: list[Result] = []
     reminded: set[int] = set()
     index = _Index()
     for entry in trace.entries:
-        if isinstance(entry, Reply):
-            step = Step(entry, [Made(call, entry) for call in entry.calls])
+        if isinstance(entry, TraceReply):
+            step = LinkedReply(entry, [LinkedCall(call, entry) for call in entry.calls])
             tasks[-1].append(step)
             index.add(step)
         elif isinstance(entry, Result):
@@ -106,20 +106,20 @@ class _Index:
     """The calls so far by id; `waiting` are the open ones, a queue for each reply."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, list[deque[Made]]] = {}
-        self.last: dict[str, Made] = {}
-        self.step: Step | None = None
+        self.waiting: dict[str, list[deque[LinkedCall]]] = {}
+        self.last: dict[str, LinkedCall] = {}
+        self.step: LinkedReply | None = None
 
-    def add(self, step: Step) -> None:
+    def add(self, step: LinkedReply) -> None:
         self.step = step
-        queues: dict[str, deque[Made]] = {}
+        queues: dict[str, deque[LinkedCall]] = {}
         for made in step.made:
             queues.setdefault(made.call.id, deque()).append(made)
             self.last[made.call.id] = made
         for call_id, queue in queues.items():
             self.waiting.setdefault(call_id, []).append(queue)
 
-    def meant(self, result: Result) -> Made | None:
+    def meant(self, result: Result) -> LinkedCall | None:
         """The call that the result answers; the last one with this id when all of them have an answer."""
         if not result.id:
             return self._nameless(result)
@@ -131,14 +131,14 @@ class _Index:
             queues.pop()
         return made
 
-    def _nameless(self, result: Result) -> Made | None:
+    def _nameless(self, result: Result) -> LinkedCall | None:
         """Without an id it is of the last reply, and of the tool it names."""
         fits = [made for made in (self.step.made if self.step else ()) if not made.call.id]
         named = [made for made in fits if not result.name or made.call.name == result.name]
         return next((made for made in named if made.open), named[-1] if named else None)
 
 
-def _ends(made: Made, names: Names) -> bool:
+def _ends(made: LinkedCall, names: ControlNames) -> bool:
     """Whether a call is a finish that was not refused, claims no mere phase, and was not told to go on."""
     if not names.finishes(made.call) or made.failed or not made.call.whole:
         return False

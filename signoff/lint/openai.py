@@ -16,7 +16,7 @@ from signoff.lint.pieces import (
     text_of,
     word,
 )
-from signoff.lint.trace import Call, Entry, Reply, Result, Unreadable, Words
+from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceReply, Unreadable
 
 _PEOPLE = ("user", "human")
 _MODEL = ("assistant", "ai", "model")
@@ -38,12 +38,12 @@ def read_chat(at: int, item: Item) -> Iterator[Entry]:
     role = message.get("role")
     if role in _MODEL:
         text = said(text_of(at, message.get("content")))
-        yield Reply(at, text, tuple(_calls(at, message)), is_cut(choice or message))
+        yield TraceReply(at, text, tuple(_calls(at, message)), is_cut(choice or message))
     elif role in _TOOL:
         yield from _results(at, message)
     elif role in _PEOPLE:
         blocks(at, message.get("content"))
-        yield Words(at)
+        yield TraceMessage(at)
     elif role not in _SILENT:
         raise Unreadable(f"Message {at} has a role that no chat has: {str(role)[:40]!r}.")
 
@@ -83,7 +83,7 @@ def _failed(message: Item, text: str) -> bool:
     return looks_failed(text)
 
 
-def raw_call(at: int, part: Item) -> Call:
+def raw_call(at: int, part: Item) -> TraceCall:
     """A call as chat completions write it; short forms are understood, too: LangChain's, and those in which
     the function is one word (AgentDojo, inspect) or the name and the arguments stand at the top."""
     function = part.get("function")
@@ -99,7 +99,7 @@ def raw_call(at: int, part: Item) -> Call:
     return call(at, part.get("id"), function.get("name"), function.get("arguments"))
 
 
-def _calls(at: int, message: Item) -> Iterator[Call]:
+def _calls(at: int, message: Item) -> Iterator[TraceCall]:
     for part in listing(at, "tool_calls", message.get("tool_calls")):
         yield raw_call(at, part)
     if legacy := message.get("function_call"):
@@ -143,20 +143,20 @@ def read_items(items: Sequence[Item], cut: bool = False) -> Iterator[Entry]:
         if run:
             yield _spoken(run)
             run = []
-        yield _output(at, item) if output else Words(at)
+        yield _output(at, item) if output else TraceMessage(at)
     if run:
         last = _spoken(run)
-        yield Reply(last.at, last.text, last.calls, last.cut or cut)
+        yield TraceReply(last.at, last.text, last.calls, last.cut or cut)
 
 
-def _spoken(run: Sequence[tuple[int, Item]]) -> Reply:
+def _spoken(run: Sequence[tuple[int, Item]]) -> TraceReply:
     texts = [text_of(at, item.get("content")) for at, item in run if item.get("role") in _MODEL]
     calls = [_item_call(at, item) for at, item in run if "call_id" in item]
     cut = any(is_cut(item) for _, item in run)
-    return Reply(run[-1][0], said("\n".join(texts)), tuple(calls), cut)
+    return TraceReply(run[-1][0], said("\n".join(texts)), tuple(calls), cut)
 
 
-def _item_call(at: int, item: Item) -> Call:
+def _item_call(at: int, item: Item) -> TraceCall:
     """A call of a function, or of a tool that OpenAI defines and the program runs (a shell, a computer)."""
     kind = str(item.get("type"))
     if kind == "function_call":

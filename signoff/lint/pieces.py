@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from signoff.graph.history.replies import Stop, complete_json, stop_of, words_of
-from signoff.lint.trace import Call, Unreadable
+from signoff.graph.history.replies import StopReason, complete_json, stop_of, words_of
+from signoff.lint.trace import TraceCall, Unreadable
 
 Item = Mapping[str, Any]
 
@@ -97,20 +97,22 @@ def shown(at: int, content: Any) -> str:
     return "" if content is None else json.dumps(content, sort_keys=True)
 
 
-def call(at: int, call_id: Any, name: Any, arguments: Any) -> Call:
+def call(at: int, call_id: Any, name: Any, arguments: Any) -> TraceCall:
     """A call as it was written down. arguments: raw text, or the object itself."""
     found, called = word(at, "the id of a call", call_id), word(at, "the name of a call", name)
     if not isinstance(arguments, str):
-        return Call(at, found, called, json.dumps(arguments or {}, sort_keys=True))
+        return TraceCall(at, found, called, json.dumps(arguments or {}, sort_keys=True))
     if not complete_json(arguments):
-        return Call(at, found, called, arguments, whole=False)
-    return Call(at, found, called, json.dumps(json.loads(arguments or "{}", strict=False), sort_keys=True))
+        return TraceCall(at, found, called, arguments, whole=False)
+    return TraceCall(
+        at, found, called, json.dumps(json.loads(arguments or "{}", strict=False), sort_keys=True)
+    )
 
 
 def is_cut(metadata: Item) -> bool:
     """Whether the provider says that it stopped the reply at a limit."""
     given = {key: metadata[key] for key in _STOPS if metadata.get(key)}
-    return bool(given) and stop_of(AIMessage("", response_metadata=given)) is Stop.LENGTH
+    return bool(given) and stop_of(AIMessage("", response_metadata=given)) is StopReason.LENGTH
 
 
 def looks_failed(text: str) -> bool:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from signoff.lint.faults import MEANINGS, Fault, Kind
-from signoff.lint.trace import Reply, Result, Trace
+from signoff.lint.faults import MEANINGS, Fault, FaultKind
+from signoff.lint.trace import Result, Trace, TraceReply
 
 MOST_ROWS = 20
 """Faults of one kind that are shown to a person; all are in the JSON."""
@@ -19,7 +19,7 @@ _ONE = {
 }
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """One line of the table: the message, the call, the fault, and what it says."""
 
     at: str
@@ -62,16 +62,16 @@ def summary(trace: Trace, found: Sequence[Fault]) -> str:
     return f"{said} in {trace.format}: {sizes}."
 
 
-def table(found: Sequence[Fault]) -> Iterator[Row]:
+def table(found: Sequence[Fault]) -> Iterator[ReportRow]:
     """The faults by position; of each kind the first ones, then how many more there are."""
-    shown: Counter[Kind] = Counter()
+    shown: Counter[FaultKind] = Counter()
     for fault in found:
         shown[fault.kind] += 1
         if shown[fault.kind] <= MOST_ROWS:
-            yield Row(str(fault.at), fault.call_id or "", fault.kind, fault.says)
+            yield ReportRow(str(fault.at), fault.call_id or "", fault.kind, fault.says)
     for kind, count in shown.items():
         if count > MOST_ROWS:
-            yield Row("", "", kind, f"{count - MOST_ROWS:,} more; --json shows all")
+            yield ReportRow("", "", kind, f"{count - MOST_ROWS:,} more; --json shows all")
 
 
 def meanings(found: Sequence[Fault]) -> Iterator[tuple[str, str]]:
@@ -81,7 +81,7 @@ def meanings(found: Sequence[Fault]) -> Iterator[tuple[str, str]]:
 
 
 def _sizes(trace: Trace) -> dict[str, int]:
-    replies = [entry for entry in trace.entries if isinstance(entry, Reply)]
+    replies = [entry for entry in trace.entries if isinstance(entry, TraceReply)]
     return {
         "messages": trace.messages,
         "replies": len(replies),

@@ -11,7 +11,7 @@ class Unreadable(SetupError):
 
 
 @dataclass(frozen=True)
-class Call:
+class TraceCall:
     """One call of a reply. at: index of its message in the history. arguments: as JSON text with sorted keys,
     or as they were written when they are no JSON. whole: whether that text is complete."""
 
@@ -34,24 +34,24 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Reply:
+class TraceReply:
     """One reply of the model. cut: the provider says that it reached the length limit."""
 
     at: int
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[TraceCall, ...] = ()
     cut: bool = False
 
 
 @dataclass(frozen=True)
-class Words:
+class TraceMessage:
     """A message to the model. genuine: a person wrote it, so that a task begins or goes on with it."""
 
     at: int
     genuine: bool = True
 
 
-Entry = Reply | Result | Words
+Entry = TraceReply | Result | TraceMessage
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ NOTE = frozenset({"think", "thought", "sequentialthinking"})
 
 
 @dataclass(frozen=True)
-class Names:
+class ControlNames:
     """The control tools of the history, without regard to capitals. Every other tool is work.
 
     told: the finishing tools were named by the user, so that the agent is known to have one.
@@ -93,28 +93,28 @@ class Names:
     note: AbstractSet[str] = NOTE
     told: bool = False
 
-    def finishes(self, call: Call) -> bool:
+    def finishes(self, call: TraceCall) -> bool:
         return call.name.casefold() in self.finish
 
     def can_finish(self, trace: Trace) -> bool:
         """Whether the model had a finishing tool: one was named by the user, offered, or called."""
-        called = (call for entry in trace.entries if isinstance(entry, Reply) for call in entry.calls)
+        called = (call for entry in trace.entries if isinstance(entry, TraceReply) for call in entry.calls)
         return (
             self.told
             or any(name.casefold() in self.finish for name in trace.offered)
             or any(map(self.finishes, called))
         )
 
-    def asks(self, call: Call) -> bool:
+    def asks(self, call: TraceCall) -> bool:
         return call.name.casefold() in self.ask
 
-    def works(self, call: Call) -> bool:
+    def works(self, call: TraceCall) -> bool:
         return call.name.casefold() not in self.finish | self.ask | self.note
 
 
-def names(finish: AbstractSet[str] = frozenset(), ask: AbstractSet[str] = frozenset()) -> Names:
+def names(finish: AbstractSet[str] = frozenset(), ask: AbstractSet[str] = frozenset()) -> ControlNames:
     """The control tools with these names in place of the usual ones, where any are given."""
-    return Names(
+    return ControlNames(
         frozenset(name.casefold() for name in finish) or FINISH,
         frozenset(name.casefold() for name in ask) or ASK,
         told=bool(finish),

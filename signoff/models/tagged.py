@@ -24,7 +24,7 @@ from pydantic import Field
 from signoff.graph.kinds import Kind
 from signoff.graph.limits import Limits
 from signoff.graph.state import Acting, Evidence
-from signoff.models.text_protocol.calls import Names
+from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.prompt import Prompt, shortened
 from signoff.models.text_protocol.reply import TaggedReply
 from signoff.models.text_protocol.status import EXECUTORS, Position, Progress, current_status, position
@@ -102,8 +102,8 @@ class TaggedText(BaseChatModel):
         return {"constitution": self.constitution, "model": dict(self.model._identifying_params)}
 
     @property
-    def _names(self) -> Names:
-        return Names(self.code_tool, self.think_tool, self.ask_tool, self.finish_tool)
+    def _names(self) -> ToolNames:
+        return ToolNames(self.code_tool, self.think_tool, self.ask_tool, self.finish_tool)
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """What the inner model is shown for `messages`."""

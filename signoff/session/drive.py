@@ -28,7 +28,7 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
-from signoff.nodes.node import Kit
+from signoff.nodes.node import Dependencies
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Event, Follower, Resumed, Said, Stopping, Token
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
@@ -125,7 +125,7 @@ class Ops:
 
 
 @dataclass(frozen=True)
-class Work:
+class BlockingWork:
     """Anything else that may wait for the disk or the network."""
 
     work: Callable[[], Any]
@@ -175,7 +175,7 @@ class Stretch:
             return END
 
 
-Request = Hold | Look | Write | Settle | Ops | Work | Stretch
+Request = Hold | Look | Write | Settle | Ops | BlockingWork | Stretch
 Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
@@ -235,7 +235,7 @@ def _sending(driver: Driver, found: Any) -> Callable[[], Any]:
 _IDLE = 2
 
 
-class Asked:
+class PauseRequest:
     """What was asked of a run from outside, by any thread of this process: to pause, or to stop."""
 
     def __init__(self) -> None:
@@ -287,16 +287,16 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Thread:
+class DrivenThread:
     """What a session drives."""
 
     graph: Graph
-    kit: Kit
+    kit: Dependencies
     thread_id: str
     config: RunnableConfig
     context: Any
     on_pending: OnPending
-    asked: Asked
+    asked: PauseRequest
     handed: dict[str, float] = field(default_factory=dict)
     """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
 
@@ -311,7 +311,7 @@ class Thread:
         return own if isinstance(own, int) else self.kit.limits.turns
 
 
-def drive(thread: Thread, move: Move, by_step: bool, tokens: bool) -> Driver:
+def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driver:
     """Runs the thread to its next decision; with `by_step` what the model says is one."""
     thread.asked.begin()
     try:
@@ -337,7 +337,7 @@ def drive(thread: Thread, move: Move, by_step: bool, tokens: bool) -> Driver:
 Part = Generator[Any, Any, Any]
 
 
-def _on(thread: Thread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
@@ -361,14 +361,16 @@ def _on(thread: Thread, begun: Start, standing: Standing, by_step: bool, tokens:
         given = standing.go_on
 
 
-def _cancel(thread: Thread, standing: Standing) -> Write:
+def _cancel(thread: DrivenThread, standing: Standing) -> Write:
     # In the name of `nudge`, whose only way leads to `compress`: what was pending is dropped, and the rules
     # find the stop.
     values = {"stop": standing.task.id, "event": "nudged"}
     return Write(thread.graph, thread.config, values, str(State.NUDGE))
 
 
-def _stretch(thread: Thread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool) -> Part:
+def _stretch(
+    thread: DrivenThread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool
+) -> Part:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
     follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
     control = thread.asked.control()
@@ -393,7 +395,7 @@ def _stretch(thread: Thread, given: Any, standing: Standing, extra: int, by_step
     return happened, said
 
 
-def _listen(thread: Thread) -> Part:
+def _listen(thread: DrivenThread) -> Part:
     """Reads whether another process asks for a pause."""
     found = yield Ops(thread.graph.store, [look_for_request(thread.thread_id)])
     if requested(found) and thread.asked.word is None:
@@ -408,7 +410,7 @@ def _token(data: Any) -> str:
     return chunk.text if ours else ""
 
 
-def _reached(thread: Thread, standing: Standing) -> Part:
+def _reached(thread: DrivenThread, standing: Standing) -> Part:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if standing.outcome is not None:
         return _ended(standing)
@@ -425,7 +427,7 @@ def _ended(standing: Standing) -> Decision:
     return Finished(outcome)
 
 
-def _handed_out(thread: Thread, standing: Standing, action: Action) -> Part:
+def _handed_out(thread: DrivenThread, standing: Standing, action: Action) -> Part:
     """The action, noted as started in the journal: who gets it next cannot know what came of it."""
     task, store = standing.task, thread.graph.store
     thread.handed.setdefault(action.interrupt_id, time.monotonic())
@@ -433,5 +435,5 @@ def _handed_out(thread: Thread, standing: Standing, action: Action) -> Part:
     if call is None or store is None:
         return action
     swap = hand_out(thread.thread_id, task.reply_of(call).message.id or "", call)
-    first = yield Work(lambda: swap.on(store))
+    first = yield BlockingWork(lambda: swap.on(store))
     return action if first else Action(**{**vars(action), "unknown": True})

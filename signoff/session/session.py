@@ -14,7 +14,7 @@ from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
-from signoff.session.drive import Asked, Driver, Thread, acarry_out, carry_out, drive
+from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
 from signoff.session.events import Decided, Event
 from signoff.session.fork import fork
 from signoff.session.history import Turn, chapters
@@ -66,8 +66,14 @@ class Session:
         self.thread_id = thread_id
         self._saver: BaseCheckpointSaver[Any] = graph.checkpointer
         self._given = config
-        self._thread = Thread(
-            graph, kit, thread_id, merge_configs(config, config_of(thread_id)), context, on_pending, Asked()
+        self._thread = DrivenThread(
+            graph,
+            kit,
+            thread_id,
+            merge_configs(config, config_of(thread_id)),
+            context,
+            on_pending,
+            PauseRequest(),
         )
 
     def run(self, move: Move = None) -> Decision:

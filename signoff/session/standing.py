@@ -16,7 +16,7 @@ from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, State
 from signoff.graph.outcome import current_outcome
 from signoff.models.scripted import ScriptedModel
-from signoff.nodes.node import Kit, Node
+from signoff.nodes.node import Dependencies, Node
 from signoff.session.decisions import Waiting, waiting_of
 
 
@@ -62,7 +62,7 @@ def config_of(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": checked_thread_id(thread_id)}}
 
 
-def kit_of(graph: Graph) -> Kit:
+def kit_of(graph: Graph) -> Dependencies:
     """The parts that `build_graph` made the graph of. Raises SetupError for any other graph."""
     node = graph.builder.nodes.get(str(FIRST)) if isinstance(graph, Graph) else None
     if node is None or not isinstance(node.runnable, Node):

@@ -1,6 +1,6 @@
 """What the recorded outcomes say: how tasks end, how long they take, which reminders help."""
 
 from signoff.stats.numbers import CAPS, stats
-from signoff.stats.records import Ended, rate, read_ended
+from signoff.stats.records import TaskRecord, rate, read_ended
 
-__all__ = ["CAPS", "Ended", "rate", "read_ended", "stats"]
+__all__ = ["CAPS", "TaskRecord", "rate", "read_ended", "stats"]

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from signoff.graph.finish.figures import Figures
 from signoff.graph.history.usage import SENT_BACK
-from signoff.stats.records import STARS, Ended
+from signoff.stats.records import STARS, TaskRecord
 
 LOW = 2
 """The highest rating that says that a task was not done."""
@@ -35,7 +35,7 @@ JUDGES: tuple[Judge, ...] = ("check", "person", "rating")
 _CHECKS = "checks"
 
 
-def false_positives(tasks: Sequence[Ended]) -> dict[str, Any]:
+def false_positives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
     """Finishes that came too early: refused by a check, sent back by a person, or accepted and reopened by a
     low rating.
 
@@ -59,7 +59,7 @@ def false_positives(tasks: Sequence[Ended]) -> dict[str, Any]:
     }
 
 
-def false_negatives(tasks: Sequence[Ended]) -> dict[str, Any]:
+def false_negatives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
     """Runs that went on, or hit a limit, though the work was done.
 
     count: of them, out of `judged` tasks, which are those known to have been done. hit_limit: a limit ended
@@ -83,7 +83,7 @@ def false_negatives(tasks: Sequence[Ended]) -> dict[str, Any]:
     }
 
 
-def judged_by(task: Ended) -> Judge | None:
+def judged_by(task: TaskRecord) -> Judge | None:
     """By what it is known whether the work of an ended task was done; None when it is not known."""
     if task.rating is not None:
         return "rating"
@@ -94,17 +94,17 @@ def judged_by(task: Ended) -> Judge | None:
     return "check" if task.verified == "verified" else None
 
 
-def was_done(task: Ended) -> bool:
+def was_done(task: TaskRecord) -> bool:
     """Whether the work of a judged task was done."""
     return task.rating is None or task.rating > LOW
 
 
-def _refusals(task: Ended, kind: str) -> int:
+def _refusals(task: TaskRecord, kind: str) -> int:
     found = task.figures["refused"].get(kind) if task.figures else None
     return found["times"] - found["needless"] if found else 0
 
 
-def _figure(task: Ended, name: Literal["cut_short", "went_on"]) -> int:
+def _figure(task: TaskRecord, name: Literal["cut_short", "went_on"]) -> int:
     return task.figures.get(name, 0) if task.figures else 0
 
 
@@ -123,7 +123,9 @@ REOPEN_SECONDS = 600.0
 Why = Literal["rated low", "next task"]
 
 
-def reopened(ended: Sequence[Ended], within: float = REOPEN_SECONDS) -> dict[tuple[str | None, str], Why]:
+def reopened(
+    ended: Sequence[TaskRecord], within: float = REOPEN_SECONDS
+) -> dict[tuple[str | None, str], Why]:
     """The tasks that ended accepted as done and were reopened, by thread and task, and why.
 
     A person's rating decides: 1 or 2 reopens a task, 3 to 5 says that it was done. Without a rating a task
@@ -146,16 +148,16 @@ def reopened(ended: Sequence[Ended], within: float = REOPEN_SECONDS) -> dict[tup
     return found
 
 
-def _by_thread(ended: Iterable[Ended]) -> Iterable[list[Ended]]:
+def _by_thread(ended: Iterable[TaskRecord]) -> Iterable[list[TaskRecord]]:
     """The tasks of each thread as they began; those that ran without a thread have no next one."""
-    threads: dict[str, list[Ended]] = {}
+    threads: dict[str, list[TaskRecord]] = {}
     for task in ended:
         if task.thread_id is not None:
             threads.setdefault(task.thread_id, []).append(task)
     return (sorted(tasks, key=attrgetter("began")) for tasks in threads.values())
 
 
-def _key(task: Ended) -> tuple[str | None, str]:
+def _key(task: TaskRecord) -> tuple[str | None, str]:
     return task.thread_id, task.task
 
 
@@ -186,7 +188,7 @@ class Sign:
 
     name: str
     part: str
-    seen: Callable[[Ended, bool], bool]
+    seen: Callable[[TaskRecord, bool], bool]
 
 
 SIGNS: tuple[Sign, ...] = (
@@ -211,7 +213,7 @@ SIGNS: tuple[Sign, ...] = (
 )
 
 
-def sections(tasks: Iterable[tuple[Ended, bool]]) -> list[dict[str, Any]]:
+def sections(tasks: Iterable[tuple[TaskRecord, bool]]) -> list[dict[str, Any]]:
     """The parts of the prompt of which a sign is seen, that of the most tasks first.
 
     tasks: with each, whether it was reopened. `tasks` in the result counts tasks, not signs: one talkative
@@ -230,18 +232,18 @@ def sections(tasks: Iterable[tuple[Ended, bool]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -row["tasks"])
 
 
-def _kinds_refused(task: Ended) -> set[str]:
+def _kinds_refused(task: TaskRecord) -> set[str]:
     return set(task.figures["refused"]) if task.figures else set()
 
 
-def _cut_short(task: Ended) -> bool:
+def _cut_short(task: TaskRecord) -> bool:
     return bool(task.figures and task.figures["cut_short"])
 
 
 CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
 
 
-def stats(ended: Sequence[Ended], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
+def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
     """Everything that `signoff stats` says, JSON-like.
 
     since: only tasks that ended at this time or later, in seconds since 1970. caps: the caps of the what-if.
@@ -284,7 +286,7 @@ def stats(ended: Sequence[Ended], *, since: float = 0.0, caps: Iterable[int] = C
     }
 
 
-def what_if(tasks: Iterable[Ended], caps: Iterable[int]) -> list[dict[str, int]]:
+def what_if(tasks: Iterable[TaskRecord], caps: Iterable[int]) -> list[dict[str, int]]:
     """How many of the successes took more turns than each cap allows."""
     turns = [task.turns for task in tasks if task.status == "success"]
     return [
@@ -293,7 +295,7 @@ def what_if(tasks: Iterable[Ended], caps: Iterable[int]) -> list[dict[str, int]]
     ]
 
 
-def _exits(tasks: Sequence[Ended]) -> dict[str, dict[str, int]]:
+def _exits(tasks: Sequence[TaskRecord]) -> dict[str, dict[str, int]]:
     return {
         "status": _counted(task.status for task in tasks),
         "reason": _counted(task.reason for task in tasks),
@@ -302,7 +304,7 @@ def _exits(tasks: Sequence[Ended]) -> dict[str, dict[str, int]]:
     }
 
 
-def _turns(tasks: Iterable[Ended]) -> dict[str, Any]:
+def _turns(tasks: Iterable[TaskRecord]) -> dict[str, Any]:
     """The turns to an accepted finish. p90: nine of ten needed no more (the nearest rank)."""
     found = sorted(task.turns for task in tasks if task.status == "success")
     if not found:
@@ -316,7 +318,7 @@ def _turns(tasks: Iterable[Ended]) -> dict[str, Any]:
     }
 
 
-def _talk(known: Sequence[tuple[Ended, Figures]]) -> dict[str, Any]:
+def _talk(known: Sequence[tuple[TaskRecord, Figures]]) -> dict[str, Any]:
     talk, turns = sum(found["talk"] for _, found in known), sum(task.turns for task, _ in known)
     tasks = sum(found["talk"] > 0 for _, found in known)
     return {"replies": talk, "turns": turns, "rate": _rate(talk, turns), "tasks": tasks}
@@ -355,25 +357,25 @@ def _limits(figures: Sequence[Figures]) -> dict[str, Any]:
     return {"reached": final + extended, "extended": extended, "cut_short": short}
 
 
-def _accuracy(tasks: Iterable[Ended], whys: Iterable[str | None]) -> dict[str, Any]:
+def _accuracy(tasks: Iterable[TaskRecord], whys: Iterable[str | None]) -> dict[str, Any]:
     accepted = [why for task, why in zip(tasks, whys, strict=True) if task.accepted]
     kept = accepted.count(None)
     return {"accepted": len(accepted), "not_reopened": kept, "rate": _rate(kept, len(accepted))}
 
 
-def _ratings(tasks: Iterable[Ended]) -> dict[str, Any]:
+def _ratings(tasks: Iterable[TaskRecord]) -> dict[str, Any]:
     given = [task.rating for task in tasks if task.rating is not None]
     mean = round(statistics.fmean(given), 2) if given else None
     return {"count": len(given), "mean": mean, "stars": {str(star): given.count(star) for star in STARS}}
 
 
-def _waiting(tasks: Iterable[Ended]) -> dict[str, Any]:
+def _waiting(tasks: Iterable[TaskRecord]) -> dict[str, Any]:
     waits = [task.seconds_waiting for task in tasks if task.seconds_waiting > 0]
     mean = round(statistics.fmean(waits), 3) if waits else None
     return {"tasks": len(waits), "seconds": round(sum(waits), 3), "mean_seconds": mean}
 
 
-def _tokens(tasks: Sequence[Ended]) -> dict[str, Any]:
+def _tokens(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
     total = sum(task.total_tokens for task in tasks)
     return {
         "input": sum(task.input_tokens for task in tasks),

@@ -7,7 +7,7 @@ from typing import Any
 
 from signoff.graph.errors import SetupError
 from signoff.graph.vocabulary import Tone, heading
-from signoff.stats.records import Ended
+from signoff.stats.records import TaskRecord
 
 SUFFIXES = (".png", ".svg")
 _COLOURS: Mapping[Tone, str] = {
@@ -22,7 +22,7 @@ _SIZE = (11.0, 4.2)
 _DPI = 120
 
 
-def plot(ended: Sequence[Ended], document: Mapping[str, Any], file: Path) -> None:
+def plot(ended: Sequence[TaskRecord], document: Mapping[str, Any], file: Path) -> None:
     """Draws the tasks, of which `document` tells the numbers, into `file`, a PNG or SVG by its suffix.
 
     Raises SetupError for another suffix, a missing package and a place that cannot be written to.
@@ -62,7 +62,7 @@ def _matplotlib() -> tuple[Any, Any]:
     return Figure, ticker
 
 
-def _histogram(axes: Any, ended: Sequence[Ended], document: Mapping[str, Any]) -> None:
+def _histogram(axes: Any, ended: Sequence[TaskRecord], document: Mapping[str, Any]) -> None:
     counts = Counter(task.turns for task in ended if task.status == "success")
     axes.bar(list(counts), list(counts.values()), color=_TURNS, width=0.85)
     turns = document["turns"]
@@ -73,7 +73,7 @@ def _histogram(axes: Any, ended: Sequence[Ended], document: Mapping[str, Any]) -
     axes.set(title=f"Turns to finish ({turns['successes']} successes)", xlabel="turns", ylabel="tasks")
 
 
-def _exits(axes: Any, ended: Sequence[Ended]) -> None:
+def _exits(axes: Any, ended: Sequence[TaskRecord]) -> None:
     """A bar for each exit, the most frequent on top, in the words and colours of its card."""
     found = Counter((_exit(task), _COLOURS[heading(vars(task)).tone]) for task in ended)
     ranked = [(name, colour, count) for (name, colour), count in reversed(found.most_common())]
@@ -84,6 +84,6 @@ def _exits(axes: Any, ended: Sequence[Ended]) -> None:
     axes.set(title=f"Exits ({len(ended)} tasks)", xlabel="tasks")
 
 
-def _exit(task: Ended) -> str:
+def _exit(task: TaskRecord) -> str:
     # A dollar sign would begin a formula.
     return heading(vars(task)).title.replace("$", r"\$")

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Ended:
+class TaskRecord:
     """One task that has ended.
 
     at: when, in seconds since 1970. figures: None for a task that was recorded without them. rating: 1 to 5.
@@ -54,7 +54,7 @@ class Ended:
         return self.at if began is None else began
 
 
-def read_ended(store: BaseStore, thread_id: str | None = None) -> list[Ended]:
+def read_ended(store: BaseStore, thread_id: str | None = None) -> list[TaskRecord]:
     """Every task that has ended, of one thread or of all, in the order in which they began.
 
     Raises StorageError when an entry is none of ours.
@@ -74,7 +74,7 @@ def read_ended(store: BaseStore, thread_id: str | None = None) -> list[Ended]:
     return sorted(found.values(), key=lambda ended: (ended.began, ended.at))
 
 
-def rate(store: BaseStore, thread_id: str, stars: int, task: int | None = None) -> Ended:
+def rate(store: BaseStore, thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
     """Stores a person's rating of a task that has ended, in place of an earlier one; gives that task.
 
     stars: 1 (useless) to 5 (just right). task: its number among the ended tasks of the thread, from 1; None
@@ -114,10 +114,12 @@ def _key(item: SearchItem) -> Key:
     return item.namespace[-1], item.key
 
 
-def _ended(item: SearchItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None) -> Ended:
+def _ended(
+    item: SearchItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None
+) -> TaskRecord:
     value = item.value
     usage = value["usage"]
-    return Ended(
+    return TaskRecord(
         thread_id=value["thread_id"],
         task=value["task"],
         at=figures["at"] if figures else item.updated_at.timestamp(),

@@ -56,7 +56,7 @@ _LOCKS = (
 )
 
 
-class Held:
+class HeldThread:
     """A thread that a runner of this process holds."""
 
     def __init__(self, address: Address, scope: int, thread_id: str, session: str = "") -> None:
@@ -189,13 +189,13 @@ class Holds:
         self._address = address
         self._scope = scope
         self._lock = threading.Lock()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldThread] = {}
 
     @contextmanager
     def hold(self, thread_id: str) -> Iterator[None]:
         """Holds the thread. Raises ThreadBusy when another runner does, ThreadError for an id that cannot be
         kept, StorageError when the database cannot be reached."""
-        held = Held(self._address, self._scope, usable(thread_id), self.session)
+        held = HeldThread(self._address, self._scope, usable(thread_id), self.session)
         self._enter(held)
         try:
             held.take()
@@ -207,7 +207,7 @@ class Holds:
             with self._lock:
                 del self._held[label(thread_id)]
 
-    def among(self, labels: Collection[str]) -> list[Held]:
+    def among(self, labels: Collection[str]) -> list[HeldThread]:
         """Those of `labels` that are held here."""
         with self._lock:
             return [self._held[name] for name in labels if name in self._held]
@@ -230,7 +230,7 @@ class Holds:
             (session, *_parts(key)),
         )
 
-    def _enter(self, held: Held) -> None:
+    def _enter(self, held: HeldThread) -> None:
         """One runner in this process: one that has lost its lock must not write in the name of the next."""
         until = time.monotonic() + GRACE_SECONDS
         while True:
@@ -272,7 +272,7 @@ _RECONNECT_SECONDS = 4.0
 _threads: ContextVar[Collection[str]] = ContextVar("_threads", default=())
 
 
-class Database:
+class SharedDatabase:
     """Gives out cursors, and holds threads."""
 
     def __init__(self, address: Address, pool: ConnectionPool[Connection[DictRow]], scope: int) -> None:
@@ -325,7 +325,7 @@ class FencedPool(ConnectionPool[Connection[DictRow]]):
     """The database in the form in which LangGraph's saver and store take one: fenced, should they ever use it
     by themselves, and not by the private `_cursor` that ours has in place of theirs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SharedDatabase) -> None:
         # It opens nothing of its own.
         self.database = database
 
@@ -346,7 +346,7 @@ def writing(labels: Collection[str]) -> Iterator[None]:
 
 
 @contextmanager
-def open_pool(address: Address, scope: int) -> Iterator[Database]:
+def open_pool(address: Address, scope: int) -> Iterator[SharedDatabase]:
     """The database at `address`, whose tables are there; closed in the end."""
     # The driver logs warnings of lost connections, which Python prints when no log is set up. What matters
     # is raised by the calls that fail.
@@ -364,7 +364,7 @@ def open_pool(address: Address, scope: int) -> Iterator[Database]:
         name="signoff",
     )
     with pool:
-        yield Database(address, pool, scope)
+        yield SharedDatabase(address, pool, scope)
 
 
 def _cursor(connection: Connection[DictRow]) -> Cursor[DictRow]:

@@ -19,7 +19,7 @@ from signoff.graph.foreign import valid_text, valid_values
 from signoff.nodes.journal import label
 from signoff.storage.base import SaverInThreads, StoreInThreads, strict_serde
 from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_pool import Database, FencedPool, usable, writing
+from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
 
 
 class PostgresThreads(SaverInThreads, PostgresSaver):
@@ -28,7 +28,7 @@ class PostgresThreads(SaverInThreads, PostgresSaver):
     What is written to a thread that is held here is written only while it is: see `runner`.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SharedDatabase) -> None:
         super().__init__(FencedPool(database), serde=strict_serde())
         self.database = database
 
@@ -91,7 +91,7 @@ class PostgresEntries(StoreInThreads, PostgresStore):
     NUL and half characters, which PostgreSQL refuses, become U+FFFD.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SharedDatabase) -> None:
         super().__init__(FencedPool(database))
         self.database = database
 

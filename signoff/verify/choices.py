@@ -9,14 +9,14 @@ from langchain_core.messages import HumanMessage
 
 from signoff.graph.compiled.inputs import extend, retry
 from signoff.graph.machine import FIRST, State
-from signoff.verify.machine import ALPHABET, STOPPED, Machine, Point, Step, merged
+from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, merged
 
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
 EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Possibility:
     """One thing that may happen. sort: STEP (the machine alone), REPLY, ANSWER or OUTSIDE."""
 
     sort: str
@@ -39,33 +39,33 @@ class World:
     outside: int = 0
     starts: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"a task": [("user", "do it")]})
 
-    def begin(self) -> Iterator[Point]:
+    def begin(self) -> Iterator[MachinePoint]:
         for name, messages in self.starts.items():
             yield replace(self.machine.begin(messages, self.outside), path=(name,))
 
-    def successors(self, point: Point) -> Iterator[tuple[Choice, Step]]:
+    def successors(self, point: MachinePoint) -> Iterator[tuple[Possibility, MachineStep]]:
         """Everything that may happen at `point`, and what comes of it."""
         if point.place is State.CALL_LLM:
             for name in self.replies:
-                yield Choice(REPLY, name), self.machine.step(point, ALPHABET[name])
+                yield Possibility(REPLY, name), self.machine.step(point, ALPHABET[name])
             if point.outside and "stop" in self.events:
                 one_less = replace(point, outside=point.outside - 1)
-                yield Choice(OUTSIDE, "stop the stream"), self.machine.step(one_less, STOPPED)
+                yield Possibility(OUTSIDE, "stop the stream"), self.machine.step(one_less, STOPPED)
         elif point.waiting is not None:
             for choice in _answers(point.waiting):
                 given = replace(point, agreed=point.agreed | _agreed(point, choice))
                 yield choice, self.machine.step(given, answer=choice.value)
         elif point.place is not None:
             step = self.machine.step(point)
-            yield Choice(STEP), step
+            yield Possibility(STEP), step
             if point.outside and "kill" in self.events:
                 yield from self._kills(point, step.operations)
         if point.outside:
             for name in self.events:
                 if (after := outside(name, point, self.machine)) is not None:
-                    yield Choice(OUTSIDE, name), Step(point, after)
+                    yield Possibility(OUTSIDE, name), MachineStep(point, after)
 
-    def _kills(self, point: Point, operations: int) -> Iterator[tuple[Choice, Step]]:
+    def _kills(self, point: MachinePoint, operations: int) -> Iterator[tuple[Possibility, MachineStep]]:
         """The process is killed before each operation on the store, and before the state is saved."""
         one_less = replace(point, outside=point.outside - 1)
         for lives in range(1, operations + 1):
@@ -73,10 +73,10 @@ class World:
             if step.after.place is not point.place or step.operations == operations:
                 step = replace(step, after=replace(one_less, shelf=step.after.shelf, ran=step.after.ran))
             if step.after.shelf != point.shelf:
-                yield Choice(OUTSIDE, f"kill after {lives}"), step
+                yield Possibility(OUTSIDE, f"kill after {lives}"), step
 
 
-def outside(name: str, point: Point, machine: Machine) -> Point | None:
+def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | None:
     """The point after an event from outside; None where it cannot come."""
     state, ended = point.state, point.place is None
     after = replace(point, outside=point.outside - 1, waiting=None, place=FIRST)
@@ -100,25 +100,25 @@ def outside(name: str, point: Point, machine: Machine) -> Point | None:
     return None
 
 
-def _answers(waiting: Mapping[str, Any]) -> Iterator[Choice]:
+def _answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:
     if requests := waiting.get("action_requests"):
         for word in ("approve", "reject"):
             decisions = [{"type": word, "message": "no"} if word == "reject" else {"type": word}] * len(
                 requests
             )
-            yield Choice(ANSWER, word, {"decisions": decisions})
-        yield Choice(ANSWER, "what?", {"decisions": "what?"})
+            yield Possibility(ANSWER, word, {"decisions": decisions})
+        yield Possibility(ANSWER, "what?", {"decisions": "what?"})
     elif waiting["type"] == "confirmation":
-        yield Choice(ANSWER, "yes", True)
-        yield Choice(ANSWER, "no", "The title is wrong.")
+        yield Possibility(ANSWER, "yes", True)
+        yield Possibility(ANSWER, "no", "The title is wrong.")
     elif waiting["type"] == "action":
-        yield Choice(ANSWER, "observed", "It was done.")
-        yield Choice(ANSWER, "it failed", {"status": "error", "output": "no luck"})
+        yield Possibility(ANSWER, "observed", "It was done.")
+        yield Possibility(ANSWER, "it failed", {"status": "error", "output": "no luck"})
     else:
-        yield Choice(ANSWER, "blue", "blue")
-        yield Choice(ANSWER, "no words", {"": ""})
+        yield Possibility(ANSWER, "blue", "blue")
+        yield Possibility(ANSWER, "no words", {"": ""})
 
 
-def _agreed(point: Point, choice: Choice) -> frozenset[str]:
+def _agreed(point: MachinePoint, choice: Possibility) -> frozenset[str]:
     found = point.state.get("approvals")
     return frozenset(found["asked"]) if found and choice.name == "approve" else frozenset()

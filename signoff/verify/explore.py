@@ -21,8 +21,8 @@ from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
-from signoff.verify.choices import OUTSIDE, REPLY, STEP, Choice, World
-from signoff.verify.machine import ALPHABET, THREAD, Machine, Point, Step, reopened
+from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
+from signoff.verify.machine import ALPHABET, THREAD, Machine, MachinePoint, MachineStep, reopened
 from signoff.verify.properties import PROPERTIES, Property
 
 # More in a row without the model or a person are no way to an end.
@@ -39,12 +39,12 @@ class Broken:
 
 
 @dataclass
-class Found:
+class Exploration:
     """What was visited. ways: for each state its successors, by what happens. reported: the events that the
     states of the machine have reported. compared: steps that were done a second time, and compared."""
 
     broken: list[Broken] = field(default_factory=list)
-    ways: dict[Hashable, dict[Choice, Hashable]] = field(default_factory=dict)
+    ways: dict[Hashable, dict[Possibility, Hashable]] = field(default_factory=dict)
     first: list[Hashable] = field(default_factory=list)
     compared: int = 0
     reported: set[tuple[State | None, Event | None]] = field(default_factory=set)
@@ -85,7 +85,7 @@ class Found:
         return all_of
 
 
-def key(point: Point, machine: Machine) -> Hashable:
+def key(point: MachinePoint, machine: Machine) -> Hashable:
     """All that the rules and the nodes look at, counts no further than the limits count."""
     reader = read_messages(point.state, machine.kit.toolbox)
     task = current_task(reader, point.state, can_ask=machine.can_ask)
@@ -169,7 +169,7 @@ def _idle(task: Task, most: int | None) -> Hashable:
     return claims, None if most is None else min(len(found), most)
 
 
-def _reply(task: Task, point: Point) -> Hashable:
+def _reply(task: Task, point: MachinePoint) -> Hashable:
     """The replies that hold what is due or stands: what came of each of their calls."""
     open_calls = [*task.due, *(call for call in (task.ask, task.finish) if call)]
     held = {id(reply): reply for call in open_calls for reply in [task.reply_of(call)]}
@@ -201,7 +201,7 @@ def _verdict(found: Verdict | None) -> str | None:
     return found if found is None or isinstance(found, str) else found["kind"]
 
 
-def _state(point: Point, task: Task, reader: Reader) -> Hashable:
+def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
     state, messages = point.state, point.messages
     last = messages[-1] if messages else None
     ending, ended, outcome = state.get("ending"), state.get("ended"), state.get("outcome")
@@ -229,7 +229,7 @@ def _state(point: Point, task: Task, reader: Reader) -> Hashable:
     )
 
 
-def _journal(point: Point, task: Task) -> Hashable:
+def _journal(point: MachinePoint, task: Task) -> Hashable:
     """What the store says of the calls that are open, and of the tasks."""
     open_calls = [call for reply in task.replies for call in reply.calls if reply.open(call)]
     ids = {call.id for call in [*open_calls, *(stray.call for stray in task.strays)]}
@@ -272,15 +272,15 @@ class Explorer:
         until: Collection[str] = (),
     ) -> None:
         self.world = world
-        self.found = Found()
+        self.found = Exploration()
         self._properties = properties
         self._thorough = thorough
         self._until = set(until)
         self._again: set[Hashable] = set()
-        self._seconds: dict[Hashable, Point] = {}
-        self._queue: deque[tuple[Hashable, Point]] = deque()
+        self._seconds: dict[Hashable, MachinePoint] = {}
+        self._queue: deque[tuple[Hashable, MachinePoint]] = deque()
 
-    def run(self) -> Found:
+    def run(self) -> Exploration:
         """Everything that is reached; only until one of the properties `until` is broken."""
         for point in self.world.begin():
             self.found.first.append(self._reach(point))
@@ -297,7 +297,7 @@ class Explorer:
     def _done(self) -> bool:
         return any(one.name in self._until for one in self.found.broken)
 
-    def _reach(self, point: Point) -> Hashable:
+    def _reach(self, point: MachinePoint) -> Hashable:
         state = key(point, self.world.machine)
         if state not in self.found.ways:
             self.found.ways[state] = {}
@@ -308,7 +308,7 @@ class Explorer:
             self._seconds.setdefault(state, point)
         return state
 
-    def _meets(self, point: Point) -> None:
+    def _meets(self, point: MachinePoint) -> None:
         """Another history has led to a known state: what the properties say of it until the model is asked,
         a person is, or the task has ended."""
         machine = self.world.machine
@@ -327,13 +327,13 @@ class Explorer:
             self._judge(step, point.path)
             point = replace(step.after, path=point.path)
 
-    def _judge(self, step: Step, path: Sequence[str]) -> None:
+    def _judge(self, step: MachineStep, path: Sequence[str]) -> None:
         for one in self._properties:
             if why := one.broken(step, self.world.machine):
                 self._break(one.name, why, path)
 
-    def _visit(self, state: Hashable, point: Point) -> None:
-        ways, said = self.found.ways[state], dict[str, Point]()
+    def _visit(self, state: Hashable, point: MachinePoint) -> None:
+        ways, said = self.found.ways[state], dict[str, MachinePoint]()
         opened = replace(point, state=reopened(point.state), outside=0) if self._thorough else None
         for choice, step in self._steps(point):
             path = (*point.path, choice.name) if choice.name else point.path
@@ -350,7 +350,7 @@ class Explorer:
                 said[choice.name] = step.after
         self._twins(said)
 
-    def _steps(self, point: Point) -> Iterator[tuple[Choice, Step]]:
+    def _steps(self, point: MachinePoint) -> Iterator[tuple[Possibility, MachineStep]]:
         """The steps from a point, in a process that has read its history up to the last message."""
         machine = self.world.machine
         before = {**point.state, "messages": point.messages[:-1]}
@@ -361,7 +361,7 @@ class Explorer:
         except _FAULTS as error:
             self._break(LEGAL, f"{point.place!s}: {type(error).__name__}: {error}", point.path)
 
-    def _restart(self, opened: Point, choice: Choice, step: Step) -> None:
+    def _restart(self, opened: MachinePoint, choice: Possibility, step: MachineStep) -> None:
         """The same step by a process that had gone on another way before."""
         machine = self.world.machine
         elsewhere = {**opened.state, "messages": [*opened.messages, AIMessage("elsewhere", id="elsewhere")]}
@@ -372,7 +372,7 @@ class Explorer:
             self._break(RESTART, f"{opened.place!s} does something else", step.after.path)
         self.found.compared += 1
 
-    def _twins(self, said: Mapping[str, Point]) -> None:
+    def _twins(self, said: Mapping[str, MachinePoint]) -> None:
         """Two replies that differ only in their `finish_reason` lead through the same states."""
         for name, point in said.items():
             twin = said.get(ALPHABET[name].twin)
@@ -384,7 +384,7 @@ class Explorer:
             if not same:
                 self._break(TWINS, f"{name!r} is not {ALPHABET[name].twin!r}", point.path)
 
-    def _trail(self, point: Point) -> list[Hashable]:
+    def _trail(self, point: MachinePoint) -> list[Hashable]:
         """The states from `point` on, until the model is asked, a person is, or the task has ended."""
         machine = self.world.machine
         trail = [key(point, machine)]
@@ -412,7 +412,7 @@ class Explorer:
     def _known(self, state: Hashable) -> list[Hashable]:
         """The trail of the first history."""
         trail = [state]
-        alone = Choice(STEP)
+        alone = Possibility(STEP)
         while alone in self.found.ways[state] and self.found.ways[state][alone] != state:
             state = self.found.ways[state][alone]
             trail.append(state)
@@ -450,7 +450,7 @@ class Explorer:
         self.found.broken.append(Broken(name, why, path))
 
 
-def _plain(step: Step) -> Any:
+def _plain(step: MachineStep) -> Any:
     """A step without what the clock wrote."""
     return step.after.place, step.after.waiting, step.ran, _untimed(dict(step.update)), step.view
 

@@ -30,9 +30,9 @@ from signoff.graph.machine import TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.call_llm import Stream
-from signoff.nodes.finishing.checks import Checked, Checking
-from signoff.nodes.node import Kit, Report, Run
-from signoff.nodes.tool_calls.run import Done, Job, Jobs
+from signoff.nodes.finishing.checks import Checking, CheckResults
+from signoff.nodes.node import Dependencies, NodeContext, Report
+from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
 Entries = Mapping[tuple[tuple[str, ...], str], Mapping[str, Any]]
 
@@ -237,7 +237,7 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 
 
 @dataclass(frozen=True)
-class Point:
+class MachinePoint:
     """A place in a run: the state of the machine that is next (None: the task has ended), and all that a
     database holds then.
 
@@ -263,11 +263,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Step:
+class MachineStep:
     """What one state did: the point after it, and what was seen from outside while it worked."""
 
-    before: Point
-    after: Point
+    before: MachinePoint
+    after: MachinePoint
     said: str = ""
     view: list[BaseMessage] | None = None
     ran: tuple[str, ...] = ()
@@ -278,7 +278,7 @@ class Step:
 class Machine:
     """Runs the nodes of one graph. can_ask: whether there is a checkpointer to wait with."""
 
-    def __init__(self, kit: Kit, names: Names, *, can_ask: bool = True) -> None:
+    def __init__(self, kit: Dependencies, names: Names, *, can_ask: bool = True) -> None:
         self.kit = kit
         self.names = names
         self.can_ask = can_ask
@@ -287,14 +287,14 @@ class Machine:
         """The tool that plays this role; empty where the graph has none."""
         return self.names[role][0] if role in self.names else ""
 
-    def begin(self, messages: Iterable[Any], outside: int) -> Point:
+    def begin(self, messages: Iterable[Any], outside: int) -> MachinePoint:
         """A thread of its own to which these messages are sent."""
         state = cast(AgentState, {"messages": append_messages([], [list(messages)])})
-        return Point(State.COMPRESS, state, outside=outside)
+        return MachinePoint(State.COMPRESS, state, outside=outside)
 
     def step(
-        self, point: Point, symbol: Symbol | None = None, answer: Any = None, lives: int | None = None
-    ) -> Step:
+        self, point: MachinePoint, symbol: Symbol | None = None, answer: Any = None, lives: int | None = None
+    ) -> MachineStep:
         """Does the work of the state at `point`. symbol: what the model says, answer: what the person says.
 
         lives: how many operations on the store there are before the process is killed; the point after that
@@ -309,10 +309,10 @@ class Machine:
             report = seen.drive(NODES[point.place](point.state, run), run)
         except GraphInterrupt as stop:
             after = replace(point, waiting=stop.args[0][0].value, shelf=shelf.entries)
-            return Step(point, after, operations=shelf.operations)
+            return MachineStep(point, after, operations=shelf.operations)
         except Killed:
             after = replace(point, waiting=None, shelf=shelf.entries, ran=_more(point.ran, ran))
-            return Step(point, after, ran=tuple(ran), operations=shelf.operations)
+            return MachineStep(point, after, ran=tuple(ran), operations=shelf.operations)
         finally:
             var_child_runnable_config.reset(token)
         run.give_back()
@@ -326,9 +326,9 @@ class Machine:
             via=report.event,
         )
         shown = view if symbol is not None else None
-        return Step(point, after, "", shown, tuple(ran), report.update, shelf.operations)
+        return MachineStep(point, after, "", shown, tuple(ran), report.update, shelf.operations)
 
-    def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> Run:
+    def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> NodeContext:
         counter = count()
         pad = SimpleNamespace(
             resume=[] if answer is None else [answer],
@@ -343,7 +343,7 @@ class Machine:
             **played(runtime=runtime, pad=pad, saver=_SAVER if self.can_ask else None),
         }
         config: RunnableConfig = {"configurable": given}
-        return Run(self.kit, config)
+        return NodeContext(self.kit, config)
 
 
 @dataclass
@@ -351,12 +351,12 @@ class _World:
     """What is outside of the machine, for one step."""
 
     machine: Machine
-    point: Point
+    point: MachinePoint
     symbol: Symbol | None
     ran: list[str]
     view: list[BaseMessage]
 
-    def drive(self, work: Any, run: Run) -> Report:
+    def drive(self, work: Any, run: NodeContext) -> Report:
         if isinstance(work, Report):
             return work
         turn = next_request(work, None, None)
@@ -369,15 +369,15 @@ class _World:
                 turn = next_request(work, answer, None)
         return turn
 
-    def answer(self, request: Any, run: Run) -> Any:
+    def answer(self, request: Any, run: NodeContext) -> Any:
         if isinstance(request, Stream):
             return self._reply(request)
-        if isinstance(request, Jobs):
+        if isinstance(request, ToolRuns):
             return [self._ran(job) for job in request.jobs]
         if isinstance(request, Checking):
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
-            return Checked(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
+            return CheckResults(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
         return request.do(run)
 
     def _reply(self, request: Stream) -> list[BaseMessage]:
@@ -387,10 +387,12 @@ class _World:
             raise RuntimeError(self.symbol.error)
         return list[BaseMessage]([message(self.symbol, self.machine.names, f"r{len(self.point.messages)}")])
 
-    def _ran(self, job: Job) -> Done:
+    def _ran(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
         ok = (job.edited or job.call.args).get("plays") != "fail"
-        return Done(result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok))
+        return ToolResult(
+            result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok)
+        )
 
 
 def next_request(work: Any, answer: Any, error: Exception | None) -> Any:

@@ -20,23 +20,23 @@ from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
 from signoff.graph.rules import repeats_to_mention
 from signoff.verify import reading
-from signoff.verify.machine import Machine, Step
+from signoff.verify.machine import Machine, MachineStep
 
 Why = str | None
 
 
-def asks_model(step: Step) -> bool:
+def asks_model(step: MachineStep) -> bool:
     return step.before.place is State.CALL_LLM
 
 
-def ends(step: Step) -> bool:
+def ends(step: MachineStep) -> bool:
     return step.after.place is None and step.before.place is not None
 
 
 _SILENT = ("talked", "truncated", "reasoning", "empty", "filtered")
 
 
-def within_limits(step: Step, machine: Machine) -> Why:
+def within_limits(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
     told = reading.of_task(step.before)
@@ -46,7 +46,7 @@ def within_limits(step: Step, machine: Machine) -> Why:
     return f"the model is asked for reply {len(told) + 1} of at most {most}"
 
 
-def _extra(step: Step) -> int:
+def _extra(step: MachineStep) -> int:
     """The turns that this task was given on top of its limit, by `extend` or on request."""
     state = step.before.state
     found = state.get("extra")
@@ -55,7 +55,7 @@ def _extra(step: Step) -> int:
     return extended + sum(int(marks(message).get("granted", 0)) for message in mine)
 
 
-def real_limit(step: Step, machine: Machine) -> Why:
+def real_limit(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome") if ends(step) else None
     if not outcome or outcome["status"] != "limit" or step.before.via is Event.ENDED:
         return None
@@ -75,7 +75,7 @@ def real_limit(step: Step, machine: Machine) -> Why:
     return None
 
 
-def row_ends(step: Step, machine: Machine) -> Why:
+def row_ends(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
     if not told or "resumed" in reading.nudges(step.before) or reading.person_spoke(step.before, told[-1]):
         return None
@@ -96,7 +96,7 @@ def row_ends(step: Step, machine: Machine) -> Why:
     return None
 
 
-def budget_ends(step: Step, machine: Machine) -> Why:
+def budget_ends(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
     limits = machine.kit.limits
     if not told or "resumed" in reading.nudges(step.before):
@@ -116,7 +116,7 @@ def budget_ends(step: Step, machine: Machine) -> Why:
     return None
 
 
-def no_spin(step: Step, machine: Machine) -> Why:
+def no_spin(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
     if len(told) < 2 or "resumed" in reading.nudges(step.before):
         return None
@@ -130,7 +130,7 @@ def no_spin(step: Step, machine: Machine) -> Why:
     return "the same refusal twice in a row" if texts[0] and texts[0] == texts[1] and not spoken else None
 
 
-def slip_is_told(step: Step, machine: Machine) -> Why:
+def slip_is_told(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
     if not told or (told[-1].calls and told[-1].stop != "length"):
         return None
@@ -142,7 +142,7 @@ def slip_is_told(step: Step, machine: Machine) -> Why:
     return None if kinds & {*_SILENT, "resumed"} else "nobody told the model what its last reply lacks"
 
 
-def near_is_told(step: Step, machine: Machine) -> Why:
+def near_is_told(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
     limits, told = machine.kit.limits, reading.of_task(step.before)
@@ -155,7 +155,7 @@ def near_is_told(step: Step, machine: Machine) -> Why:
     return None
 
 
-def round_is_thought(step: Step, machine: Machine) -> Why:
+def round_is_thought(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) and machine.kit.toolbox.rounds else []
     worked = bool(told) and any(
         call["name"] in machine.kit.toolbox.tools for call in told[-1].message.tool_calls
@@ -166,7 +166,7 @@ def round_is_thought(step: Step, machine: Machine) -> Why:
     return None if "round" in kinds else "the next batch, and nobody asked the model to think about the last"
 
 
-def finish_is_answered(step: Step, machine: Machine) -> Why:
+def finish_is_answered(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step) or "resumed" in reading.nudges(step.before):
         return None
     for told in reading.of_task(step.before):
@@ -176,7 +176,7 @@ def finish_is_answered(step: Step, machine: Machine) -> Why:
     return None
 
 
-def question_is_put(step: Step, machine: Machine) -> Why:
+def question_is_put(step: MachineStep, machine: Machine) -> Why:
     success = ends(step) and (step.after.state.get("outcome") or {}).get("status") == "success"
     if not (asks_model(step) or success):
         return None
@@ -189,7 +189,7 @@ def question_is_put(step: Step, machine: Machine) -> Why:
     return None
 
 
-def nothing_after(step: Step, machine: Machine) -> Why:
+def nothing_after(step: MachineStep, machine: Machine) -> Why:
     if not (step.ran or asks_model(step)):
         return None
     state = step.before.state
@@ -203,7 +203,7 @@ def nothing_after(step: Step, machine: Machine) -> Why:
     return None
 
 
-def answered_once(step: Step, _: Machine) -> Why:
+def answered_once(step: MachineStep, _: Machine) -> Why:
     if not (ends(step) or asks_model(step)):
         return None
     messages = step.after.messages if ends(step) else step.before.messages
@@ -219,7 +219,7 @@ def answered_once(step: Step, _: Machine) -> Why:
     return "a result belongs to no call" if strange else None
 
 
-def view_is_whole(step: Step, _: Machine) -> Why:
+def view_is_whole(step: MachineStep, _: Machine) -> Why:
     return None if step.view is None else open_call(step.view)
 
 
@@ -244,7 +244,7 @@ def open_call(view: list[BaseMessage]) -> Why:
     return "the last call is open" if waiting else None
 
 
-def at_most_once(step: Step, machine: Machine) -> Why:
+def at_most_once(step: MachineStep, machine: Machine) -> Why:
     effects = {
         call["id"]: call["name"]
         for told in reading.replies(step.before.messages)
@@ -256,7 +256,7 @@ def at_most_once(step: Step, machine: Machine) -> Why:
     return f"{effects[again[0]]} has run {step.after.ran[again[0]]} times" if again else None
 
 
-def what_ran_is_told(step: Step, machine: Machine) -> Why:
+def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
     if not (ends(step) or asks_model(step)):
         return None
     point = step.after if ends(step) else step.before
@@ -268,14 +268,14 @@ def what_ran_is_told(step: Step, machine: Machine) -> Why:
     return None
 
 
-def cut_never_runs(step: Step, _: Machine) -> Why:
+def cut_never_runs(step: MachineStep, _: Machine) -> Why:
     for told in reading.replies(step.before.messages) if step.ran else ():
         if told.stop == "length" and any(call["id"] in step.ran for call in told.calls):
             return "a call of a reply that was cut off has run"
     return None
 
 
-def only_agreed(step: Step, machine: Machine) -> Why:
+def only_agreed(step: MachineStep, machine: Machine) -> Why:
     for told in reading.replies(step.before.messages) if step.ran else ():
         for call in told.message.tool_calls:
             if call["id"] not in step.ran or call["id"] in step.before.agreed:
@@ -292,7 +292,7 @@ _ENDS = {
 }
 
 
-def one_of_three(step: Step, _: Machine) -> Why:
+def one_of_three(step: MachineStep, _: Machine) -> Why:
     if not ends(step):
         return None
     outcome = step.after.state.get("outcome")
@@ -304,7 +304,7 @@ def one_of_three(step: Step, _: Machine) -> Why:
     return None if step.before.via in allowed else f"{outcome['status']} by {step.before.via!s}"
 
 
-def rests_on_a_finish(step: Step, machine: Machine) -> Why:
+def rests_on_a_finish(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome") if ends(step) else None
     if not outcome or outcome["status"] != "success":
         return None
@@ -319,7 +319,7 @@ def rests_on_a_finish(step: Step, machine: Machine) -> Why:
     return "no reply of this task holds a finish that may be accepted"
 
 
-def finish_ends(step: Step, machine: Machine) -> Why:
+def finish_ends(step: MachineStep, machine: Machine) -> Why:
     """Looked at where the model is asked again, and where the task ends otherwise."""
     told = reading.of_task(step.before)
     if not told or step.before.via is Event.ENDED or step.before.state.get("stop"):
@@ -332,13 +332,13 @@ def finish_ends(step: Step, machine: Machine) -> Why:
     return "a right finish has not ended the task"
 
 
-def _continued(step: Step, told: reading.Told) -> bool:
+def _continued(step: MachineStep, told: reading.ReplyRecord) -> bool:
     """Whether the history itself says why a finish did not hold, or what came after it."""
     after = reading.words_since(step.before, told)
     return any(marks(message).get("nudge") in ("refused", "phase", "resumed") for message in after)
 
 
-def own_task(step: Step, machine: Machine) -> Why:
+def own_task(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome")
     point = step.after
     if step.before.place is State.COMPRESS and step.before.fresh and step.after.place is State.DECIDE:
@@ -356,7 +356,7 @@ def own_task(step: Step, machine: Machine) -> Why:
     return None
 
 
-def nothing_new(step: Step, machine: Machine) -> Why:
+def nothing_new(step: MachineStep, machine: Machine) -> Why:
     state, messages = step.before.state, step.before.messages
     ended = state.get("ended")
     over = ended is not None and ended["message"] == (messages[-1].id if messages else "")
@@ -369,7 +369,7 @@ def nothing_new(step: Step, machine: Machine) -> Why:
     return "another outcome of the same task" if changed else None
 
 
-def stop_stops(step: Step, _: Machine) -> Why:
+def stop_stops(step: MachineStep, _: Machine) -> Why:
     state = step.before.state
     stopped = bool(state.get("stop")) and state.get("stop") == state.get("task")
     if stopped and (step.ran or asks_model(step)):
@@ -377,11 +377,11 @@ def stop_stops(step: Step, _: Machine) -> Why:
     return None
 
 
-def somebody_waits(step: Step, machine: Machine) -> Why:
+def somebody_waits(step: MachineStep, machine: Machine) -> Why:
     return "nobody can be asked" if step.after.waiting is not None and not machine.can_ask else None
 
 
-def something_to_do(step: Step, _: Machine) -> Why:
+def something_to_do(step: MachineStep, _: Machine) -> Why:
     return (
         "the model is asked, and there is no task" if asks_model(step) and not step.before.messages else None
     )
@@ -393,7 +393,7 @@ class Property:
 
     name: str
     sentence: str
-    broken: Callable[[Step, Machine], Why]
+    broken: Callable[[MachineStep, Machine], Why]
 
 
 PROPERTIES: tuple[Property, ...] = (

@@ -7,11 +7,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from signoff.graph.messages import is_genuine, marks, nudge_kind
-from signoff.verify.machine import Machine, Point
+from signoff.verify.machine import Machine, MachinePoint
 
 
 @dataclass(frozen=True)
-class Told:
+class ReplyRecord:
     """One reply of the current task, and what the history says of each of its calls."""
 
     message: AIMessage
@@ -31,7 +31,7 @@ def calls_of(message: AIMessage) -> list[Mapping[str, Any]]:
     return [*message.tool_calls, *message.invalid_tool_calls]
 
 
-def replies(messages: Sequence[BaseMessage]) -> Iterator[Told]:
+def replies(messages: Sequence[BaseMessage]) -> Iterator[ReplyRecord]:
     """Every reply with the results that come after it and before the same ids are used again."""
     for at, message in enumerate(messages):
         if not isinstance(message, AIMessage):
@@ -41,23 +41,23 @@ def replies(messages: Sequence[BaseMessage]) -> Iterator[Told]:
             [m for m in messages[at + 1 :] if isinstance(m, ToolMessage) and m.tool_call_id == call["id"]]
             for call in calls
         ]
-        yield Told(message, calls, found)
+        yield ReplyRecord(message, calls, found)
 
 
-def task_start(point: Point) -> int:
+def task_start(point: MachinePoint) -> int:
     """The position of the message that began the current task."""
     ids = [message.id for message in point.messages]
     task = point.state.get("task")
     return ids.index(task) if task in ids else 0
 
 
-def of_task(point: Point) -> list[Told]:
+def of_task(point: MachinePoint) -> list[ReplyRecord]:
     """The replies of the current task."""
     begun = {id(message) for message in point.messages[task_start(point) :]}
     return [told for told in replies(point.messages) if id(told.message) in begun]
 
 
-def control_at(told: Told, machine: Machine) -> int | None:
+def control_at(told: ReplyRecord, machine: Machine) -> int | None:
     """The position of the first finish or question that counts."""
     finish, ask = machine.name_of("finish"), machine.name_of("ask")
     for at, call in enumerate(told.message.tool_calls):
@@ -68,7 +68,7 @@ def control_at(told: Told, machine: Machine) -> int | None:
     return None
 
 
-def right_finish(told: Told, machine: Machine) -> bool:
+def right_finish(told: ReplyRecord, machine: Machine) -> bool:
     """Whether a reply ends the task by itself: a finish that is valid, whole, and after calls that all
     succeeded, and that asks for nobody."""
     at = control_at(told, machine)
@@ -90,18 +90,18 @@ def right_finish(told: Told, machine: Machine) -> bool:
     return whole and plain and bool(said) and proven and not any(told.failed(before) for before in range(at))
 
 
-def words_since(point: Point, told: Told) -> list[HumanMessage]:
+def words_since(point: MachinePoint, told: ReplyRecord) -> list[HumanMessage]:
     """What stands after a reply in a person's role."""
     at = next(i for i, message in enumerate(point.messages) if message is told.message)
     return [message for message in point.messages[at:] if isinstance(message, HumanMessage)]
 
 
-def nudges(point: Point) -> list[str]:
+def nudges(point: MachinePoint) -> list[str]:
     """The reminders of the current task."""
     return [kind for message in point.messages[task_start(point) :] if (kind := nudge_kind(message))]
 
 
-def person_spoke(point: Point, told: Told) -> bool:
+def person_spoke(point: MachinePoint, told: ReplyRecord) -> bool:
     """Whether a person has said something since this reply."""
     at = next(i for i, message in enumerate(point.messages) if message is told.message)
     return any(
@@ -112,7 +112,7 @@ def person_spoke(point: Point, told: Told) -> bool:
     )
 
 
-def silent_in_a_row(told: Sequence[Told]) -> int:
+def silent_in_a_row(told: Sequence[ReplyRecord]) -> int:
     """The replies without a call at the end; a reply that only thinks counts neither way."""
     count = 0
     for reply in reversed(told):
@@ -122,7 +122,7 @@ def silent_in_a_row(told: Sequence[Told]) -> int:
     return count
 
 
-def refused_in_a_row(point: Point, told: Sequence[Told], machine: Machine) -> list[Any]:
+def refused_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
     """The finishes at the end that were refused, and with what words, with no work and no word of a person
     after the first."""
     names, refused = [machine.name_of(role) for role in ("finish", "think")], list[Any]()
@@ -143,7 +143,7 @@ def refused_in_a_row(point: Point, told: Sequence[Told], machine: Machine) -> li
     return refused
 
 
-def same_in_a_row(point: Point, told: Sequence[Told]) -> int:
+def same_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord]) -> int:
     """How many replies at the end are the same calls with the same results."""
     done = [(_shape(reply), reply) for reply in told if reply.calls]
     count = 0
@@ -154,6 +154,6 @@ def same_in_a_row(point: Point, told: Sequence[Told]) -> int:
     return count
 
 
-def _shape(told: Told) -> Sequence[Any]:
+def _shape(told: ReplyRecord) -> Sequence[Any]:
     texts = [[str(found.content) for found in results] for results in told.results]
     return [[(call["name"], call["args"]) for call in told.calls], texts]

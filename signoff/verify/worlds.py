@@ -10,7 +10,7 @@ from typing import Any
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Effect
-from signoff.nodes.node import Kit
+from signoff.nodes.node import Dependencies
 from signoff.session.standing import kit_of
 from signoff.tools.control import ControlRegistry
 from signoff.tools.toolbox import Toolbox
@@ -127,7 +127,7 @@ def casts(box: Toolbox) -> Iterator[Actors]:
         yield Actors(finish, writes[0], read)
 
 
-def _world(kit: Kit, actors: Actors, finish_args: Mapping[str, Any] | None) -> World:
+def _world(kit: Dependencies, actors: Actors, finish_args: Mapping[str, Any] | None) -> World:
     names = _names(kit.toolbox, actors, finish_args)
     known = kit.toolbox.controls[actors.finish].tool.get_input_jsonschema().get("properties", {})
     replies = [
@@ -169,7 +169,7 @@ def _args(tool: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _short(kit: Kit) -> Kit:
+def _short(kit: Dependencies) -> Dependencies:
     """The parts of a graph with short limits, without a model for digests, and with finishes that hold."""
     limits = kit.limits.model_copy(
         update={

@@ -49,7 +49,7 @@ _STATES = (
 
 
 @dataclass(frozen=True)
-class Backlog:
+class QueueFigures:
     """Jobs of the queue: one for each thread that workers are to look at.
 
     oldest: seconds for which the oldest has been waiting. ended: in the last hour; a job ends when its thread
@@ -67,7 +67,7 @@ class Backlog:
     per_minute: float
 
 
-def backlog(storage: Any) -> Backlog | None:
+def backlog(storage: Any) -> QueueFigures | None:
     """The figures of the workers of this database; None when it has none."""
     with _queue(storage) as cursor:
         if cursor is None:
@@ -77,7 +77,7 @@ def backlog(storage: Any) -> Backlog | None:
     assert jobs is not None, "a query of counts has one row"
     assert ended is not None, "a query of counts has one row"
     minutes = max(60.0, float(ended["seconds"] or 0)) / 60
-    return Backlog(
+    return QueueFigures(
         workers=jobs["workers"],
         waiting=jobs["waiting"],
         running=jobs["running"],

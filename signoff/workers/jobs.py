@@ -153,7 +153,7 @@ def session_of(worker_id: int) -> str:
     return f"signoff worker {worker_id}"
 
 
-class Jobs(JobManager):
+class JobQueries(JobManager):
     """Procrastinate's queries, for a worker that was perhaps stopped for a while, or cut off.
 
     Its job may have been given to another worker meanwhile, so a job is finished or put back only by the

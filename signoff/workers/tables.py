@@ -21,7 +21,7 @@ from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import valid_text
 from signoff.nodes.journal import label
 from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_pool import Database
+from signoff.storage.postgres_pool import SharedDatabase
 from signoff.storage.postgres_tables import alone
 from signoff.workers.inbox import TASK
 
@@ -39,7 +39,7 @@ def usable_queue(name: str) -> str:
     return name
 
 
-def prepare(database: Database) -> None:
+def prepare(database: SharedDatabase) -> None:
     """Makes the tables of the queue if they are missing, however many processes do so at the same moment.
 
     Raises StorageError when they are of another version of procrastinate.

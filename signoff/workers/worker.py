@@ -21,7 +21,7 @@ from signoff.session.decisions import Failed, Finished
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.drive import Driven, Driving
 from signoff.workers.inbox import DEAD_AFTER, DEFAULT_QUEUE, HEARTBEAT_SECONDS, TASK, edit_inbox, read_inbox
-from signoff.workers.jobs import Jobs, connector
+from signoff.workers.jobs import JobQueries, connector
 from signoff.workers.tables import prepare, usable_queue
 
 _log = logging.getLogger("signoff.workers")
@@ -91,7 +91,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="signoff-worker")
         database = storage.checkpointer.database
         self._connector = connector(database.address)
-        self._jobs = Jobs(self._connector, storage, heartbeat * DEAD_AFTER, failure_wait)
+        self._jobs = JobQueries(self._connector, storage, heartbeat * DEAD_AFTER, failure_wait)
         self._app = App(connector=self._connector)
         self._app.job_manager = self._jobs
         self._app.task(name=TASK, pass_context=True, retry=_PutBack())(self._job)

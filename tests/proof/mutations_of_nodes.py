@@ -17,7 +17,7 @@ import signoff.nodes.route_tools
 from signoff.graph.finish.evidence import idle_refusals
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
-from signoff.nodes.node import Report, Run, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.verify.explore import ENDS, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
 
@@ -31,7 +31,7 @@ def update_without(state: State, name: str) -> Break:
     """A node that does not write one of its values."""
     work = signoff.graph.build.NODES[state]
 
-    def broken(given: Any, run: Run) -> Steps:
+    def broken(given: Any, run: NodeContext) -> Steps:
         found = work(given, run)
         report = found if isinstance(found, Report) else (yield from found)
         return Report(report.event, {key: value for key, value in report.update.items() if key != name})
@@ -85,7 +85,9 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "two events", put(signoff.nodes.compress, "close", _nothing), ["answered once"]
     ),
     "only the last message is looked at": Mutation(
-        "imports", put(signoff.graph.history.reader.Section, "finish", _last_message_only), ["a finish ends"]
+        "imports",
+        put(signoff.graph.history.reader.TaskSection, "finish", _last_message_only),
+        ["a finish ends"],
     ),
     "a failed sibling is nothing": Mutation(
         "few calls",
@@ -98,7 +100,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     "nobody is asked": Mutation(
         "approvals",
         lambda patch: (
-            patch.setattr(signoff.graph.history.reader.Section, "undecided", lambda *_: ()),
+            patch.setattr(signoff.graph.history.reader.TaskSection, "undecided", lambda *_: ()),
             patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
         )[0],
         ["only what was agreed"],

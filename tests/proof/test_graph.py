@@ -19,7 +19,7 @@ from signoff.graph.machine import State
 from signoff.models import ScriptedModel
 from signoff.session.standing import kit_of
 from signoff.verify.explore import key
-from signoff.verify.machine import ALPHABET, CORE, Machine, Point, message
+from signoff.verify.machine import ALPHABET, CORE, Machine, MachinePoint, message
 from tests.proof.worlds import NAMES, TOOLS
 
 MODEL = [str(State.CALL_LLM)]
@@ -31,7 +31,7 @@ class Place:
     """Where a run stands: in the compiled graph by its checkpoint, in the explored functions by a point."""
 
     config: RunnableConfig
-    point: Point
+    point: MachinePoint
 
 
 class Runs:
@@ -67,20 +67,20 @@ class Runs:
             point = self._on(self.machine.step(point, answer="blue").after)
         return self._place(config, point)
 
-    def _place(self, config: RunnableConfig, point: Point) -> Place:
+    def _place(self, config: RunnableConfig, point: MachinePoint) -> Place:
         found, point = self.graph.get_state(config), self._on(point)
         assert self._seen(found.next, found.values) == self._seen((), point.state, point)
         return Place(found.config, point)
 
-    def _on(self, point: Point) -> Point:
+    def _on(self, point: MachinePoint) -> MachinePoint:
         while point.place not in (None, State.CALL_LLM) and point.waiting is None:
             self.machine.kit.readings.clear()
             point = self.machine.step(point).after
         return point
 
-    def _seen(self, following: Sequence[str], values: Any, point: Point | None = None) -> Hashable:
+    def _seen(self, following: Sequence[str], values: Any, point: MachinePoint | None = None) -> Hashable:
         """How the run stands: the state that is next, what the rules see, and how it has ended."""
-        given = point or Point(State(following[0]) if following else None, values)
+        given = point or MachinePoint(State(following[0]) if following else None, values)
         outcome = values.get("outcome") or {}
         bare = replace(given, shelf={}, waiting=None)
         return key(bare, self.machine), tuple(outcome.get(name) for name in ENDINGS)

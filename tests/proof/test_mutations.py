@@ -7,7 +7,7 @@ import pytest
 
 from signoff.graph.machine import State
 from signoff.graph.rules import RULES
-from signoff.verify.explore import OVERALL, Explorer, Found
+from signoff.verify.explore import OVERALL, Exploration, Explorer
 from signoff.verify.properties import PROPERTIES
 from tests.proof.mutations import ALL, DROPPED, NOT_TO_FINISH, TO_FINISH
 from tests.proof.mutations_of_nodes import NODE_MUTATIONS
@@ -16,7 +16,7 @@ from tests.proof.worlds import WORLDS
 ANY = (*OVERALL, *(one.name for one in PROPERTIES))
 
 
-def explored(name: str) -> Found:
+def explored(name: str) -> Exploration:
     mutation = ALL[name]
     world = WORLDS[mutation.world]()
     with pytest.MonkeyPatch.context() as patch:

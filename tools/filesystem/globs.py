@@ -96,7 +96,7 @@ _Step = Callable[[str], object] | None
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnoreRule:
     """One line of a `.gitignore`. steps: a test for each name on the way; None stands for `**`."""
 
     folder: str
@@ -105,13 +105,13 @@ class Rule:
     folders_only: bool
 
 
-def rules_of(text: str, folder: str) -> list[Rule]:
+def rules_of(text: str, folder: str) -> list[IgnoreRule]:
     """The rules of the `.gitignore` in `folder` ("" or a path that ends with "/")."""
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     return [rule for line in islice(lines, _MOST_RULES) if (rule := _rule(line, folder))]
 
 
-def is_ignored(rules: Sequence[Rule], path: str, *, is_folder: bool) -> bool:
+def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_folder: bool) -> bool:
     """Whether the last of the rules that fits leaves this path out."""
     for rule in reversed(rules):
         if (is_folder or not rule.folders_only) and _leads(rule.steps, path[len(rule.folder) :].split("/")):
@@ -119,7 +119,7 @@ def is_ignored(rules: Sequence[Rule], path: str, *, is_folder: bool) -> bool:
     return False
 
 
-def _rule(line: str, folder: str) -> Rule | None:
+def _rule(line: str, folder: str) -> IgnoreRule | None:
     line = re.sub(r"(?<!\\) +$", "", line)
     negated = line.startswith("!")
     line = line[negated:]
@@ -133,7 +133,7 @@ def _rule(line: str, folder: str) -> Rule | None:
         del names[0]
     if not any(names) or len(names) > _MOST_STEPS:
         return None
-    return Rule(folder, tuple(map(_step, names)), negated, folders_only)
+    return IgnoreRule(folder, tuple(map(_step, names)), negated, folders_only)
 
 
 def _step(name: str) -> _Step:

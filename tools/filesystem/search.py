@@ -20,7 +20,7 @@ from signoff.graph.foreign import capped, counted, valid_text
 from signoff.tools.filesystem.globs import fitting
 from signoff.tools.filesystem.paths import shown
 from signoff.tools.processes.helpers import isolated, program_text
-from signoff.tools.workspace import Entry, Workspace
+from signoff.tools.workspace import FolderEntry, Workspace
 
 SECONDS = 10
 """How long one search may take."""
@@ -115,7 +115,7 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
     return _Texts(b"".join(parts), len(parts), said + _named("as .gitignore says", ignored) + rest)
 
 
-def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int, Iterator[Entry]]:
+def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int, Iterator[FolderEntry]]:
     """What to search, and how many bytes a file of it may have: more when it was named itself."""
     if workspace.kind(path) != "folder":
         with workspace.open(path) as file:
@@ -126,7 +126,7 @@ def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int,
                 f"{name} has {size:,} bytes, more than the {MOST_SEARCHED_BYTES:,} that are searched at "
                 "once; read parts of it with read_file, or search it with a command."
             )
-        return MOST_SEARCHED_BYTES, iter([Entry(name, "file", size)])
+        return MOST_SEARCHED_BYTES, iter([FolderEntry(name, "file", size)])
     fits = fitting(glob, workspace.relative(path))
     found = islice(workspace.walk(path), _MOST_ENTRIES)
     return _MOST_IN_A_FILE, (

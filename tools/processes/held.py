@@ -40,7 +40,7 @@ class Holding:
             self._end()
 
 
-class Held:
+class OpenResources:
     """What the tools of one graph hold open. Ended by `end`, and when the graph is no longer there."""
 
     def __init__(self, tools: Iterable[BaseTool]) -> None:
@@ -61,8 +61,8 @@ class Held:
 # By the function of a tool, which a copy of the tool has, too.
 _holdings: weakref.WeakKeyDictionary[Callable[..., Any], Holding] = weakref.WeakKeyDictionary()
 _by_owner: weakref.WeakKeyDictionary[Any, Holding] = weakref.WeakKeyDictionary()
-_by_saver: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Held]] = weakref.WeakKeyDictionary()
-_by_graph: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
+_by_saver: weakref.WeakKeyDictionary[Any, weakref.WeakSet[OpenResources]] = weakref.WeakKeyDictionary()
+_by_graph: weakref.WeakKeyDictionary[Any, OpenResources] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _at_work: set[threading.Thread] = set()
 _ending = threading.Event()
@@ -94,7 +94,7 @@ def _close(owner: Callable[[], Any], close: str) -> None:
 
 def used_by(graph: Any, saver: Any, tools: Iterable[BaseTool]) -> None:
     """What `tools` hold open ends with `graph` (one object that all its copies share), or with `saver`."""
-    held = Held(tools)
+    held = OpenResources(tools)
     if not held.holds:
         return
     with _lock:
@@ -175,5 +175,5 @@ def _finish() -> None:
 
 
 # What was registered first runs last: here what `weakref` does for all owners that are left then.
-weakref.finalize(Held, _finish).detach()
+weakref.finalize(OpenResources, _finish).detach()
 atexit.register(_finish)

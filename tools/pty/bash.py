@@ -259,7 +259,7 @@ QUIET_SECONDS = 0.5
 _LONGEST_PAUSE = 3.0
 
 
-class Watch:
+class InputWatch:
     """Looks at one command now and then; a look at the process table costs some milliseconds.
 
     A command waits when, twice in a row, it has written nothing, used no processor time, and one of its

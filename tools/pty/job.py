@@ -11,7 +11,7 @@ _MOST_PENDING = 100_000
 
 
 @dataclass
-class Job:
+class RunningCommand:
     """What is known of a command so far. Changed by the reading thread alone, under the shell's lock.
 
     begun, exit_code: from its marks. prompted: bash shows its prompt although no end was marked; prompting:

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from signoff.tools.pty.bash import INTERRUPT, QUIT, Bash, ShellEnded, WaitingFor, Watch, at_prompt
-from signoff.tools.pty.job import Job
+from signoff.tools.pty.bash import INTERRUPT, QUIT, Bash, InputWatch, ShellEnded, WaitingFor, at_prompt
+from signoff.tools.pty.job import RunningCommand
 from signoff.tools.pty.marks import end_line, run_line
 
 GRACE_SECONDS = 1.0
@@ -19,7 +19,7 @@ _PROMPT_SECONDS = 0.15
 _DRAIN_SECONDS = 0.2
 
 
-class Run:
+class CommandRun:
     """One command in a bash, seen from the thread that waits for it.
 
     changed: the lock under which the reading thread changes `job`, notified at every mark. on_output: gets
@@ -30,7 +30,7 @@ class Run:
     def __init__(
         self,
         bash: Bash,
-        job: Job,
+        job: RunningCommand,
         changed: threading.Condition,
         on_output: Callable[[bytes], None] | None,
         on_waiting: Callable[[WaitingFor | None], None],
@@ -58,7 +58,7 @@ class Run:
 
     def _followed(self, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
         deadline = time.monotonic() + timeout
-        watch = Watch(self._bash)
+        watch = InputWatch(self._bash)
         waiting: WaitingFor | None = None
         while not self._ended(min(_TICK, deadline - time.monotonic())):
             if time.monotonic() >= deadline:

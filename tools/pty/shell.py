@@ -14,7 +14,7 @@ from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.environment import bash_path, check, clean_environment, written
-from signoff.tools.pty.job import Job
+from signoff.tools.pty.job import RunningCommand
 from signoff.tools.pty.marks import Mark, Marks, Nonces, prompt_text
 from signoff.tools.pty.output import Capture, Spool
 
@@ -97,7 +97,7 @@ class Shell:
         )
         self._turn = threading.Lock()
         self._changed = threading.Condition()
-        self._job: Job | None = None
+        self._job: RunningCommand | None = None
         # Outlives the job: bash shows its prompt, and the mark in it, after the command has returned.
         self._nonces, self._past = Nonces(), Nonces()
         self._between = Capture(_MOST_BETWEEN, _MOST_BETWEEN)
@@ -215,7 +215,7 @@ class Shell:
         if shown and self._on_output:
             self._on_output(bytes(shown))
 
-    def _marked(self, mark: Mark, job: Job | None) -> bytes:
+    def _marked(self, mark: Mark, job: RunningCommand | None) -> bytes:
         """Takes note of a mark of this shell; what the terminal shows for it."""
         unasked = b""
         if job and job.exit_code is None and mark.kind in ("begin", "end"):
@@ -248,12 +248,12 @@ class Shell:
 
     def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:
         """Runs it in this bash; whether it began, and what it came to. When it did not, bash is ended."""
-        from signoff.tools.pty.run import Run
+        from signoff.tools.pty.run import CommandRun
 
-        job = Job(live=on_output is not None)
+        job = RunningCommand(live=on_output is not None)
         with self._changed:
             self._job, self._past, self._nonces = job, self._nonces, job.nonces
-        run = Run(self._bash, job, self._changed, on_output, self._waits, self._prompt)
+        run = CommandRun(self._bash, job, self._changed, on_output, self._waits, self._prompt)
         try:
             timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
             stopped = not (timed_out or waiting) or run.stop()

@@ -259,7 +259,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Rule:
+class FilterRule:
     """Fail the call `name` with `error` when every test is met."""
 
     name: str
@@ -267,49 +267,49 @@ class Rule:
     error: int = errno.EPERM
 
 
-def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) -> Iterator[Rule]:
+def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) -> Iterator[FilterRule]:
     """What is refused.
 
     processes: whether new processes may be started. guard_signals: signals to itself only, for when
     nothing else hides other processes. guard_metadata: no change of modes, owners, times and attributes,
     which Landlock does not watch.
     """
-    yield from (Rule(name) for name in DENIED)
+    yield from (FilterRule(name) for name in DENIED)
     # Their flags lie in memory, where a filter cannot read: the C library then takes the older call.
-    yield from (Rule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
-    yield Rule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
+    yield from (FilterRule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
+    yield FilterRule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
     # A datagram pair could still send to any other socket by its address.
-    yield Rule("socketpair", (Test(0, 1, holds=False),))
-    yield Rule("socketpair", (Test(1, 1, 0xF, holds=False),))
-    yield from (Rule(name, (Test(0, 0, holds=False),)) for name in _OWN_ONLY)
-    yield from (Rule(name, (Test(1, 0, holds=False),)) for name in ("setpriority", "ioprio_set"))
+    yield FilterRule("socketpair", (Test(0, 1, holds=False),))
+    yield FilterRule("socketpair", (Test(1, 1, 0xF, holds=False),))
+    yield from (FilterRule(name, (Test(0, 0, holds=False),)) for name in _OWN_ONLY)
+    yield from (FilterRule(name, (Test(1, 0, holds=False),)) for name in ("setpriority", "ioprio_set"))
     yield from (
-        Rule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
+        FilterRule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
     )
     # A handle may otherwise send any signal, to any process of the user, as soon as it has data.
-    yield from (Rule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
-    yield Rule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it has to end with its owner
+    yield from (FilterRule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
+    yield FilterRule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it has to end with its owner
     # Landlock before its third version does not see that a file opened for reading is emptied.
     for name, argument in (("open", 1), ("openat", 2)):
-        yield Rule(name, (Test(argument, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
+        yield FilterRule(name, (Test(argument, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
     # A file that runs as its owner would lend whoever finds it the rights of this user.
-    yield from (Rule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _GIVES_A_MODE)
+    yield from (FilterRule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _GIVES_A_MODE)
     for name, flags in (("open", 1), ("openat", 2)):
         # Without these flags there is no mode, and the argument is whatever stood there.
         creates = Test(flags, 0, _CREATE | _TEMPORARY, holds=False)
-        yield Rule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
+        yield FilterRule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
     # It fills a disk faster than anybody can look; the C library then writes instead.
-    yield Rule("fallocate", error=errno.EOPNOTSUPP)
+    yield FilterRule("fallocate", error=errno.EOPNOTSUPP)
     if not processes:
-        yield from (Rule("fork"), Rule("vfork"), Rule("clone", (Test(0, 0, _THREAD),)))
+        yield from (FilterRule("fork"), FilterRule("vfork"), FilterRule("clone", (Test(0, 0, _THREAD),)))
     if guard_signals:
-        yield from (Rule(name, (Test(0, os.getpid(), holds=False),)) for name in SIGNALS)
-        yield Rule("pidfd_send_signal")
+        yield from (FilterRule(name, (Test(0, os.getpid(), holds=False),)) for name in SIGNALS)
+        yield FilterRule("pidfd_send_signal")
     if guard_metadata:
-        yield from (Rule(name) for name in METADATA)
+        yield from (FilterRule(name) for name in METADATA)
 
 
-def install(wanted: Iterable[Rule]) -> None:
+def install(wanted: Iterable[FilterRule]) -> None:
     """Puts the filter on this process, its threads to come and its children, for good. Raises OSError."""
     if os.uname().machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         raise OSError(errno.ENOSYS, f"there is no seccomp filter for the processor {os.uname().machine}")
@@ -324,7 +324,7 @@ def install(wanted: Iterable[Rule]) -> None:
     checked(libc().prctl(22, 2, ctypes.byref(filled), 0, 0), "seccomp")
 
 
-def _program(wanted: Iterable[Rule], audit: int, column: int) -> Iterator[bytes]:
+def _program(wanted: Iterable[FilterRule], audit: int, column: int) -> Iterator[bytes]:
     yield _step(_LOAD, 4)
     yield from (_step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL))
     yield _step(_LOAD, 0)
@@ -337,7 +337,7 @@ def _program(wanted: Iterable[Rule], audit: int, column: int) -> Iterator[bytes]
     yield _step(_RETURN, _ALLOW)
 
 
-def _rule(rule: Rule, number: int) -> list[bytes]:
+def _rule(rule: FilterRule, number: int) -> list[bytes]:
     if not rule.tests:
         return [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | rule.error)]
     length = 3 * len(rule.tests) + 2

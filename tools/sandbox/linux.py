@@ -94,7 +94,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Kept:
+class ProtectedPaths:
     """What stays as it is in a workspace, and how.
 
     protected: all of it. closed: what Landlock keeps by leaving it out of `writable`, which has the rest.
@@ -163,10 +163,10 @@ class LinuxSandbox:
                 self._held = {**self._outer(kept), **held, **self._limits()}
             return self._held
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> ProtectedPaths:
         """What is protected now. Raises SetupError when it cannot be."""
         if not self._workspace or not self._writable:
-            return Kept(())
+            return ProtectedPaths(())
         found = find_protected(self._workspace, self._protect)
         if found and found[0].path == self._workspace:
             raise SetupError(
@@ -181,9 +181,9 @@ class LinuxSandbox:
                 f"protect={{*PROTECTED, '!{os.path.relpath(links[0].path, self._workspace)}'}}."
             )
         closed = frozenset(one.path for one in (links if self._wrapped else found))
-        return Kept(found, closed, open_places(self._workspace, closed))
+        return ProtectedPaths(found, closed, open_places(self._workspace, closed))
 
-    def _outer(self, kept: Kept) -> dict[str, bool | str]:
+    def _outer(self, kept: ProtectedPaths) -> dict[str, bool | str]:
         apart = self._wrapped
         names = self._names(kept)
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
@@ -210,13 +210,13 @@ class LinuxSandbox:
             "output": f"{bounds.written // 1_000_000} MB",
         }
 
-    def _names(self, kept: Kept) -> list[str]:
+    def _names(self, kept: ProtectedPaths) -> list[str]:
         return [shown(os.path.relpath(one.path, self._workspace)) for one in kept.protected]
 
     def _start(self) -> Interpreter:
         return self._started(self._kept())
 
-    def _started(self, kept: Kept) -> Interpreter:
+    def _started(self, kept: ProtectedPaths) -> Interpreter:
         for _ in range(_ATTEMPTS):
             mounts = self._mounts(kept)
             interpreter = self._launched(kept)
@@ -228,7 +228,7 @@ class LinuxSandbox:
             f"Folders in {self._workspace} were replaced while Python started in the sandbox; try again."
         )
 
-    def _mounts(self, kept: Kept) -> dict[str, tuple[int, int]]:
+    def _mounts(self, kept: ProtectedPaths) -> dict[str, tuple[int, int]]:
         """What bubblewrap mounts in the workspace, and which file or folder that is."""
         if not self._wrapped or not self._workspace or not kept.protected:
             return {}
@@ -241,12 +241,12 @@ class LinuxSandbox:
                 found[path] = (info.st_dev, info.st_ino)
         return found
 
-    def _launched(self, kept: Kept) -> Interpreter:
+    def _launched(self, kept: ProtectedPaths) -> Interpreter:
         uid = _free_user() if os.geteuid() == 0 else None
         launch = self._in_bubblewrap(uid, kept) if self._wrapped else self._alone(uid, kept)
         return Interpreter(replace(launch, refused=self._refused(kept)), self._bounds)
 
-    def _refused(self, kept: Kept) -> str:
+    def _refused(self, kept: ProtectedPaths) -> str:
         """What to tell of a call that may not write there; empty when nothing is protected."""
         if not kept.protected:
             return ""
@@ -258,7 +258,7 @@ class LinuxSandbox:
             )
         return said
 
-    def _in_bubblewrap(self, uid: int | None, kept: Kept) -> Launch:
+    def _in_bubblewrap(self, uid: int | None, kept: ProtectedPaths) -> Launch:
         python = installation()
         found = bubblewrap.program()
         if found is None:
@@ -281,7 +281,7 @@ class LinuxSandbox:
         confinement = self._confinement(uid, scratch, write, ("/proc",))
         return self._launch([found, *outer, "--"], scratch, confinement)
 
-    def _alone(self, uid: int | None, kept: Kept) -> Launch:
+    def _alone(self, uid: int | None, kept: ProtectedPaths) -> Launch:
         # Not at the top: there is no such lock on Windows, where this module is imported too.
 
         scratch, remove = new_scratch(uid)

@@ -54,7 +54,7 @@ def _text(number: int, mode: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(buffered, "utf-8", "backslashreplace", line_buffering=True)
 
 
-class Interpreter:
+class Namespace:
     """A namespace that outlives the calls."""
 
     def __init__(self, streams: Streams) -> None:
@@ -119,7 +119,7 @@ def answer(handle: int, message: dict[str, Any]) -> None:
 
 def serve(requests: BinaryIO, answers: int) -> None:
     """Runs one request after the other until there are no more."""
-    interpreter = Interpreter(Streams())
+    interpreter = Namespace(Streams())
     while line := requests.readline():
         request = json.loads(line)
         exit, value = interpreter.run(request["code"])

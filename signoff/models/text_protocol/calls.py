@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from signoff.models.text_protocol.reading import Part, Reading, Section, prose
+from signoff.models.text_protocol.reading import Reading, ReplyPart, TaggedSection, prose
 
 DEBUGGING = "Debugging"
 """The status of work whose last execution failed."""
@@ -30,7 +30,7 @@ _SHOWN = 300
 
 
 @dataclass(frozen=True)
-class Names:
+class ToolNames:
     """The tools that the parts of a reply stand for."""
 
     code: str = "run_python"
@@ -40,7 +40,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Made:
+class ParsedCall:
     """One tool call: `arguments` is JSON text, or text that no parser takes for JSON when the call was left
     open; the loop then answers it with an error and runs nothing."""
 
@@ -90,8 +90,8 @@ def _fields(name: str, rest: str) -> Iterator[tuple[str, str]]:
 
 
 def calls_of(
-    reading: Reading, names: Names, bound: AbstractSet[str], *, truncated: bool, debugging: bool
-) -> list[Made]:
+    reading: Reading, names: ToolNames, bound: AbstractSet[str], *, truncated: bool, debugging: bool
+) -> list[ParsedCall]:
     """The calls of a reply: the thought first, then code, calls and questions in their order, then the
     finish, so that it comes after everything that could prove it wrong.
 
@@ -109,7 +109,7 @@ def calls_of(
     return [*thought, *(call for call in made if call.name != names.finish), *ends]
 
 
-def is_forced(reading: Reading, names: Names, executors: Collection[str], *, failing: bool) -> bool:
+def is_forced(reading: Reading, names: ToolNames, executors: Collection[str], *, failing: bool) -> bool:
     """Whether the status of a reply is `Debugging`, whatever it says: the last execution failed, and the
     reply brings code (or a call of one of `executors`), which has yet to show that it is better. Without code
     the status is the model's."""
@@ -121,11 +121,11 @@ def last_update(reading: Reading) -> Update:
     return update_of(reading.updates[-1].text) if reading.updates else Update()
 
 
-def _tool(part: Part, names: Names) -> str:
+def _tool(part: ReplyPart, names: ToolNames) -> str:
     return part.name or (names.code if part.kind == "code" else names.ask)
 
 
-def _made(part: Part, names: Names) -> Made:
+def _made(part: ReplyPart, names: ToolNames) -> ParsedCall:
     name = _tool(part, names)
     if part.kind == "call":
         if part.args is None:
@@ -134,26 +134,28 @@ def _made(part: Part, names: Names) -> Made:
         said = (
             {"summary": without_token(summary)} if name == names.finish and isinstance(summary, str) else {}
         )
-        return Made(name, _json({**part.args, **said}))
+        return ParsedCall(name, _json({**part.args, **said}))
     argument = "code" if part.kind == "code" else "question"
-    return Made(name, _json({argument: part.text})) if part.whole else _left_open(name, part.text)
+    return ParsedCall(name, _json({argument: part.text})) if part.whole else _left_open(name, part.text)
 
 
-def _left_open(name: str, text: str) -> Made:
+def _left_open(name: str, text: str) -> ParsedCall:
     # LangChain's lenient parser makes a call of what only begins like JSON.
-    return Made(name, f"(left open) {text[:_SHOWN]}")
+    return ParsedCall(name, f"(left open) {text[:_SHOWN]}")
 
 
-def _thought(reading: Reading, names: Names, debugging: bool) -> list[Made]:
+def _thought(reading: Reading, names: ToolNames, debugging: bool) -> list[ParsedCall]:
     if not reading.plans and not reading.updates:
         return []
     update = last_update(reading)
     status = DEBUGGING if debugging else update.status
     values = {"thought": _planned(reading.plans), "approach": update.approach, "status": status}
-    return [Made(names.think, _json({key: value for key, value in values.items() if value is not None}))]
+    return [
+        ParsedCall(names.think, _json({key: value for key, value in values.items() if value is not None}))
+    ]
 
 
-def _finish(reading: Reading, names: Names) -> list[Made]:
+def _finish(reading: Reading, names: ToolNames) -> list[ParsedCall]:
     """The finish that the last plan or the last state update makes. Said in a part that was left open it
     becomes a call that is refused, so that the model learns of it."""
     update = last_update(reading)
@@ -166,10 +168,10 @@ def _finish(reading: Reading, names: Names) -> list[Made]:
     plan = _planned(reading.plans) or reading.plain or update.status or ""
     approach = f"Approach: {update.approach}" if update.approach else ""
     summary = "\n\n".join(part for part in (plan, approach) if part)
-    return [Made(names.finish, _json({"summary": without_token(summary) or "Finished."}))]
+    return [ParsedCall(names.finish, _json({"summary": without_token(summary) or "Finished."}))]
 
 
-def _planned(plans: tuple[Section, ...]) -> str:
+def _planned(plans: tuple[TaggedSection, ...]) -> str:
     return "\n\n".join(without_token(plan.text) for plan in plans).strip()
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from signoff.graph.messages import marks, nudge_kind
-from signoff.models.text_protocol.calls import Names
+from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.reading import plain_lines
 from signoff.models.text_protocol.status import Position, position, tagged_notes
 from signoff.models.text_protocol.texts import DEFAULT_TAGGED_TEXTS, TaggedTexts
 
 
-def written(message: AIMessage, names: Names) -> str:
+def written(message: AIMessage, names: ToolNames) -> str:
     """The reply as its model wrote it, without evidence that it made up; a reply that was made by calls, by
     another model say, in the form in which this protocol would have written them."""
     notes = tagged_notes(message)
@@ -29,7 +29,7 @@ def written(message: AIMessage, names: Names) -> str:
     return "\n\n".join(part for part in (message.text.strip(), *calls) if part)
 
 
-def _written(name: str, args: Mapping[str, Any], names: Names) -> str:
+def _written(name: str, args: Mapping[str, Any], names: ToolNames) -> str:
     if name == names.think:
         return "\n\n".join(part for part in (_section("PLAN", args.get("thought")), _state(args)) if part)
     if name == names.code and isinstance(args.get("code"), str):
@@ -71,7 +71,7 @@ class Prompt:
     """
 
     constitution: str
-    names: Names = field(default_factory=Names)
+    names: ToolNames = field(default_factory=ToolNames)
     tools: Sequence[Mapping[str, Any]] = ()
     choice: str | None = None
     executors: Sequence[str] = ()

@@ -48,7 +48,7 @@ _STRING_END = {
 
 
 @dataclass(frozen=True)
-class Section:
+class TaggedSection:
     """The text of a plan or a state update. `whole`: whether it was closed."""
 
     text: str
@@ -56,7 +56,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReplyPart:
     """Something that the reply does: a code block, a call of the tool `name`, or a question.
 
     text: the code, the question, or the arguments as they were written. args: of a call; None when they
@@ -75,9 +75,9 @@ class Reading:
     """A reply, read. plain: what stands outside of every part. upto: where the reply goes on with evidence
     that it made up; nothing was read from there on. None when it does not."""
 
-    plans: tuple[Section, ...] = ()
-    updates: tuple[Section, ...] = ()
-    parts: tuple[Part, ...] = ()
+    plans: tuple[TaggedSection, ...] = ()
+    updates: tuple[TaggedSection, ...] = ()
+    parts: tuple[ReplyPart, ...] = ()
     plain: str = ""
     upto: int | None = None
 
@@ -95,9 +95,9 @@ def read_text(text: str) -> Reading:
 @dataclass
 class _Reader:
     text: str
-    plans: list[Section] = field(default_factory=list)
-    updates: list[Section] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    plans: list[TaggedSection] = field(default_factory=list)
+    updates: list[TaggedSection] = field(default_factory=list)
+    parts: list[ReplyPart] = field(default_factory=list)
     upto: int | None = None
     broken: int = 0
     # Once a string in a code block never ended, no further one is looked for: it would cost square time.
@@ -119,7 +119,7 @@ class _Reader:
         told = "\n".join(part.strip() for part in plain if part.strip())
         return Reading(tuple(self.plans), tuple(self.updates), tuple(self.parts), told, self.upto)
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: ReplyPart) -> None:
         self.parts.append(part)
         self.broken += part.args is None if part.kind == "call" else not part.whole
 
@@ -132,7 +132,7 @@ class _Reader:
         tag = found["tag"].upper()
         section, end = self._section(tag, found.end())
         if tag == "ASK":
-            self._add(Part("ask", section.text.strip(), section.whole))
+            self._add(ReplyPart("ask", section.text.strip(), section.whole))
         else:
             (self.plans if tag == "PLAN" else self.updates).append(section)
         return end
@@ -142,12 +142,12 @@ class _Reader:
         block = self._fenced(found)
         if block is None:
             if python:
-                self._add(Part("code", self.text[found.end() :], whole=False))
+                self._add(ReplyPart("code", self.text[found.end() :], whole=False))
             return None
         stop, end = block
         code = textwrap.dedent(self.text[found.end() + 1 : stop])
         if python and code.strip():
-            self._add(Part("code", code))
+            self._add(ReplyPart("code", code))
         return end
 
     def _fenced(self, found: re.Match[str]) -> tuple[int, int] | None:
@@ -172,12 +172,12 @@ class _Reader:
             self.strings = False
         return first
 
-    def _section(self, tag: str, start: int) -> tuple[Section, int]:
+    def _section(self, tag: str, start: int) -> tuple[TaggedSection, int]:
         """What stands from `start` to the closing tag. Left open, it ends where the next part begins."""
         at, stop = start, None
         while found := _ENDS[tag].search(self.text, at):
             if found["end"]:
-                return Section(self.text[start : found.start()], whole=True), found.end()
+                return TaggedSection(self.text[start : found.start()], whole=True), found.end()
             if found["fence"]:
                 stop = found.start() if stop is None else stop
                 block = self._fenced(found)
@@ -190,25 +190,25 @@ class _Reader:
                 stop = found.start() if stop is None else stop
                 break
         stop = len(self.text) if stop is None else stop
-        return Section(self.text[start:stop], whole=False), stop
+        return TaggedSection(self.text[start:stop], whole=False), stop
 
     def _call(self, found: re.Match[str]) -> int:
         named = _NAME.search(found["attributes"] or "")
         if not named:
             return found.end()
         if (found["attributes"] or "").rstrip().endswith("/"):
-            self._add(Part("call", "", name=named[1], args={}))
+            self._add(ReplyPart("call", "", name=named[1], args={}))
             return found.end()
         before = _BEFORE_JSON.match(self.text, found.end())
         start = before.end() if before else found.end()
         args, end = _object(self.text, start)
         if args is not None:
             closed = _AFTER_JSON.match(self.text, end)
-            self._add(Part("call", self.text[start:end], closed is not None, named[1], args))
+            self._add(ReplyPart("call", self.text[start:end], closed is not None, named[1], args))
             return closed.end() if closed else end
         section, end = self._section("CALL", found.end())
         empty = section.whole and not section.text.strip()
-        self._add(Part("call", section.text, section.whole, named[1], {} if empty else None))
+        self._add(ReplyPart("call", section.text, section.whole, named[1], {} if empty else None))
         return end
 
     def _evidence(self, found: re.Match[str]) -> int | None:

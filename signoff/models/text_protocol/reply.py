@@ -10,9 +10,9 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
-from signoff.graph.history.replies import Stop, stop_of
+from signoff.graph.history.replies import StopReason, stop_of
 from signoff.graph.messages import KEY as MARKS
-from signoff.models.text_protocol.calls import Names, calls_of, is_forced, last_update
+from signoff.models.text_protocol.calls import ToolNames, calls_of, is_forced, last_update
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
 from signoff.models.text_protocol.status import KEY
 
@@ -31,7 +31,7 @@ class TaggedReply:
     def __init__(
         self,
         prompt: Sequence[BaseMessage],
-        names: Names,
+        names: ToolNames,
         bound: Set[str],
         *,
         executors: Collection[str],
@@ -72,7 +72,7 @@ class TaggedReply:
         """The last chunk: the calls that the text makes."""
         text = "".join(self._pieces)
         reading = read_text(text)
-        truncated = stop_of(AIMessage("", response_metadata=self._metadata)) is Stop.LENGTH
+        truncated = stop_of(AIMessage("", response_metadata=self._metadata)) is StopReason.LENGTH
         forced = is_forced(reading, self._names, self._executors, failing=self._failing)
         made = calls_of(reading, self._names, self._bound, truncated=truncated, debugging=forced)
         name = self._id or text

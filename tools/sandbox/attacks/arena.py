@@ -271,7 +271,7 @@ _LINK, _TARGET = "linked/.venv", "../envs/main"
 
 
 @dataclass(frozen=True)
-class Made:
+class AddedFiles:
     """What a program has added to the folder that it may change."""
 
     files: int
@@ -341,9 +341,9 @@ class Grounds:
                     return str(path.relative_to(self.folder))
         return ""
 
-    def made(self) -> Made:
+    def made(self) -> AddedFiles:
         found = [path.lstat() for path in (self.folder / OPEN).rglob("*")]
-        return Made(len(found), sum(info.st_size for info in found))
+        return AddedFiles(len(found), sum(info.st_size for info in found))
 
     def _state(self) -> dict[str, str]:
         """Everything but what may be changed, and new files beside protected ones: mode, target, content."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from signoff.tools.sandbox.attacks.arena import Arena, Grounds, Made
+from signoff.tools.sandbox.attacks.arena import AddedFiles, Arena, Grounds
 from signoff.tools.sandbox.base import PythonResult
 from signoff.tools.sandbox.watch import files_in
 
@@ -23,7 +23,7 @@ _ADMINISTRATOR = 21  # CAP_SYS_ADMIN
 
 
 @dataclass
-class Seen:
+class PeakUsage:
     """The most that was seen at one moment; memory in bytes, `long_large` in seconds.
 
     files: in a temporary folder in memory that they alone have. unmapped: bytes in files of memory
@@ -71,7 +71,7 @@ class Sampler:
 
     def __init__(self, arena: Arena, large: int) -> None:
         self._arena, self._large = arena, large
-        self.seen = Seen()
+        self.seen = PeakUsage()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -151,9 +151,9 @@ class Observed:
     after: PythonResult
     late: float
     busy: float
-    seen: Seen = field(default_factory=Seen)
+    seen: PeakUsage = field(default_factory=PeakUsage)
     grounds: Grounds | None = None
-    made: Made | None = None
+    made: AddedFiles | None = None
 
     @property
     def shown(self) -> str:
