@@ -4,9 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph, Storage, build_graph
@@ -15,7 +19,6 @@ from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, State
 from signoff.graph.outcome import current_outcome
-from signoff.models.scripted import ScriptedModel
 from signoff.nodes.node import Dependencies, Node
 from signoff.session.decisions import Waiting, waiting_of
 
@@ -76,12 +79,32 @@ def state_of(graph: Graph, name: str) -> State | None:
     return node.runnable.state if node is not None and isinstance(node.runnable, Node) else None
 
 
-def reading_graph(storage: Storage) -> Graph:
-    """A graph that can read every thread and run none: its model has nothing to say.
+class _NoModel(BaseChatModel):
+    """Stands where a graph has its model, in one that only reads."""
 
-    Of working tools it knows nothing, which is enough to see where a thread stands.
+    @property
+    def _llm_type(self) -> str:
+        return "none"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        return self
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise SetupError("This graph only reads threads; build one with a model to run them.")
+
+
+@cache
+def _graph_without_model() -> Graph:
+    return build_graph(_NoModel())
+
+
+def reading_graph(storage: Storage) -> Graph:
+    """A graph that can read every thread of `storage` and run none, since it has no model.
+
+    Of working tools it knows nothing, which is enough to see where a thread stands. The
+    graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
     """
-    return build_graph(ScriptedModel([]), storage=storage)
+    return _graph_without_model().copy({"checkpointer": storage.checkpointer, "store": storage.store})
 
 
 def look(graph: Graph, thread_id: str) -> Standing:
