@@ -128,6 +128,10 @@ class Rule:
     applies: Callable[[Task, Limits], Why]
 
 
+def _not_ready(task: Task, _: Limits) -> Why:
+    return task.unready
+
+
 def _ended(task: Task, _: Limits) -> Why:
     return "the thread has ended and nothing new has come" if task.ended else None
 
@@ -245,17 +249,22 @@ def _round(task: Task, _: Limits) -> Why:
     return None
 
 
-def _talked(task: Task, _: Limits) -> Why:
-    if task.fresh and task.fresh.talk and "talked" not in task.nudged and not task.answered:
-        return "the history ends in a reply without a call"
-    return None
+def _talked(task: Task, limits: Limits) -> Why:
+    if _spoke(task, limits) or not task.fresh or not task.fresh.talk:
+        return None
+    answered = task.answered or "talked" in task.nudged
+    return None if answered else "the history ends in a reply without a call"
 
 
 def _think(_: Task, __: Limits) -> Why:
     return "nothing else applies"
 
 
+TALKED = Rule("talked", Event.TALKED, _talked)
+"""Also what `route_tools` applies to a reply without calls: it need not go through `decide` for that."""
+
 RULES: tuple[Rule, ...] = (
+    Rule("not_ready", Event.NOT_READY, _not_ready),
     Rule("no_task", Event.FAILED, _no_task),
     Rule("ended", Event.ENDED, _ended),
     Rule("cancelled", Event.CANCELLED, _cancelled),
@@ -279,7 +288,7 @@ RULES: tuple[Rule, ...] = (
     Rule("repeating", Event.REMIND, _repeating),
     Rule("near_limit", Event.REMIND, _near_limit),
     Rule(ROUND, Event.REMIND, _round),
-    Rule("talked", Event.TALKED, _talked),
+    TALKED,
     Rule("think", Event.THINK, _think),
 )
 

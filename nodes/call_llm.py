@@ -102,7 +102,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     )
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
-    run.reader(state).task = None
+    run.forget_task(state)
     try:
         chunks = yield from _streamed(models, _placed(state, run), shown.view, offered, watch)
         return _replied(state, run, shown, chunks, begun)

@@ -4,12 +4,13 @@ A reply that is settled leads here without a pass through `compress`, which near
 to do: so it is looked for here first.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
-from signoff.graph.state import AgentState, Decision, Ending
+from signoff.graph.state import AgentState, Ending
 from signoff.nodes.model.messages import is_full
 from signoff.nodes.node import NodeContext, Report
 
@@ -29,8 +30,7 @@ _WHAT_TO_DO = {
 def decide(state: AgentState, run: NodeContext) -> Report:
     task = run.task(state)
     if state.get("event") in STRAIGHT and (why := _unready(state, task, run)):
-        decision = Decision(rule="not_ready", event=Event.NOT_READY.value, why=why)
-        return Report(Event.NOT_READY, {"decision": decision})
+        task = replace(task, unready=why)
     decision = apply_rules(task, run.limits)
     event = Event(decision["event"])
     update: dict[str, Any] = {"decision": decision}

@@ -243,6 +243,10 @@ class NodeContext:
         """Where the reading is kept: by the thread, or by the growing history of a run without one."""
         return self.thread_id or history
 
+    def forget_task(self, state: AgentState) -> None:
+        """Drops what was worked out of the current task, which the next message makes useless."""
+        self.reader(state).task = None
+
     def forget(self) -> None:
         """Drops the reading of a thread that has ended."""
         self._held = None

@@ -15,7 +15,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import append_messages, not_run, result
-from signoff.graph.rules import budget
+from signoff.graph.rules import TALKED, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import unique_ids
@@ -119,10 +119,9 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
             return Report(Event.NEEDS_APPROVAL, update)
         driven = run.kit.toolbox.is_driven(left[0].name)
         return Report(Event.TO_HAND_OVER if driven else Event.WORK, update)
-    if _talked(task):
-        why = "the reply is text without a call"
-        update["decision"] = Decision(rule="talked", event=Event.TALKED.value, why=why)
-        return Report(Event.TALKED, update)
+    if why := TALKED.applies(task, run.limits):
+        update["decision"] = Decision(rule=TALKED.name, event=TALKED.event.value, why=why)
+        return Report(TALKED.event, update)
     return Report(Event.SETTLED, update)
 
 
@@ -136,11 +135,6 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
         problem=mine["problem"] if mine else "",
         asked=waiting.shown,
     )
-
-
-def _talked(task: Task) -> bool:
-    asked = task.spoke is not None and task.can_ask
-    return task.last is not None and task.last.talk and "talked" not in task.nudged and not asked
 
 
 def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:

@@ -101,6 +101,7 @@ class Task:
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
     digests have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
     number of replies before the last "resumed" mark. `before` is the task that came before this one.
+    `unready` says what `compress` has to do before the rules can be applied.
     """
 
     id: str = ""
@@ -136,6 +137,7 @@ class Task:
     phases: Sequence[Phase] = ()
     spent: Spent | None = None
     before: "Task | None" = None
+    unready: str | None = None
     _row: RepeatCount | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
