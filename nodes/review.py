@@ -1,7 +1,7 @@
-"""Judges the standing finish, in this order: its arguments, the calls before it in the same reply, whether it
-is only a phase, the completion checks, the evidence, whether a person must confirm it."""
+"""Judges the standing finish by the criteria of `REVIEW`, in their order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from signoff.graph.finish.evidence import doubt, moved
@@ -16,6 +16,27 @@ from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.tools.control import needs_confirmation
 
 
+@dataclass
+class Hearing:
+    """A finish while it is judged: what it claims, and what its checks have shown so far."""
+
+    case: Case
+    claim: dict[str, Any]
+    checked: CheckResults = field(default_factory=CheckResults)
+
+
+Judgement = Refusal | Report | None
+"""What a criterion says: why the finish is refused, how the review ends otherwise, or nothing against it."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that a finish is judged by."""
+
+    name: str
+    judge: Callable[[Hearing], Judgement | Part[Judgement]]
+
+
 def review(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
     if case is None:
@@ -24,37 +45,60 @@ def review(state: AgentState, run: NodeContext) -> Steps:
     if case.verdict == ACCEPTED and _ends(state, case):
         # The process was killed before the task could end: nothing is judged, or run, a second time.
         return Report(Event.ACCEPTED)
-    claim, refusal = judge(case)
-    if refusal:
-        return case.refuse(refusal)
-    if is_phase(claim):
-        return _phase(case, claim)
-    checked = (yield from _checked(case, claim)) if _is_done(claim) else CheckResults()
-    refusal = _unproven(case, claim, checked)
-    if refusal:
-        return case.refuse(refusal, seconds=checked.seconds, checks=checked.runs)
+    hearing = Hearing(case, _claim(case))
+    for criterion in REVIEW:
+        judgement = criterion.judge(hearing)
+        if isinstance(judgement, Generator):
+            judgement = yield from judgement
+        if isinstance(judgement, Refusal):
+            return case.refuse(judgement, seconds=hearing.checked.seconds, checks=hearing.checked.runs)
+        if judgement is not None:
+            return judgement
+    checked = hearing.checked
     notes = {"seconds": checked.seconds} if checked.runs else {}
-    if needs_confirmation(claim):
-        return case.confirm(claim, checked.verified, seconds=checked.seconds, checks=checked.runs)
     accepted = run.kit.texts.results["accepted"].format()
-    return (yield from accept(case, claim, checked.verified, accepted, checked.runs, **notes))
+    return (yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes))
 
 
 def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
     """What the finish claims, and why it is refused by what the history alone says of it."""
+    hearing = Hearing(case, _claim(case))
+    for criterion in BY_HISTORY:
+        judgement = criterion.judge(hearing)
+        if isinstance(judgement, Refusal):
+            return hearing.claim, judgement
+    return hearing.claim, None
+
+
+def _claim(case: Case) -> dict[str, Any]:
     controls, call = case.run.kit.toolbox.controls, case.call
-    if error := controls.problem(call.name, call.args):
-        return controls.salvage(call.name, call.args), case.refused("arguments", error=error)
-    claim = controls.read(call.name, call.args)
-    if "summary" in claim and not str(claim["summary"]).strip():
-        return claim, case.refused("empty_summary")
-    failed = [before.name for before in case.reply.calls[: call.index] if case.reply.failed(before)]
-    if failed:
-        return claim, case.refused("siblings", names=", ".join(failed))
+    if controls.problem(call.name, call.args):
+        return controls.salvage(call.name, call.args)
+    return controls.read(call.name, call.args)
+
+
+def _arguments(hearing: Hearing) -> Judgement:
+    case = hearing.case
+    error = case.run.kit.toolbox.controls.problem(case.call.name, case.call.args)
+    return case.refused("arguments", error=error) if error else None
+
+
+def _summary(hearing: Hearing) -> Judgement:
+    claim = hearing.claim
+    empty = "summary" in claim and not str(claim["summary"]).strip()
+    return hearing.case.refused("empty_summary") if empty else None
+
+
+def _siblings(hearing: Hearing) -> Judgement:
+    case = hearing.case
+    failed = [before.name for before in case.reply.calls[: case.call.index] if case.reply.failed(before)]
+    return case.refused("siblings", names=", ".join(failed)) if failed else None
+
+
+def _alone(hearing: Hearing) -> Judgement:
+    case = hearing.case
     work = [beside.name for beside in case.reply.calls if beside.effect is None]
-    if work and case.run.kit.finish_alone:
-        return claim, case.refused("mixed", names=", ".join(work))
-    return claim, None
+    return case.refused("mixed", names=", ".join(work)) if work and case.run.kit.finish_alone else None
 
 
 def _is_done(claim: Mapping[str, Any]) -> bool:
@@ -67,15 +111,18 @@ def _ends(state: AgentState, case: Case) -> bool:
     return ending is not None and (ending["task"], ending["status"]) == (case.task.id, "success")
 
 
-def _phase(case: Case, claim: Mapping[str, Any]) -> Report:
+def _phase(hearing: Hearing) -> Judgement:
+    case, claim = hearing.case, hearing.claim
+    if not is_phase(claim):
+        return None
     task, done = case.task, percentage(claim)
     if task.phases:
         last = task.phases[-1]
         values = {"percentage": f"{done:g}", "before": f"{last['percentage']:g}"}
         if done < last["percentage"]:
-            return case.refuse(case.refused("phase_back", **values))
+            return case.refused("phase_back", **values)
         if not is_new(claim, task.phases) and not moved(task.replies[last["turn"] :]):
-            return case.refuse(case.refused("phase_idle", **values))
+            return case.refused("phase_idle", **values)
     turn = 1 + next(at for at, reply in enumerate(task.replies) if reply is case.reply)
     phases = with_phase(case.state.get("phases"), task.id, claim, turn)
     texts, following = case.run.kit.texts.results, phases["done"][-1]["next_phase"]
@@ -84,20 +131,50 @@ def _phase(case: Case, claim: Mapping[str, Any]) -> Report:
     return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": told})
 
 
-def _checked(case: Case, claim: Mapping[str, Any]) -> Part[CheckResults]:
-    return (yield from run_checks(claim, case.call.args, case.state, case.run))
+def _checks(hearing: Hearing) -> Part[Judgement]:
+    case, claim = hearing.case, hearing.claim
+    if not _is_done(claim):
+        return None
+    hearing.checked = checked = yield from run_checks(claim, case.call.args, case.state, case.run)
+    if not checked.names:
+        return None
+    names = ", ".join(checked.names)
+    told = case.refused("checks", names=names, output=checked.output)
+    return Refusal(told.text, case.refused("checks", names=names, output=checked.mark).verdict)
 
 
-def _unproven(case: Case, claim: Mapping[str, Any], checked: CheckResults) -> Refusal | None:
-    """Why the checks, or the evidence, do not bear the claim out."""
-    if checked.names:
-        names = ", ".join(checked.names)
-        told = case.refused("checks", names=names, output=checked.output)
-        return Refusal(told.text, case.refused("checks", names=names, output=checked.mark).verdict)
-    box, cited = case.run.kit.toolbox, claim.get("evidence")
-    if not case.run.kit.evidence or not _is_done(claim) or not isinstance(cited, list):
+def _evidence(hearing: Hearing) -> Judgement:
+    case, cited = hearing.case, hearing.claim.get("evidence")
+    box = case.run.kit.toolbox
+    if not case.run.kit.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
         return None
     found = doubt(
         cited, case.call, case.task, box.is_effect, lambda name: box.kinds.get(name) is Kind.TERMINAL
     )
     return case.refused(found.why, id=found.id, last=found.last) if found else None
+
+
+def _confirmation(hearing: Hearing) -> Judgement:
+    case, checked = hearing.case, hearing.checked
+    if not needs_confirmation(hearing.claim):
+        return None
+    return case.confirm(hearing.claim, checked.verified, seconds=checked.seconds, checks=checked.runs)
+
+
+BY_HISTORY = (
+    Criterion("arguments", _arguments),
+    Criterion("summary", _summary),
+    Criterion("siblings", _siblings),
+    Criterion("alone", _alone),
+)
+"""What the history alone says of a finish; also a finish that a person is asked about must pass it."""
+
+REVIEW = (
+    *BY_HISTORY,
+    Criterion("phase", _phase),
+    Criterion("checks", _checks),
+    Criterion("evidence", _evidence),
+    Criterion("confirmation", _confirmation),
+)
+"""The order of the review. The first criterion that says something decides; a finish that passes all of them
+is accepted."""
