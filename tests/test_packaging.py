@@ -8,7 +8,6 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from fnmatch import fnmatch
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
@@ -46,15 +45,16 @@ def test_every_package_has_its_init_file() -> None:
 
 
 def test_every_data_file_is_listed() -> None:
-    listed: dict[str, list[str]] = SETUPTOOLS["package-data"]
-    data = [Path(name) for name in CONTENTS if not name.endswith(".py")]
-    lost = [
-        path.as_posix()
-        for path in data
-        if not any(fnmatch(path.name, pattern) for pattern in listed.get(".".join(path.parent.parts), []))
-    ]
+    patterns: dict[str, list[str]] = SETUPTOOLS["package-data"]
+    listed = {
+        path.relative_to(REPOSITORY).as_posix()
+        for package, few in patterns.items()
+        for pattern in few
+        for path in (REPOSITORY / package.replace(".", "/")).glob(pattern)
+    }
+    data = {name for name in CONTENTS if not name.endswith(".py")}
     assert data
-    assert lost == []
+    assert data - listed == set()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
