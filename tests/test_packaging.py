@@ -137,3 +137,20 @@ def test_the_installed_wheel_is_one_importable_package(python: Path, wheel: Path
         str(installed / "signoff/cli/diagram.py"),
     ]
     assert sys.prefix not in files
+
+
+@pytest.mark.slow
+def test_a_page_is_made_with_the_templates_of_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    program = """if True:
+        from signoff.page import Run, page
+        from signoff.session.standing import Condition, Standing
+        import signoff.page.run as module
+        print(module.__file__)
+        print(page(Run(Standing("t1", Condition.STOPPED), ())))
+    """
+    path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
+    file, page = run(sys.executable, "-S", "-c", program, cwd=tmp_path, PYTHONPATH=path).split("\n", 1)
+    assert Path(file) == tmp_path / "signoff/page/run.py"
+    assert [part in page for part in ("<!doctype html>", "t1", ":root {", "<svg")] == [True] * 4
