@@ -38,12 +38,12 @@ _FOLDER = Path(__file__).parent
 
 def page(run: Run) -> str:
     """The thread as one HTML document, the same for the same thread; valid UTF-8 of a few MB at most."""
-    drawn = groupby(_timeline(list(pieces(run))), key=itemgetter(0))
+    tasks = groupby(_timeline(list(pieces(run))), key=itemgetter(0))
     template = templates().get_template("page.html")
     return template.render(
         run=run,
         links=overview(run),
-        tasks=[[piece for _, piece in task] for _, task in drawn],
+        tasks=[[piece for _, piece in task] for _, task in tasks],
         machine=picture(run),
         version=importlib.metadata.version("signoff"),
     )
@@ -52,15 +52,15 @@ def page(run: Run) -> str:
 @cache
 def templates() -> Environment:
     """The templates. All that they print is made visible and escaped; an unknown name is an error."""
-    made = Environment(
+    environment = Environment(
         loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
     texts = (text.line, text.shorten, text.fold, text.moment, text.duration, text.number, counted)
-    made.filters.update(
+    environment.filters.update(
         {make.__name__: make for make in (*texts, heading, checked, changed, is_open, look, draw)}
     )
-    made.tests["long"] = text.is_long
-    made.globals.update(
+    environment.tests["long"] = text.is_long
+    environment.globals.update(
         asks=ASKS,
         claims=CLAIMS,
         decisions=sorted(DECISIONS),
@@ -69,7 +69,7 @@ def templates() -> Environment:
         reminders=WHY,
         verified=VERIFIED,
     )
-    return made
+    return environment
 
 
 def _source(name: str) -> str:
@@ -90,32 +90,32 @@ def _visible(value: object) -> object:
 
 def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
     """The parts, each after its task; of a run that is too long for a page, the first and the last."""
-    first = list(_drawn(parts, MOST_BYTES * 2 // 5))
+    first = list(_draw_first(parts, MOST_BYTES * 2 // 5))
     rest = parts[len(first) :]
-    last = list(_drawn(reversed(rest), MOST_BYTES - sum(len(part.encode()) for _, part in first)))[::-1]
+    last = list(_draw_first(reversed(rest), MOST_BYTES - sum(len(part.encode()) for _, part in first)))[::-1]
     if gap := rest[: len(rest) - len(last)]:
         turns = sum(isinstance(piece, Reply) for _, piece in gap)
         first.append((gap[0][0], draw(Gap(turns), 0)))
     return first + last
 
 
-def _drawn(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple[int, str]]:
+def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple[int, str]]:
     """The first of the parts, as many as there is room for, but at least one."""
     for at, (task, piece) in enumerate(parts):
-        drawn = _fitted(piece)
-        room -= len(drawn.encode())
+        markup = _fitted(piece)
+        room -= len(markup.encode())
         if at and room < 0:
             return
-        yield task, drawn
+        yield task, markup
 
 
 def _fitted(piece: Piece) -> str:
     """The piece with as much text as makes it no larger than a piece may be."""
     for room in _ROOMS:
-        drawn = draw(piece, room)
-        if len(drawn) <= _PIECE_BYTES:
+        markup = draw(piece, room)
+        if len(markup) <= _PIECE_BYTES:
             break
-    return drawn
+    return markup
 
 
 def draw(part: object, room: int) -> str:
