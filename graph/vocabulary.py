@@ -76,6 +76,16 @@ WAITS = _table(
 )
 """What a thread waits for."""
 
+ASKS: Mapping[str, str] = MappingProxyType(
+    {
+        "answer": "The model asks",
+        "approval": "Waiting for approval",
+        "action": "Handed over to you",
+        "confirmation": "Finished? Please confirm",
+    }
+)
+"""What a thread waits for, as the title of the card with which it asks for that."""
+
 REASONS = _table(
     {
         "finish_task": Word("finished", "the model signed off; another finishing tool gives its own name"),

@@ -48,6 +48,7 @@ TESTS = {
         "tests/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
     ),
     "typer, rich, platformdirs": ("tests/test_cli_show.py",),
+    "jinja2": ("tests/test_page_safe.py",),
     "ptyprocess": (
         "tests/test_terminal.py::test_the_result_is_the_output_and_a_line_of_notes",
         "tests/test_terminal.py::test_each_thread_has_its_shell",

@@ -51,7 +51,7 @@ from signoff.graph.rules import RULES
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.page.cards import phase as phase_card
+from signoff.page.page import templates
 from signoff.stats import rate, read_ended, stats
 from signoff.tools.control import ControlRegistry, standard_controls
 from signoff.tools.sandbox import choose_sandbox, python_tool
@@ -523,7 +523,9 @@ def _(folder: Path) -> None:
 
 @shows(3, "Progress has a blue card", "the card of a phase on the page of a run")
 def _(folder: Path) -> None:
-    shown = str(phase_card({"percentage": 60, "summary": "Half of it.", "next_phase": "Tests"}, 100))
+    phase = {"percentage": 60, "summary": "Half of it.", "next_phase": "Tests"}
+    drawing = '{% from "timeline.html" import phase_card %}{{ phase_card(phase, 100) }}'
+    shown = templates().from_string(drawing).render(phase=phase)
     assert "blue" in shown
     assert "60 % done" in shown
 

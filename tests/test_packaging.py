@@ -8,7 +8,6 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from fnmatch import fnmatch
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
@@ -46,15 +45,16 @@ def test_every_package_has_its_init_file() -> None:
 
 
 def test_every_data_file_is_listed() -> None:
-    listed: dict[str, list[str]] = SETUPTOOLS["package-data"]
-    data = [Path(name) for name in CONTENTS if not name.endswith(".py")]
-    lost = [
-        path.as_posix()
-        for path in data
-        if not any(fnmatch(path.name, pattern) for pattern in listed.get(".".join(path.parent.parts), []))
-    ]
+    patterns: dict[str, list[str]] = SETUPTOOLS["package-data"]
+    listed = {
+        path.relative_to(REPOSITORY).as_posix()
+        for package, few in patterns.items()
+        for pattern in few
+        for path in (REPOSITORY / package.replace(".", "/")).glob(pattern)
+    }
+    data = {name for name in CONTENTS if not name.endswith(".py")}
     assert data
-    assert lost == []
+    assert data - listed == set()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -137,3 +137,20 @@ def test_the_installed_wheel_is_one_importable_package(python: Path, wheel: Path
         str(installed / "signoff/cli/diagram.py"),
     ]
     assert sys.prefix not in files
+
+
+@pytest.mark.slow
+def test_a_page_is_made_with_the_templates_of_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    program = """if True:
+        from signoff.page import Run, page
+        from signoff.session.standing import Condition, Standing
+        import signoff.page.run as module
+        print(module.__file__)
+        print(page(Run(Standing("t1", Condition.STOPPED), ())))
+    """
+    path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
+    file, page = run(sys.executable, "-S", "-c", program, cwd=tmp_path, PYTHONPATH=path).split("\n", 1)
+    assert Path(file) == tmp_path / "signoff/page/run.py"
+    assert [part in page for part in ("<!doctype html>", "t1", ":root {", "<svg")] == [True] * 4

@@ -154,3 +154,21 @@ def test_a_full_disk_leaves_the_old_page(
 def test_a_thread_that_does_not_exist(bench: Bench, tmp_path: Path) -> None:
     one_sentence(bench("show", "t2", "--html", str(tmp_path / "x")), "no thread 't2'")
     assert not (tmp_path / "x").exists()
+
+
+LOADS = {
+    "the version": (["--version"], False),
+    "a thread in the terminal": (["show", "t1"], False),
+    "a page": (["show", "t1", "--html", "-"], True),
+}
+
+
+@pytest.mark.parametrize("case", LOADS)
+def test_the_engine_of_the_templates_is_loaded_for_a_page_alone(bench: Bench, case: str) -> None:
+    words, loads = LOADS[case]
+    bench.env["PYTHONPROFILEIMPORTTIME"] = "1"
+    code, out, err = bench.process(*words, real=True)
+    assert (code, bool(out)) == (0, True)
+    modules = {line.rpartition("|")[2].strip() for line in err.splitlines()}
+    assert "signoff.cli" in modules
+    assert ("jinja2" in modules) == loads

@@ -10,7 +10,7 @@ import pytest
 
 from signoff.graph.drawing.diagram import lines
 from signoff.graph.machine import TRANSITIONS, Event, State
-from signoff.page.taken import taken
+from signoff.page.machine import count_path
 from signoff.session.path import Step, steps
 from signoff.storage.sqlite import sqlite_storage
 from tests.cli_bench import CUT_OFF, Bench
@@ -144,7 +144,7 @@ def test_steps_that_this_version_does_not_know_are_counted_apart() -> None:
     path = steps_of((State.COMPRESS, "ready"), (State.COMPRESS, "an event of old"), (State.FINISH, "ended"))
     other = Step("", "c", None, "gone", "", "", (), "", "a_state_of_old")
     written = Step("", "c", None, "input", "", "", (), "", "")
-    found = taken([*path, other, written])
+    found = count_path([*path, other, written])
     assert found.unknown == 2
     assert found.moves == Counter({(State.COMPRESS, Event.READY): 1})
     assert found.visits == Counter({State.COMPRESS: 2, State.FINISH: 1})

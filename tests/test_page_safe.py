@@ -3,11 +3,14 @@
 import re
 import time
 from itertools import product
+from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
 
+import signoff.page
 from signoff.page import page
-from signoff.page.timeline import MOST_BYTES
+from signoff.page.page import MOST_BYTES, templates
 from signoff.session.events import Answered, CallFinished, Nudged, Thought
 from signoff.session.history import Turn
 from tests.page_bench import TASK, Node, ends, everywhere, outcome, read, run_of
@@ -135,6 +138,56 @@ def test_what_hides_or_reorders_can_be_seen(text: str, end: str) -> None:
     assert same, set(skeleton(found)) ^ set(skeleton(plain))
     assert seen(found, UNSEEN[text]) == often
     assert seen(found, text) == (often if UNSEEN[text] == text else 0)
+
+
+class Stranger:
+    """A value that is no text and prints as one."""
+
+    def __str__(self) -> str:
+        return "<b>\u202e"
+
+
+PRINTED = {
+    # what a template says → what it prints of <b>, a sign that reorders and an ESC
+    "{{ text }}": "&lt;b&gt;⟨U+202E⟩␛",
+    '<p title="{{ text }}">': '<p title="&lt;b&gt;⟨U+202E⟩␛">',
+    "{{ text ~ text }}": "&lt;b&gt;⟨U+202E⟩␛" * 2,
+    "{{ text | string | trim }}": "&lt;b&gt;⟨U+202E⟩␛",
+    "{{ [text] | join }}": "&lt;b&gt;⟨U+202E⟩␛",
+    "{{ stranger }}": "&lt;b&gt;⟨U+202E⟩",
+    "{% macro m(x) %}<i>{{ x }}</i>{% endmacro %}{{ m(text) }}": "<i>&lt;b&gt;⟨U+202E⟩␛</i>",
+    "{% set y %}{{ text }}{% endset %}{{ y }}": "&lt;b&gt;⟨U+202E⟩␛",
+}
+
+
+@pytest.mark.parametrize("template", PRINTED)
+def test_whatever_a_template_prints_is_escaped_and_can_be_seen(template: str) -> None:
+    made = templates().from_string(template).render(text="<b>\u202e\x1b", stranger=Stranger())
+    assert made == PRINTED[template]
+
+
+@pytest.mark.parametrize("template", ["{{ text }}", "{{ run.text }}", "{% for x in text %}{% endfor %}"])
+def test_a_name_that_is_not_there_is_an_error(template: str) -> None:
+    with pytest.raises(UndefinedError):
+        templates().from_string(template).render(run=object())
+
+
+FOLDER = Path(signoff.page.__file__).parent
+
+
+@pytest.mark.parametrize("file", sorted(file.name for file in FOLDER.rglob("*.*ml")))
+def test_a_template_marks_nothing_as_safe(file: str) -> None:
+    source = (FOLDER / "templates" / file).read_text("utf-8")
+    assert re.findall(r"\bsafe\b|autoescape|Markup|__html__|xmlattr|tojson|urlize|~", source) == []
+    assert re.findall(r"=\s*\{\{|=[^\s\"'{}=<>]+\{\{", source) == [], "an attribute without quotes"
+
+
+def test_no_code_of_the_page_marks_anything_as_safe() -> None:
+    sources = {file.name: file.read_text("utf-8") for file in FOLDER.glob("*.py")}
+    assert len(sources) > 4
+    assert [
+        name for name, source in sources.items() if re.search(r"Markup|markupsafe|\bsafe\(", source)
+    ] == []
 
 
 ELEMENTS = {

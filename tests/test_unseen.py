@@ -9,7 +9,7 @@ from rich.console import Console
 
 from signoff.cli.cards import asking, card
 from signoff.cli.safe import one_line, plain, shell_command
-from signoff.page.html import tag
+from signoff.page.page import templates
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.filesystem.unseen import UNSEEN
 from signoff.ui.asking import arguments_text
@@ -49,6 +49,7 @@ def call(command: str) -> PendingCall:
     return PendingCall("run_shell", {"command": command})
 
 
+PAGE = templates().from_string('<p title="{{ text }}">{{ text }}</p>')
 PLACES = {
     "a text": plain,
     "a line": one_line,
@@ -56,7 +57,7 @@ PLACES = {
     "a name of an argument": lambda text: printed(Approval("1", (PendingCall("pay", {text: 1}),))),
     "a question": lambda text: printed(Question("1", text, (text,), "1")),
     "a confirmation": lambda text: printed(Confirmation("1", text, pending_issues=(text,))),
-    "a page": lambda text: tag("p", text, title=text).markup,
+    "a page": lambda text: PAGE.render(text=text),
     "a command in the terminal of the application": announced,
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -15,6 +16,8 @@ from signoff.graph.history.task import phases_of
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
+from signoff.graph.vocabulary import Heading, heading, stands
+from signoff.models.choose import SCRIPTED
 from signoff.session.events import Answered, CallFinished
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
@@ -54,6 +57,37 @@ class Run:
     @property
     def thread_id(self) -> str:
         return self.standing.thread_id
+
+    @cached_property
+    def heading(self) -> Heading:
+        """How the thread stands: words, a colour, a sign."""
+        if self.running:
+            return Heading("Running", "blue", "▶")
+        if self.now.outcome is not None:
+            return heading(self.now.outcome)
+        if self.now.waiting is None:
+            return Heading("Stopped", "amber", "‖")
+        word = stands("waiting", self.now.waiting.waits_for)
+        return Heading(word.title[:1].upper() + word.title[1:], word.tone, word.sign)
+
+    @property
+    def question(self) -> str:
+        """The words with which the user began."""
+        return next((words for chapter in self.chapters for words in chapter.words), "")
+
+    @property
+    def model(self) -> str:
+        """The model; a script by the name of its file, wherever that is."""
+        name = self.settings.model if self.settings else ""
+        return f"{SCRIPTED}{Path(name.removeprefix(SCRIPTED)).name}" if name.startswith(SCRIPTED) else name
+
+    @property
+    def workspace(self) -> str:
+        """The folder, without the name of whose it is."""
+        folder, home = self.settings.workspace if self.settings else "", str(Path.home())
+        return (
+            f"~{folder.removeprefix(home)}" if Path(folder).is_relative_to(home) and home != "/" else folder
+        )
 
     @cached_property
     def now(self) -> Report:

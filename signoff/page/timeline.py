@@ -1,158 +1,500 @@
-"""The run from its first message to where it stands: task by task, turn by turn."""
+"""The timeline of a run as values for its template: each task with its turns, their calls, and its end."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
-from itertools import groupby
+from typing import Any
 
-from signoff.graph.foreign import counted
-from signoff.page.ending import ended, stopped, waiting
-from signoff.page.html import Child, Html, hidden, joined, tag
+from signoff.cli.calls import SHELL_END, arguments
+from signoff.graph.machine import State
+from signoff.graph.texts import FINISH_NAME
+from signoff.graph.vocabulary import heading
+from signoff.nodes.tool_calls.run import as_json
 from signoff.page.run import Run
-from signoff.page.turns import sign_of, turn
-from signoff.page.way import way
-from signoff.page.words import folded, moment, prose
+from signoff.page.text import Fold, fold, line
+from signoff.session.decisions import Action, Approval, PendingCall, Waiting
+from signoff.session.events import Answered, CallFinished, Event, Nudged, Thought, Wrote
 from signoff.session.history import Chapter, Turn
+from signoff.session.path import Step
+from signoff.tools.approvals import DECISIONS
 
-MOST_BYTES = 2_400_000
-"""Of the whole timeline: a page is to be sent around, and opened on a phone."""
-_PIECE_BYTES = 300_000
-_ROOMS = (16_000, 3_000, 400, 60)
-_MOST_WORDS = 20
 _MOST_SIGNS = 160
+_MOST_MESSAGES = 20
+_MOST_EVENTS = 60
+_MOST_CALLS = 20
+_MOST_ARGUMENTS = 24
+_MOST_STEPS = 80
+_MOST_STATES = 40
+_SHORT = 160
+_SHORT_PATH = 50
+_DIFF_LINES = 400
+_CONTEXT = 2
+_OPEN_LINES = 16
+_HUNK = re.compile(r"^@@ .*@@", re.MULTILINE)
+_LOOKS = {"+": "add", "-": "del", "@": "hunk"}
+# They fire in nearly every turn, and say only that work goes on.
+_USUAL_RULES = ("think", "calls_open")
+Change = Sequence[tuple[str, str]]
+"""The lines of a text that changes, each after its sign: `+`, `-` or a space."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of the timeline that is on the page whole or not at all. task: its number, from 1."""
+class Way:
+    """The states that the machine went through, and the rules that fired beside those of every turn."""
 
-    task: int
-    html: Html
-    turn: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.html.markup.encode(errors="replace"))
+    states: Fold[Step]
+    rules: Sequence[Step]
+    steps: Fold[Step]
 
 
-def timeline(run: Run, most: int = MOST_BYTES) -> Html:
-    """All pieces; of a run that is too long for a page, the first and the last."""
-    pieces = list(_pieces(run))
-    if not pieces:
-        return tag("p", "Nothing has happened in this thread yet.", class_="quiet")
-    before, after = _kept(pieces, most)
-    gap = pieces[before : len(pieces) - after]
-    shown: list[Piece] = [*pieces[:before]]
-    if gap:
-        turns = sum(piece.turn for piece in gap)
-        told = f"{counted(turns, 'turn')} left out here: the run is too long for one page."
-        shown.append(Piece(gap[0].task, tag("p", f"… {told} …", class_="left-out gap")))
-    shown += pieces[len(pieces) - after :]
-    sections = groupby(shown, key=lambda piece: piece.task)
-    return joined(tag("section", [p.html for p in found], class_="task") for _, found in sections)
+@dataclass(frozen=True)
+class Beginning:
+    """What the user wrote to begin a task. number: None for the only task of a thread."""
+
+    number: int | None
+    messages: Fold[str]
+    way: Way | None
 
 
-def overview(run: Run) -> Html | None:
-    """A sign for each turn, each a link to it; None when there are too few or too many."""
-    found = [(at, one) for at, chapter in enumerate(run.chapters, 1) for one in chapter.turns]
-    if not 3 < len(found) <= _MOST_SIGNS:
-        return None
-    several = len(run.chapters) > 1
-    links = [_link(run, at, one, several=several) for at, one in found]
-    return tag("nav", tag("ol", links), class_="overview", aria_label="Turns")
+@dataclass(frozen=True)
+class Fork:
+    """The place at which a thread was copied from another one."""
+
+    at: str
+    way: Way | None
 
 
-def _link(run: Run, at: int, found: Turn, *, several: bool) -> Html:
-    sign, look, told = sign_of(run, found)
-    named = f"Task {at}, turn {found.number}: {told}" if several else f"Turn {found.number}: {told}"
-    link = tag("a", tag("span", sign, aria_hidden="true"), hidden(named), href=f"#{_anchor(at, found)}",
-               class_=look, title=named)  # fmt: skip
-    return tag("li", link, class_="begins" if several and found.number == 1 and at > 1 else None)
+@dataclass(frozen=True)
+class Sign:
+    """What came of a turn: a sign, a colour and a word."""
+
+    sign: str
+    tone: str
+    meaning: str
 
 
-def _kept(pieces: Sequence[Piece], most: int) -> tuple[int, int]:
-    """How many pieces stand before and after the gap; all before when there is room for all."""
-    if sum(piece.size for piece in pieces) <= most:
-        return len(pieces), 0
-    before = max(1, _fitting(pieces, most * 2 // 5))
-    return before, max(1, _fitting(pieces[: before - 1 : -1], most * 3 // 5))
+@dataclass(frozen=True)
+class Arguments:
+    """All arguments of a call, or those that its first line does not name.
+
+    rows: by name. change: the lines of an edit. content: of a file that is written. script: a command or
+    code, with the look of its box.
+    """
+
+    rows: Fold[tuple[str, str]]
+    change: Change = ()
+    content: str | None = None
+    script: tuple[str, str] | None = None
+
+    def difference(self, most: int) -> Change:
+        """The lines that change, of at most so many characters of a content."""
+        if self.content is None:
+            return self.change
+        return [("+", row) for row in self.content[:most].split("\n")]
+
+    def beyond(self, most: int) -> int:
+        """How many characters of a content are left out."""
+        return max(0, len(self.content or "") - most)
 
 
-def _fitting(pieces: Iterable[Piece], room: int) -> int:
-    for at, piece in enumerate(pieces):
-        room -= piece.size
-        if room < 0:
-            return at
-    return at + 1
+@dataclass(frozen=True)
+class Difference:
+    """A difference that a program printed: its lines, each after its look. left: characters left out."""
+
+    rows: Sequence[tuple[str, str]]
+    left: int
+    scrolls: bool
 
 
-def _pieces(run: Run) -> Iterator[Piece]:
+@dataclass(frozen=True)
+class Call:
+    """A call that has ended, but for a finish.
+
+    look: of its box. summary: its arguments in short. glance: its result in short. person: what a person
+    decided on it, as a type of a decision, and their words; None for nothing. opened: it is unfolded.
+    """
+
+    event: CallFinished
+    sign: str
+    verdict: str
+    look: str
+    summary: str
+    glance: str
+    person: tuple[str, str] | None
+    opened: bool
+    arguments: Arguments
+
+    def printed_difference(self, most: int) -> Difference | None:
+        """The result as a difference; None when it holds none."""
+        text = self.event.result
+        if not _HUNK.search(text[:most]):
+            return None
+        rows = text[:most].split("\n")
+        left = len(text) - sum(len(row) + 1 for row in rows[:_DIFF_LINES])
+        return Difference([(look(row), row) for row in rows[:_DIFF_LINES]], left, len(rows) > _OPEN_LINES)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A finish that did not count, and what is noted on its result."""
+
+    event: CallFinished
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A turn of the model: what it said and did, what came of it, and the way of the machine.
+
+    signed: what the finish rests on that was accepted; None for a turn without one. decided: a person decided
+    on calls of the turn, and the thread no longer knows on which and how.
+    """
+
+    turn: Turn
+    anchor: str
+    events: Fold[Event | Call | Finish]
+    phases: Sequence[Mapping[str, Any]]
+    decided: bool
+    signed: Sign | None
+    way: Way | None
+
+    def room(self, most: int) -> int:
+        """The characters of one text; fewer where the turn has many."""
+        return max(200, most * 8 // max(8, len(self.turn.events)))
+
+
+@dataclass(frozen=True)
+class End:
+    """What a task came to.
+
+    outcome: with the fields of `Outcome`. result: as a text. confirmed: what a person said who confirmed it;
+    None when nobody did. command: the one that goes on; None for none.
+    """
+
+    outcome: Mapping[str, Any]
+    phases: Sequence[str]
+    result: str | None
+    confirmed: str | None
+    command: str | None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What a thread waits for.
+
+    calls: the first of those that a person decides on or does. left: how many more there are. ways: the
+    commands that answer, each after its label.
+    """
+
+    waiting: Waiting
+    calls: Sequence[tuple[PendingCall, Arguments]]
+    left: int
+    ways: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The middle of a run that is too long for one page. turns: how many are left out."""
+
+    turns: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A thread with work left: it runs somewhere, or was stopped or killed."""
+
+    running: bool
+    command: str | None
+
+
+Piece = Beginning | Fork | Reply | End | Pause | Stop
+"""A part of the timeline that is on the page whole or not at all."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The sign of a turn, which leads to it. begins: with this turn a task begins that is not the first."""
+
+    anchor: str
+    sign: Sign
+    title: str
+    begins: bool
+
+
+def overview(run: Run) -> list[Link]:
+    """A link for each turn; none when there are too few or too many."""
+    turns = [(at, turn) for at, chapter in enumerate(run.chapters, 1) for turn in chapter.turns]
+    if not 3 < len(turns) <= _MOST_SIGNS:
+        return []
+    return [_link(run, at, turn) for at, turn in turns]
+
+
+def _link(run: Run, at: int, turn: Turn) -> Link:
+    sign, several = sign_of(run, turn), len(run.chapters) > 1
+    name = f"Task {at}, turn {turn.number}" if several else f"Turn {turn.number}"
+    return Link(_anchor(at, turn), sign, f"{name}: {sign.meaning}", several and turn.number == 1 and at > 1)
+
+
+def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
+    """The whole timeline, each piece after the number of its task, from 1."""
     forked = run.fork is None
     for at, chapter in enumerate(run.chapters, 1):
-        fork_here = run.fork is not None and run.fork in run.entries.get(chapter.task, ())
-        entry = None if fork_here else way(run.entries.get(chapter.task, ()))
-        yield Piece(at, _small(partial(_begin, run, at, chapter, entry)))
-        for one in chapter.turns:
-            if not forked and one.steps:
+        yield at, _beginning(run, at, chapter)
+        for turn in chapter.turns:
+            if not forked and turn.steps:
                 forked = True
-                yield Piece(at, _fork(run, chapter))
-            yield Piece(at, _small(partial(turn, run, one, _anchor(at, one))), turn=True)
+                yield at, _fork(run, chapter)
+            yield at, _reply(run, at, turn)
         if not forked and chapter is run.chapters[-1]:
-            yield Piece(at, _fork(run, chapter))
+            yield at, _fork(run, chapter)
         if end := _end(run, chapter):
-            yield Piece(at, end)
+            yield at, end
     known = {chapter.task for chapter in run.chapters}
     outcome = run.standing.outcome
     if not run.chapters or (outcome and outcome["task"] not in known):
-        yield Piece(len(run.chapters) + 1, _last(run))
+        yield len(run.chapters) + 1, _last(run)
 
 
-def _begin(run: Run, at: int, chapter: Chapter, entry: Html | None, most: int) -> Html:
-    number = f" {at}" if len(run.chapters) > 1 else ""
-    head, left, tail = folded(chapter.words, _MOST_WORDS)
-    words: list[Child] = [prose(text, most) for text in head]
-    if left:
-        words.append(tag("p", f"… {counted(left, 'more message')} left out of this page", class_="left-out"))
-    words += [prose(text, most) for text in tail]
-    title = tag("h2", f"Task{number}")
-    who = tag("p", "The user wrote", class_="title")
-    return joined([title, tag("section", who, words, class_="you") if chapter.words else None, entry])
+def _anchor(task: int, turn: Turn) -> str:
+    return f"turn-{task}-{turn.number}"
 
 
-def _fork(run: Run, chapter: Chapter) -> Html:
-    at = moment(run.fork.at) if run.fork else None
-    told = "Forked here: what stands above was copied from another thread."
-    sign = tag("span", "↳", class_="mark", aria_hidden="true")
-    entry = way(run.entries.get(chapter.task, ()))
-    return tag("div", tag("p", sign, " ", told, " ", at, class_="note"), entry, class_="forked")
+def _beginning(run: Run, at: int, chapter: Chapter) -> Beginning:
+    entry = run.entries.get(chapter.task, ())
+    fork_here = run.fork is not None and run.fork in entry
+    number = at if len(run.chapters) > 1 else None
+    return Beginning(number, fold(chapter.words, _MOST_MESSAGES), None if fork_here else _way(entry))
 
 
-def _end(run: Run, chapter: Chapter) -> Html | None:
-    outcome = run.outcomes.get(chapter.task)
-    current = chapter is run.chapters[-1]
+def _fork(run: Run, chapter: Chapter) -> Fork:
+    return Fork(run.fork.at if run.fork else "", _way(run.entries.get(chapter.task, ())))
+
+
+def _way(steps: Sequence[Step]) -> Way | None:
+    ran = [step for step in steps if step.name]
+    if not ran:
+        return None
+    rows = fold(ran, _MOST_STEPS)
+    first = rows.rows[: rows.gap] if rows.left else rows.rows
+    rules = [step for step in first if step.rule and step.rule not in _USUAL_RULES]
+    return Way(fold(ran, _MOST_STATES), rules, rows)
+
+
+# A turn.
+
+
+def sign_of(run: Run, turn: Turn) -> Sign:
+    """What came of a turn, in a sign."""
+    if signed := _signed(run, turn):
+        return signed
+    if _phases(run, turn):
+        return Sign("◔", "blue", "a part is done")
+    calls = [event for event in turn.events if isinstance(event, CallFinished)]
+    if any(call.name == FINISH_NAME for call in calls):
+        return Sign("⚑", "amber", "finish did not count")
+    if any(not call.ok for call in calls):
+        return Sign("✗", "red", "a call failed")
+    if any(isinstance(event, Answered | Wrote) for event in turn.events):
+        return Sign("?", "violet", "a person answered")
+    if calls:
+        return Sign("▪", "plain", "worked")
+    if any(isinstance(event, Nudged) and event.why != "resumed" for event in turn.events):
+        return Sign("↻", "amber", "reminded")
+    if any(isinstance(event, Thought) for event in turn.events):
+        return Sign("✳", "blue", "thought")
+    return Sign("·", "plain", "replied")
+
+
+def _signed(run: Run, turn: Turn) -> Sign | None:
+    """What the finish of this turn rests on, if it is the one that ended its task."""
+    outcome = run.outcomes.get(turn.task)
+    if not outcome or outcome["status"] != "success" or outcome["turns"] != turn.number:
+        return None
+    rests = heading(outcome)
+    return Sign(rests.sign, rests.tone, "signed off")
+
+
+def _phases(run: Run, turn: Turn) -> list[Mapping[str, Any]]:
+    return [phase for phase in run.phases(turn.task) if phase["turn"] == turn.number]
+
+
+def _reply(run: Run, at: int, turn: Turn) -> Reply:
+    return Reply(
+        turn=turn,
+        anchor=_anchor(at, turn),
+        events=fold(turn.events, _MOST_EVENTS).each(partial(_view, run)),
+        phases=_phases(run, turn),
+        decided=_decided(run, turn),
+        signed=_signed(run, turn),
+        way=_way(run.way(turn)),
+    )
+
+
+def _view(run: Run, event: Event) -> Event | Call | Finish:
+    if not isinstance(event, CallFinished):
+        return event
+    notes = run.notes.get(event.call_id, {})
+    if event.name == FINISH_NAME:
+        return Finish(event, notes)
+    return _call(event, notes, run.decisions.get(event.call_id, {}))
+
+
+def _decided(run: Run, turn: Turn) -> bool:
+    if not any(step.state is State.APPROVE for step in turn.steps):
+        return False
+    ids = [event.call_id for event in turn.events if isinstance(event, CallFinished)]
+    return not any(_person(run.notes.get(id, {}), run.decisions.get(id, {})) for id in ids)
+
+
+# A call.
+
+
+def _call(call: CallFinished, notes: Mapping[str, Any], decision: Mapping[str, Any]) -> Call:
+    sign, verdict, look = _verdict(call, notes)
+    change = _change(call.args) if call.name == "edit_file" else ()
+    # What the line above it says in full already is not said again.
+    path = call.args.get("path")
+    rest = dict(call.args)
+    if isinstance(path, str) and len(path) < _SHORT_PATH:
+        del rest["path"]
+    return Call(
+        event=call,
+        sign=sign,
+        verdict=verdict,
+        look=look,
+        summary=_summary(call.name, call.args),
+        glance=_glance(call.result, change) if look == "ok" else "",
+        person=_person(notes, decision),
+        opened=look != "ok" or 0 < len(change) <= _OPEN_LINES,
+        arguments=_arguments(call.name, rest, change),
+    )
+
+
+def _verdict(call: CallFinished, notes: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The sign of a call, what it says, and how it looks."""
+    if not call.ok and "not_run" in notes:
+        return "⊘", "Not run", "not-run"
+    if not call.ok:
+        return "✗", "Failed", "bad"
+    end = SHELL_END.search(call.result[-400:])
+    if end and end[1] != "0":
+        return "✗", f"Exit code {line(end[1], 20)}", "bad"
+    return "✓", "Done", "ok"
+
+
+def _summary(name: str, args: Mapping[str, Any]) -> str:
+    command = args.get("command")
+    if isinstance(command, str):
+        return f"$ {command.strip()}"
+    short = {key: value[:_SHORT] if isinstance(value, str) else value for key, value in args.items()}
+    if name == "edit_file":
+        short = {key: value for key, value in short.items() if key == "path"}
+    return arguments(dict(list(short.items())[:_MOST_ARGUMENTS]))
+
+
+def _glance(result: str, change: Change) -> str:
+    """One line of the result, under the call: what it gave, or how its command ended."""
+    if change:
+        signs = [sign for sign, _ in change]
+        return f"+{signs.count('+')} -{signs.count('-')} lines"
+    output = result[:4_000].strip().partition("\n")[0]
+    if end := SHELL_END.search(result[-400:]):
+        return f"exit code {end[1]}" + ("" if output.startswith("[exit code") else f" · {output}")
+    return output
+
+
+def _person(notes: Mapping[str, Any], decision: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What a person decided on a call, as a type of a decision, and their words."""
+    kind = str(decision.get("type", ""))
+    if notes.get("not_run") == "rejected":
+        kind = "reject"
+    elif notes.get("responded"):
+        kind = "respond"
+    elif notes.get("edited"):
+        kind = "edit"
+    return (kind, str(decision.get("message") or "")) if kind in DECISIONS else None
+
+
+def _arguments(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
+    """The arguments of a call: commands and code as such, a change of a text as a difference."""
+    rest, content, script = dict(args), None, None
+    change = _change(args) if change is None else change
+    if change:
+        del rest["old"], rest["new"]
+    elif name == "write_file" and isinstance(rest.get("content"), str):
+        content = rest.pop("content")
+    elif isinstance(rest.get("command"), str):
+        script = f"$ {rest.pop('command')}", "command"
+    elif isinstance(rest.get("code"), str):
+        script = rest.pop("code"), "code"
+    rows = fold(list(rest.items()), _MOST_ARGUMENTS)
+    return Arguments(rows.each(lambda row: (row[0], _as_text(row[1]))), change, content, script)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _change(args: Mapping[str, Any]) -> Change:
+    """The lines of an edit; empty when the arguments are no edit."""
+    old, new = args.get("old"), args.get("new")
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return ()
+    return list(_compared(*(text.removesuffix("\n").split("\n") if text else [] for text in (old, new))))
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if max(len(old), len(new)) > _DIFF_LINES:
+        yield from (("-", row) for row in old)
+        yield from (("+", row) for row in new)
+        return
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+        for kind, a, b, c, d in group:
+            if kind == "equal":
+                yield from ((" ", row) for row in old[a:b])
+                continue
+            yield from (("-", row) for row in old[a:b])
+            yield from (("+", row) for row in new[c:d])
+
+
+def look(row: str) -> str:
+    """How a line of a difference looks that some program printed."""
+    return "file" if row.startswith(("--- ", "+++ ", "diff ")) else _LOOKS.get(row[:1], "")
+
+
+# The end of a task, and where a thread stands that has not ended.
+
+
+def _end(run: Run, chapter: Chapter) -> End | Pause | Stop | None:
+    outcome, current = run.outcomes.get(chapter.task), chapter is run.chapters[-1]
     if outcome and not (current and run.now.outcome is None):
-        return _small(partial(ended, run.ending(outcome), run.confirmation(chapter)))
+        return _ended(outcome, run.ending(outcome).resume, run.confirmation(chapter))
     return _last(run) if current else None
 
 
-def _last(run: Run) -> Html:
+def _last(run: Run) -> End | Pause | Stop:
     """Where a thread stands that has not ended, or that has ended without a task."""
     report = run.now
     if report.outcome is not None:
-        return _small(partial(ended, report, None))
-    if found := report.waiting:
-        return _small(partial(waiting, found, report))
-    return stopped(report, running=run.running)
+        return _ended(report.outcome, report.resume)
+    if report.waiting:
+        return _pause(report.waiting, report.ways)
+    return Stop(run.running, report.resume)
 
 
-def _small(make: Callable[[int], Html]) -> Html:
-    """The piece with as much text as makes it no larger than a piece may be."""
-    for room in _ROOMS:
-        made = make(room)
-        if len(made.markup) <= _PIECE_BYTES:
-            break
-    return made
+def _ended(outcome: Mapping[str, Any], command: str | None, confirmed: str | None = None) -> End:
+    phases = [f"{float(phase['percentage']):g} %: {phase['summary']}" for phase in outcome["phases"]]
+    result = outcome["result"]
+    return End(outcome, phases, None if result is None else _as_text(result), confirmed, command)
 
 
-def _anchor(task: int, found: Turn) -> str:
-    return f"turn-{task}-{found.number}"
+def _pause(waiting: Waiting, ways: Sequence[tuple[str, str]]) -> Pause:
+    calls: Sequence[PendingCall] = ()
+    if isinstance(waiting, Approval):
+        calls = waiting.calls
+    elif isinstance(waiting, Action):
+        calls = (PendingCall(waiting.tool, waiting.args),)
+    rows = [(call, _arguments(call.name, call.args)) for call in calls[:_MOST_CALLS]]
+    return Pause(waiting, rows, max(0, len(calls) - _MOST_CALLS), ways)

@@ -1,0 +1,104 @@
+"""Texts cut to the room that a page has for them; numbers, lengths of time and moments in words."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Generic, NamedTuple, TypeVar
+
+from signoff.cli.safe import cut, plain
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+_SCROLLS = 14
+_WIDE = 1_400
+
+
+class Ends(NamedTuple):
+    """A text without its middle. left: the number of characters that are left out."""
+
+    head: str
+    left: int
+    tail: str
+
+
+class Fold(NamedTuple, Generic[Item]):
+    """The first and the last items of a list. left: how many are left out before the item at `gap`.
+
+    gap: -1 where none is left out.
+    """
+
+    rows: Sequence[Item]
+    left: int
+    gap: int
+
+    def each(self, make: Callable[[Item], Made]) -> "Fold[Made]":
+        """The same with what `make` gives for each item."""
+        return Fold([make(item) for item in self.rows], self.left, self.gap)
+
+
+class Moment(NamedTuple):
+    """A time in words. iso: the same for a machine; empty where the words are no time."""
+
+    words: str
+    iso: str
+
+
+def line(text: str, most: int) -> str:
+    """The beginning of `text` on one line, at most `most` characters."""
+    start = text.lstrip()[: 4 * most]
+    return cut(" ".join(plain(start).split()), most)
+
+
+def shorten(text: str, most: int, lines: int = 400) -> Ends:
+    """`text`, at most so many characters and lines of it: more of its beginning than of its end."""
+    if len(text) <= most and text.count("\n") < lines:
+        return Ends(text, 0, "")
+    last = most // 4
+    head, tail = (text, "") if len(text) <= most else (text[: most - last], text[len(text) - last :])
+    above = lines - lines // 4
+    rows = head.split("\n")
+    if len(rows) > above and not tail:
+        tail = "\n".join(rows[above:])
+    head = "\n".join(rows[:above])
+    tail = "\n".join(tail.split("\n")[-(lines - above) :])
+    return Ends(head, len(text) - len(head) - len(tail), tail)
+
+
+def fold(items: Sequence[Item], most: int) -> Fold[Item]:
+    """The items without those in the middle that are too many."""
+    if len(items) <= most:
+        return Fold(items, 0, -1)
+    last = most // 3
+    rows = [*items[: most - last], *items[len(items) - last :]]
+    return Fold(rows, len(items) - most, most - last)
+
+
+def is_long(text: str) -> bool:
+    """Whether a box with this text scrolls; then it must be reachable by the keyboard."""
+    return text.count("\n") > _SCROLLS or len(text) > _WIDE
+
+
+def moment(iso: str, day: bool = True) -> Moment | None:
+    """The time in UTC, with its day or without; None for no time."""
+    try:
+        at = datetime.fromisoformat(iso).astimezone(UTC)
+    except ValueError:
+        return Moment(line(iso, 80), "") if iso else None
+    words = f"{at.day} {at:%B %Y, %H:%M} UTC" if day else f"{at:%H:%M:%S}"
+    return Moment(words, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def duration(seconds: float) -> str:
+    """A length of time as a person says it."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s" if seconds >= 0.05 or not seconds else "under 0.1 s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    begin = next(at for at, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[begin : begin + 2] if count)
+
+
+def number(count: int) -> str:
+    return f"{count:,}"
