@@ -60,6 +60,7 @@ def _remembered() -> Rule:
 
 
 DROPPED: Mapping[str, str] = {
+    "not_ready": "few calls",
     "no_task": "imports",
     "ended": "two events",
     "cancelled": "two events",
