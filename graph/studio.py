@@ -26,8 +26,8 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot, StateUpdate
 
-from signoff.cli.settings import Given, settle
-from signoff.cli.working import graph_of, policy_of, working_tools
+from signoff.front.settings import Given, settle
+from signoff.front.working import graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.durable import JournalledGraph, in_thread
 from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError

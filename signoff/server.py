@@ -23,7 +23,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from signoff.cli.database import OpenStorage, database
+from signoff.front.database import OpenStorage, database
 from signoff.server_saver import ServerSaver
 
 _PAGES = re.compile(

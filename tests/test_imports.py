@@ -18,8 +18,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("signoff.nodes",),
     ("signoff.graph.declared", "signoff.graph.lean"),
     ("signoff.graph.build",),
-    ("signoff", "signoff.graph.studio"),
+    ("signoff",),
+    ("signoff.front",),
+    ("signoff.cli", "signoff.ui", "signoff.page", "signoff.server", "signoff.graph.studio"),
 )
+# They share what is in `signoff.front`, and do not import each other.
+NEIGHBOURS = LAYERS[-1]
+# The one way from a neighbour to another, at the moment when a command is to write a page.
+LATE = {("signoff.cli.threads", "signoff.page")}
 
 
 def sources() -> dict[str, Path]:
@@ -67,6 +73,24 @@ def test_a_module_imports_only_what_exists_at_its_height_or_below(module: str) -
     assert [name for name in sorted(IMPORTS[module]) if layer(name) > layer(module)] == []
 
 
+def neighbour(module: str) -> str | None:
+    return next((name for name in NEIGHBOURS if f"{module}.".startswith(f"{name}.")), None)
+
+
+def test_the_command_line_the_application_and_the_page_do_not_know_each_other() -> None:
+    across = {
+        (module, neighbour(name))
+        for module, names in IMPORTS.items()
+        for name in names
+        if neighbour(module) and neighbour(name) not in (None, neighbour(module))
+    }
+    assert across == LATE
+    for module, _ in LATE:
+        body = ast.parse(SOURCES[module].read_text("utf-8")).body
+        at_once = "\n".join(ast.unparse(one) for one in body if isinstance(one, ast.Import | ast.ImportFrom))
+        assert not {neighbour(name) for name in imported(at_once, SOURCES)} - {None, neighbour(module)}
+
+
 def test_no_circle() -> None:
     try:
         TopologicalSorter(IMPORTS).prepare()
@@ -104,4 +128,4 @@ def test_a_package_file_only_re_exports(module: str) -> None:
 def test_every_folder_is_read() -> None:
     assert {"signoff", "signoff.graph.machine", "signoff.nodes.decide", "signoff.tools.files"} <= set(SOURCES)
     assert layer("signoff.graph.machine") < layer("signoff.nodes.decide") < layer("signoff.graph.build")
-    assert layer("signoff.graph.build") < layer("signoff.graph.studio") == layer("signoff.cli")
+    assert layer("signoff.graph.build") < layer("signoff.front") < layer("signoff.cli")

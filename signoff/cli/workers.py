@@ -4,17 +4,17 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from signoff.cli import report
-from signoff.cli.database import Database, database
 from signoff.cli.display import display_for
-from signoff.cli.names import checked_thread_id, new_thread_id
-from signoff.cli.options import (
+from signoff.front import report
+from signoff.front.database import Database, database
+from signoff.front.options import (
     Approve,
     BaseUrl,
     Checks,
@@ -36,11 +36,14 @@ from signoff.cli.options import (
     Workspace,
     task_text,
 )
-from signoff.cli.report import Exit
-from signoff.cli.safe import cut, one_line
-from signoff.cli.settings import Given, recall, remember, settle
-from signoff.cli.worker_graphs import OwnGraphs
+from signoff.front.report import Exit
+from signoff.front.settings import Given, Settings, recall, remember, settle
+from signoff.front.text import cut, one_line
+from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
+from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
 from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.standing import look, reading_graph
@@ -54,6 +57,7 @@ from signoff.workers.submitting import submit as hand_to_workers
 if TYPE_CHECKING:
     # Its packages are an extra.
     from signoff.workers.worker import Graphs, Worker
+
 
 _FORMAT = "%(asctime)s %(message)s"
 _LONGEST_LINE = 500
@@ -248,3 +252,44 @@ def _log_on_stderr() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
+
+
+class OwnGraphs:
+    """Makes the graph of a thread from its settings, with tools and a model of its own; the embedded model
+    is loaded once. `close` ends what was started."""
+
+    def __init__(self, storage: PostgresStorage) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._embedded: Chosen | None = None
+        self._stack = ExitStack()
+
+    @contextmanager
+    def __call__(self, thread_id: str) -> Iterator[Graph]:
+        settings = settle(Given(), recall(self._storage.store, thread_id), os.environ)
+        waiting = look(reading_graph(self._storage), thread_id).waiting
+        with ExitStack() as stack:
+            found = stack.enter_context(working_tools(settings, _unheard))
+            tools, handed_over = for_waiting(found, waiting)
+            policy = policy_of(settings, Given(), tools, waiting)
+            chosen = self._model(settings, stack)
+            yield graph_of(settings, chosen, tools, self._storage, policy, handed_over)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _model(self, settings: Settings, stack: ExitStack) -> Chosen:
+        check_model(settings.model, settings.base_url, os.environ)
+        if settings.model != EMBEDDED:
+            chosen = choose_model(settings.model, settings.base_url, os.environ)
+            stack.enter_context(chosen.resource)
+            return chosen
+        with self._lock:
+            if self._embedded is None:
+                self._embedded = choose_model(EMBEDDED, None, os.environ)
+                self._stack.enter_context(self._embedded.resource)
+            return self._embedded
+
+
+def _unheard(data: bytes) -> None:
+    """What commands write while they run is shown to nobody; their result has it."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from signoff.cli.calls import SHELL_END, arguments
+from signoff.front.calls import SHELL_END, arguments
 from signoff.nodes.results import as_json
 from signoff.page.html import Child, Html, hidden, line, tag
 from signoff.page.words import block, boxed, folded, pre, took

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from signoff.cli.lines import WHY
+from signoff.front.cards import WHY
 from signoff.page.html import Child, Html, line, tag
 from signoff.page.words import block, prose, took
 from signoff.session.events import Answered, CallFinished, Nudged, Thought, Wrote

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from signoff.cli.cards import NOTHING_OPEN, changed, checked, ending, is_open
-from signoff.cli.report import Report
+from signoff.front.cards import NOTHING_OPEN, changed, checked, ending, is_open
+from signoff.front.report import Report
 from signoff.graph.vocabulary import CLAIMS, VERIFIED, heading
 from signoff.nodes.results import as_json
 from signoff.page.calls import in_full

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from signoff.cli.thread_rows import status_of
+from signoff.front.threads import status_of
 from signoff.graph.vocabulary import heading
 from signoff.graph.vocabulary import stands as stands_in_words
 from signoff.models.choose import SCRIPTED

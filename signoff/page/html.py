@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
-from signoff.cli.safe import cut, plain
+from signoff.front.text import cut, plain
 
 _NO_END = ("meta", "link", "br")
 

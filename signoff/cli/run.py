@@ -1,4 +1,4 @@
-"""The commands that go on with a thread: `resume`, `extend`, `retry`, `pause` and `fork`."""
+"""The commands that run a thread or go on with it: `run`, `resume`, `extend`, `retry`, `pause` and `fork`."""
 
 import json
 import os
@@ -7,39 +7,102 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.database import Database, database
-from signoff.cli.display import display_for
-from signoff.cli.handing import hand_over, is_handed_over
-from signoff.cli.launch import launch
-from signoff.cli.names import checked_thread_id, forked_thread_id
-from signoff.cli.options import (
+from signoff.cli.display import Display, display_for
+from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, unknown, with_task
+from signoff.front import report
+from signoff.front.database import Database, database
+from signoff.front.options import (
+    Approve,
     BaseUrl,
+    Checks,
+    Constitution,
     DatabaseOption,
     Json,
     Model,
     ModelSeconds,
+    Protocol,
     Quiet,
+    Rounds,
+    Seconds,
     SystemPrompt,
     TalkTurns,
+    Task,
     Thread,
+    Tokens,
     Tools,
+    Turns,
     Workspace,
+    task_text,
 )
-from signoff.cli.plans import Plan, to_extend, to_resume, to_retry, unknown
-from signoff.cli.report import ANSWER, MORE_TURNS, command
-from signoff.cli.safe import plain
-from signoff.cli.settings import Given, recall, remember
+from signoff.front.report import ANSWER, MORE_TURNS, Report, command
+from signoff.front.settings import Given, recall, remember, settle
+from signoff.front.text import plain, shell_command
+from signoff.front.threads import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.runner import busy
+from signoff.postgres import PostgresStorage
 from signoff.session.decisions import Question
+from signoff.session.moves import Answer, Extend, Retry
 from signoff.session.pausing import request_pause
 from signoff.session.session import Session
-from signoff.session.standing import reading_graph
+from signoff.session.standing import Condition, Standing, look, reading_graph
 from signoff.tools.output import valid_text
-from signoff.workers.submitting import of_workers
+from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
+from signoff.workers.submitting import check, of_workers, submit
 from signoff.workers.submitting import pause as pause_for_workers
 
 _MOST_DIGITS = 9
 _MOST_CHARACTERS = 100
+
+
+def run(
+    task: Task,
+    workspace: Workspace = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread",
+            "-t",
+            metavar="ID",
+            help="Add the task to this thread; when that waits for an answer, this is it "
+            "(default: a new one).",
+        ),
+    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    turns: Turns = None,
+    tokens: Tokens = None,
+    seconds: Seconds = None,
+    model_seconds: ModelSeconds = None,
+    talk_turns: TalkTurns = None,
+    tools: Tools = None,
+    approve: Approve = None,
+    protocol: Protocol = None,
+    constitution: Constitution = None,
+    rounds: Rounds = None,
+    checks: Checks = None,
+    system_prompt: SystemPrompt = None,
+    where: DatabaseOption = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give a task to the model and watch it work until it signs off.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
+    """
+    file = database(where, os.environ)
+    words = task_text(task)
+    if not words:
+        raise SetupError("The task is empty; say what is to be done.")
+    if thread is None:
+        with file.open() as storage:
+            thread_id = new_thread_id(storage.threads())
+    else:
+        thread_id = checked_thread_id(thread)
+    refuse_handed_over(thread_id, file)
+    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
+    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
+    finish(thread_id, file, given, with_task(words), as_json, quiet)
 
 
 def resume(
@@ -203,3 +266,77 @@ def finish(
         result = launch(thread_id, file, given, plan, display)
     display.end(result)
     raise typer.Exit(result.exit_code)
+
+
+def is_handed_over(thread_id: str, file: Database) -> bool:
+    """Whether the thread belongs to the workers of this database."""
+    if not file.is_postgres:
+        return False
+    with file.open() as storage:
+        return of_workers(storage, thread_id)
+
+
+def refuse_handed_over(thread_id: str, file: Database) -> None:
+    """Raises ThreadError for a thread of the workers."""
+    if is_handed_over(thread_id, file):
+        raise ThreadError(
+            f"Thread {thread_id!r} belongs to the workers; give it to them: {_next_task(thread_id, file)}"
+        )
+
+
+def _next_task(thread_id: str, file: Database) -> str:
+    return shell_command(["signoff", "submit", "--thread", thread_id, *file.options, "the next task"])
+
+
+def _just_goes_on(standing: Standing, inbox: Inbox) -> bool:
+    """Whether nobody has to say more: what was said is to be delivered, or the thread was only paused."""
+    if waiting := standing.waiting:
+        return inbox.answers(waiting.interrupt_id)
+    return inbox.paused or bool(inbox.orders)
+
+
+def _begin(standing: Standing, file: Database, plan: Plan) -> Begin:
+    """What is to be said to the thread. Raises ThreadError where nothing can be said."""
+    thread_id = standing.thread_id
+    if standing.condition is Condition.UNKNOWN:
+        raise ThreadError(
+            f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
+        )
+    if standing.outcome and standing.outcome["status"] == "success":
+        raise ThreadError(
+            f"Thread {thread_id!r} has ended; give it another task: {_next_task(thread_id, file)}"
+        )
+    return plan(standing)
+
+
+def hand_over(
+    thread_id: str, file: Database, options: Given, plan: Plan, display: Display, *, bare: bool
+) -> Report:
+    """Tells the workers how the thread goes on. bare: just on, with whatever is left to do.
+
+    Raises ThreadError, and changes nothing, when that does not fit where the thread stands.
+    """
+    with file.open() as storage:
+        if storage.checkpointer.is_running(thread_id):
+            raise busy(thread_id)
+        standing = look(reading_graph(storage), thread_id)
+        inbox = read_inbox(storage.store, thread_id)
+        just_on = bare and inbox is not None and _just_goes_on(standing, inbox)
+        begin = Begin() if just_on else _begin(standing, file, plan)
+        move = begin.move
+        if begin.waiting:
+            answer = display.ask(begin.waiting)
+            if answer is None:
+                return report.of_waiting(begin.waiting, thread_id, file)
+            move = Answer(answer, begin.waiting.interrupt_id)
+        assert isinstance(storage, PostgresStorage), "only such a database has threads of workers"
+        assert move is None or isinstance(move, Answer | Extend | Retry), "plans of going on make no others"
+        check(storage, move, thread_id)
+        if options != Given():
+            if inbox is not None and inbox.queue != DEFAULT_QUEUE:
+                raise SetupError(
+                    f"The graph of the queue {inbox.queue!r} has options of its own; leave these out."
+                )
+            remember(storage.store, thread_id, settle(options, recall(storage.store, thread_id), os.environ))
+        submit(storage, move, thread_id)
+    return report.of_queued(thread_id, file)

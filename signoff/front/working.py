@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff.cli.settings import Given, Settings
+from signoff.front.settings import Given, Settings
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError
 from signoff.models.choose import Chosen

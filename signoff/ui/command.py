@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.database import Database, database
-from signoff.cli.names import checked_thread_id, new_thread_id
-from signoff.cli.options import (
+from signoff.front.database import Database, database
+from signoff.front.options import (
     Approve,
     BaseUrl,
     Checks,
@@ -27,7 +26,8 @@ from signoff.cli.options import (
     Turns,
     Workspace,
 )
-from signoff.cli.settings import Given
+from signoff.front.settings import Given
+from signoff.front.threads import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
 
 ThreadOption = Annotated[
