@@ -188,7 +188,7 @@ def compose(env: Mapping[str, str]) -> Graph:
     with warnings.catch_warnings():
         # The server brings a checkpointer.
         warnings.simplefilter("ignore", ApprovalWarning)
-        return served(graph_of(settings, chosen, tools, None, policy_of(settings, given, tools, None), ()))
+        return served(graph_of(settings, chosen, tools, None, policy_of(settings, tools, None), ()))
 
 
 def _given(env: Mapping[str, str]) -> Given:

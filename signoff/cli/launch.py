@@ -280,7 +280,7 @@ class _Launch:
         move: Move,
         note: str,
     ) -> Report:
-        policy = policy_of(settings, self.options, tools, standing.waiting)
+        policy = policy_of(settings, tools, standing.waiting)
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)

@@ -10,30 +10,8 @@ import typer
 from signoff.cli.display import Display, display_for
 from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, unknown, with_task
 from signoff.front import report
-from signoff.front.database import Database, database
-from signoff.front.options import (
-    Approve,
-    BaseUrl,
-    Checks,
-    Constitution,
-    DatabaseOption,
-    Json,
-    Model,
-    ModelSeconds,
-    Protocol,
-    Quiet,
-    Rounds,
-    Seconds,
-    SystemPrompt,
-    TalkTurns,
-    Task,
-    Thread,
-    Tokens,
-    Tools,
-    Turns,
-    Workspace,
-    task_text,
-)
+from signoff.front.database import Database
+from signoff.front.options import TO_BEGIN, TO_GO_ON, Json, Quiet, Task, Thread, takes, task_text
 from signoff.front.report import ANSWER, MORE_TURNS, Report, command
 from signoff.front.settings import Given, recall, remember, settle
 from signoff.front.text import plain, shell_command
@@ -55,9 +33,11 @@ _MOST_DIGITS = 9
 _MOST_CHARACTERS = 100
 
 
+@takes(*TO_BEGIN)
 def run(
     task: Task,
-    workspace: Workspace = None,
+    given: Given,
+    file: Database,
     thread: Annotated[
         str | None,
         typer.Option(
@@ -68,21 +48,6 @@ def run(
             "(default: a new one).",
         ),
     ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    turns: Turns = None,
-    tokens: Tokens = None,
-    seconds: Seconds = None,
-    model_seconds: ModelSeconds = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    approve: Approve = None,
-    protocol: Protocol = None,
-    constitution: Constitution = None,
-    rounds: Rounds = None,
-    checks: Checks = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -90,7 +55,6 @@ def run(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
     """
-    file = database(where, os.environ)
     words = task_text(task)
     if not words:
         raise SetupError("The task is empty; say what is to be done.")
@@ -100,13 +64,14 @@ def run(
     else:
         thread_id = checked_thread_id(thread)
     refuse_handed_over(thread_id, file)
-    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
     finish(thread_id, file, given, with_task(words), as_json, quiet)
 
 
+@takes(*TO_GO_ON, "system_prompt")
 def resume(
     thread: Thread,
+    given: Given,
+    file: Database,
     answer: Annotated[
         str | None,
         typer.Argument(
@@ -116,66 +81,45 @@ def resume(
             show_default=False,
         ),
     ] = None,
-    workspace: Workspace = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    talk_turns: TalkTurns = None,
-    model_seconds: ModelSeconds = None,
-    tools: Tools = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a thread: answer it, decide on its calls, or continue after a stop."""
-    file = database(where, os.environ)
-    given = Given(
-        workspace, model, base_url, None, talk_turns, system_prompt, tools, model_seconds=model_seconds
-    )
     plan = to_resume(None if answer is None else valid_text(answer), file)
     finish(existing(thread, file), file, given, plan, as_json, quiet, bare=answer is None)
 
 
+@takes(*TO_GO_ON)
 def extend(
     thread: Thread,
+    given: Given,
+    file: Database,
     turns: Annotated[int, typer.Argument(min=1, metavar="[TURNS]", help="How many turns more.")] = MORE_TURNS,
-    workspace: Workspace = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    talk_turns: TalkTurns = None,
-    model_seconds: ModelSeconds = None,
-    tools: Tools = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a task that ended at a limit, with more turns."""
-    file = database(where, os.environ)
-    given = Given(workspace, model, base_url, None, talk_turns, None, tools, model_seconds=model_seconds)
     finish(existing(thread, file), file, given, to_extend(turns, file), as_json, quiet)
 
 
+@takes(*TO_GO_ON)
 def retry(
     thread: Thread,
-    workspace: Workspace = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    talk_turns: TalkTurns = None,
-    model_seconds: ModelSeconds = None,
-    tools: Tools = None,
-    where: DatabaseOption = None,
+    given: Given,
+    file: Database,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Try a task again that ended with an error."""
-    file = database(where, os.environ)
-    given = Given(workspace, model, base_url, None, talk_turns, None, tools, model_seconds=model_seconds)
     finish(existing(thread, file), file, given, to_retry(file), as_json, quiet)
 
 
-def pause(thread: Thread, where: DatabaseOption = None) -> None:
+@takes()
+def pause(
+    thread: Thread,
+    file: Database,
+) -> None:
     """Ask the process that runs a thread to pause it; it does at the next step boundary."""
-    file = database(where, os.environ)
     thread_id = existing(thread, file)
     with file.open() as storage:
         if of_workers(storage, thread_id):
@@ -189,8 +133,10 @@ def pause(thread: Thread, where: DatabaseOption = None) -> None:
     print(plain(f"Asked. When it has paused, go on with: {command('resume', thread_id, file)}"))
 
 
+@takes()
 def fork(
     thread: Thread,
+    file: Database,
     at: Annotated[
         str | None,
         typer.Option(
@@ -204,11 +150,9 @@ def fork(
         str | None,
         typer.Option("--to", metavar="ID", help="The new thread's ID (default: made from its own)."),
     ] = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """Copy a thread, as it was at some turn, to a new one that goes its own way; the old one stays."""
-    file = database(where, os.environ)
     thread_id = existing(thread, file)
     with file.open() as storage:
         target = forked_thread_id(thread_id, storage.threads()) if to is None else checked_thread_id(to)
@@ -332,7 +276,7 @@ def hand_over(
         assert isinstance(storage, PostgresStorage), "only such a database has threads of workers"
         assert move is None or isinstance(move, Answer | Extend | Retry), "plans of going on make no others"
         check(storage, move, thread_id)
-        if options != Given():
+        if options.options:
             if inbox is not None and inbox.queue != DEFAULT_QUEUE:
                 raise SetupError(
                     f"The graph of the queue {inbox.queue!r} has options of its own; leave these out."

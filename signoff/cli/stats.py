@@ -1,7 +1,6 @@
 """`signoff stats` and `signoff rate`: what the recorded outcomes say, and what people say of them."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -16,8 +15,8 @@ from rich.text import Text
 
 from signoff.cli.display import stdout_console
 from signoff.cli.launch import unknown
-from signoff.front.database import Database, database
-from signoff.front.options import DatabaseOption, Json, Thread
+from signoff.front.database import Database
+from signoff.front.options import Json, Thread, takes
 from signoff.front.text import one_line, plain, styled
 from signoff.front.threads import checked_thread_id
 from signoff.graph.errors import SetupError
@@ -34,7 +33,9 @@ _MOST_SECTIONS = 3
 Line = tuple[str, str]
 
 
+@takes()
 def stats(
+    file: Database,
     thread: Annotated[
         str | None, typer.Option("--thread", "-t", metavar="ID", help="Only the tasks of this thread.")
     ] = None,
@@ -55,14 +56,12 @@ def stats(
             "--plot", metavar="FILE", help="Draw turns to finish and exits into a .png or .svg file."
         ),
     ] = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """Show how tasks ended, how many turns they took, which reminders helped, and what to improve."""
     begin = 0.0 if since is None else moment(since, time.time())
     if picture is not None:
         check_suffix(picture)
-    file = database(where, os.environ)
     ended = _ended(file, thread)
     document = numbers(ended, since=begin, caps=cap or CAPS)
     if picture is not None:
@@ -79,8 +78,10 @@ def stats(
         console.print(Text(plain(f"Drawn into {picture}.")), soft_wrap=True)
 
 
+@takes()
 def rate(
     thread: Thread,
+    file: Database,
     stars: Annotated[
         int,
         typer.Argument(min=STARS[0], max=STARS[-1], metavar="STARS", help="1 (useless) to 5 (just right)."),
@@ -89,11 +90,9 @@ def rate(
         int | None,
         typer.Option(min=1, metavar="N", help="The N-th task of the thread that ended (default: the last)."),
     ] = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """Say how well a task was done; a new rating takes the place of the old one."""
-    file = database(where, os.environ)
     thread_id = checked_thread_id(thread)
     _known(file, thread_id)
     with file.open() as storage:

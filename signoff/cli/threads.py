@@ -1,7 +1,6 @@
 """`signoff threads` and `signoff show`: the threads of a database, and what happened in one of them."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,8 +15,8 @@ from rich.text import Text
 
 from signoff.cli.display import Plain, Terminal, stdout_console
 from signoff.cli.launch import unknown
-from signoff.front.database import Database, OpenStorage, database
-from signoff.front.options import DatabaseOption, Json, Thread
+from signoff.front.database import Database, OpenStorage
+from signoff.front.options import Json, Thread, takes
 from signoff.front.report import Exit, Report, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.settings import recall
 from signoff.front.text import cut, one_line, plain
@@ -49,7 +48,9 @@ _SHOWN_SECONDS = 0.05
 _EVERY_TURN = ("think", "calls_open")
 
 
+@takes()
 def threads(
+    file: Database,
     limit: Annotated[
         int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
     ] = 20,
@@ -57,20 +58,19 @@ def threads(
         bool,
         typer.Option("--expire", help="Answer the questions whose deadline has passed by their default."),
     ] = False,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """List the threads: where each stands, since when it waits and what for."""
-    file = database(where, os.environ)
     if expire:
         _print_expired(stdout_console(), file, as_json)
     else:
         _print_threads(stdout_console(), file, limit, as_json)
 
 
+@takes()
 def show(
     thread: Thread,
-    where: DatabaseOption = None,
+    file: Database,
     as_json: Json = False,
     html: Annotated[
         str | None,
@@ -80,7 +80,7 @@ def show(
     ] = None,
 ) -> None:
     """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
-    file, thread_id, console = database(where, os.environ), checked_thread_id(thread), stdout_console()
+    thread_id, console = checked_thread_id(thread), stdout_console()
     if as_json and html is not None:
         raise SetupError("--html writes a page and --json prints a document; give one of them.")
     if not file.exists():

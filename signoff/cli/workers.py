@@ -13,29 +13,8 @@ import typer
 
 from signoff.cli.display import display_for
 from signoff.front import report
-from signoff.front.database import Database, database
-from signoff.front.options import (
-    Approve,
-    BaseUrl,
-    Checks,
-    Constitution,
-    DatabaseOption,
-    Json,
-    Model,
-    ModelSeconds,
-    Protocol,
-    Quiet,
-    Rounds,
-    Seconds,
-    SystemPrompt,
-    TalkTurns,
-    Task,
-    Tokens,
-    Tools,
-    Turns,
-    Workspace,
-    task_text,
-)
+from signoff.front.database import Database
+from signoff.front.options import TO_BEGIN, Json, Quiet, Task, takes, task_text
 from signoff.front.report import Exit
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.text import cut, one_line
@@ -109,26 +88,13 @@ Heartbeat = Annotated[
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to begin.")]
 
 
+@takes(*TO_BEGIN)
 def submit(
     task: Task,
-    workspace: Workspace = None,
+    given: Given,
+    file: Database,
     thread: ThreadOption = None,
     queue: WhoseQueue = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    turns: Turns = None,
-    tokens: Tokens = None,
-    seconds: Seconds = None,
-    model_seconds: ModelSeconds = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    approve: Approve = None,
-    protocol: Protocol = None,
-    constitution: Constitution = None,
-    rounds: Rounds = None,
-    checks: Checks = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -136,10 +102,8 @@ def submit(
 
     Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
     """
-    file = shared_database(where)
+    _check_shared(file)
     words = task_text(task)
-    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
     with file.open() as storage:
         assert isinstance(storage, PostgresStorage), "the address was checked above"
         thread_id = new_thread_id(storage.threads()) if thread is None else checked_thread_id(thread)
@@ -150,12 +114,10 @@ def submit(
     display_for(as_json, quiet).end(report.of_queued(thread_id, file))
 
 
-def shared_database(where: str | None) -> Database:
-    """The PostgreSQL database that was named. Raises SetupError for any other one."""
-    file = database(where, os.environ)
+def _check_shared(file: Database) -> None:
+    """Raises SetupError for a database that workers cannot share."""
     if not file.is_postgres:
         raise SetupError(f"{file} is a SQLite file. {NO_POSTGRES}" if file.named else NO_POSTGRES)
-    return file
 
 
 def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
@@ -172,26 +134,27 @@ def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: 
     if queue == DEFAULT_QUEUE:
         before = recall(storage.store, thread_id)
         remember(storage.store, thread_id, settle(given, before, os.environ))
-    elif given != Given():
+    elif given.options:
         raise SetupError(
             f"The queue {queue!r} runs a graph of its own, which has its model, tools and limits; leave "
             "these options out."
         )
 
 
+@takes()
 def worker(
+    file: Database,
     graph: OwnGraph = None,
     queue: ServedQueue = None,
     concurrency: Concurrency = 4,
     heartbeat: Heartbeat = HEARTBEAT_SECONDS,
     until_idle: UntilIdle = False,
-    where: DatabaseOption = None,
 ) -> None:
     """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.
 
     Exit codes: 0 drained, or idle, 1 error, 2 wrong usage, 4 stopped at once by a second signal.
     """
-    file = shared_database(where)
+    _check_shared(file)
     with packages():
         from signoff.workers.worker import Worker
     with _log_on_stderr(), file.open() as storage, ExitStack() as stack:
@@ -271,7 +234,7 @@ class OwnGraphs:
         with ExitStack() as stack:
             found = stack.enter_context(working_tools(settings, _unheard))
             tools, handed_over = for_waiting(found, waiting)
-            policy = policy_of(settings, Given(), tools, waiting)
+            policy = policy_of(settings, tools, waiting)
             chosen = self._model(settings, stack)
             yield graph_of(settings, chosen, tools, self._storage, policy, handed_over)
 

@@ -1,151 +1,88 @@
-"""The arguments and options that commands share."""
+"""The arguments and options that commands share, and how a function takes them."""
 
+import functools
+import inspect
+import os
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, get_args
 
 import typer
 
+from signoff.front.database import database
+from signoff.front.settings import NO_CONFIG, Given, Options, RunOptions, config_file, flag, option_extra
 from signoff.tools.output import valid_text
 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
-Workspace = Annotated[
-    Path | None,
-    typer.Option(
-        "--workspace",
-        "-w",
-        metavar="FOLDER",
-        help="Folder to work in (default: the thread's own, else the current one).",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="NAME",
-        help="Model of an OpenAI-compatible server (key: OPENAI_API_KEY), `local` for the embedded one, or "
-        "`scripted:FILE.py` for tests (default: the thread's own, else SIGNOFF_MODEL, else `local`).",
-    ),
-]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--base-url", metavar="URL", help="Address of that server (default: OPENAI_BASE_URL, else OpenAI)."
-    ),
-]
-Turns = Annotated[
-    int | None,
-    typer.Option("--turns", min=1, metavar="N", help="At most this many turns of the model (default: 30)."),
-]
-Tokens = Annotated[
-    int | None,
-    typer.Option(
-        "--tokens",
-        min=1,
-        metavar="N",
-        help="At most this many tokens, read and written (default: the thread's own, else no limit).",
-    ),
-]
-Seconds = Annotated[
-    float | None,
-    typer.Option(
-        "--seconds",
-        min=0.001,
-        metavar="S",
-        help="At most this many seconds of work; waiting for you does not count (default: the thread's own, "
-        "else no limit).",
-    ),
-]
-ModelSeconds = Annotated[
-    float | None,
-    typer.Option(
-        "--model-seconds",
-        min=0.001,
-        metavar="S",
-        help="The model may be silent for at most this many seconds, before its reply and within it "
-        "(default: the thread's own, else 300).",
-    ),
-]
-TalkTurns = Annotated[
-    int | None,
-    typer.Option(
-        "--talk-turns",
-        min=1,
-        metavar="N",
-        help="At most this many replies in a row without a call (default: 5).",
-    ),
-]
-Tools = Annotated[
-    str | None,
-    typer.Option(
-        "--tools",
-        metavar="LIST",
-        help="What it works with, out of files, shell, python, or none (default: the thread's own, else "
-        "files,shell; files for the embedded model).",
-    ),
-]
-Protocol = Annotated[
-    str | None,
-    typer.Option(
-        "--protocol",
-        metavar="NAME",
-        help="How the model works: tools, or tagged, for models without tool calling: by text, with "
-        "plans and Python code, python and files, 10 turns (default: the thread's own, else tools).",
-    ),
-]
-Constitution = Annotated[
-    Path | None,
-    typer.Option(
-        "--constitution",
-        metavar="FILE",
-        help="A text file with the principles of the work, for --protocol tagged (default: the thread's own, "
-        "else a few short ones).",
-    ),
-]
-Rounds = Annotated[
-    bool | None,
-    typer.Option(
-        "--rounds/--no-rounds",
-        help="Plan, execute, think: after each batch of calls it thinks before the next (default: the "
-        "thread's own, else not).",
-    ),
-]
-Approve = Annotated[
-    str | None,
-    typer.Option(
-        "--approve",
-        metavar="LIST",
-        help="Ask you before calls of these tools or kinds (read, write, terminal); none for never "
-        "(default: the thread's own, else never).",
-    ),
-]
-Checks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--check",
-        metavar="COMMAND",
-        help="Run this in the workspace before a “done” is believed; what fails goes back to the model. May "
-        "be given several times; none for no check (default: the thread's own, else no check).",
-    ),
-]
-SystemPrompt = Annotated[
-    str | None,
-    typer.Option("--system-prompt", metavar="TEXT|@FILE", help="What stands before the rules of the loop."),
-]
-DatabaseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        "-d",
-        metavar="FILE|URL",
-        help="Where threads are kept: a SQLite file, or postgresql://… (default: SIGNOFF_DATABASE, else a "
-        "file in your data folder).",
-    ),
-]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary, or the question.")]
-Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Your settings; none for no file (default: SIGNOFF_CONFIG, else signoff.toml in your folder for "
+        "settings).",
+    ),
+]
+
+TO_BEGIN = tuple(RunOptions.model_fields)
+"""The options of a run that begins."""
+TO_GO_ON = ("workspace", "model", "base_url", "talk_turns", "model_seconds", "tools")
+"""The options of a run that goes on with a thread."""
+
+Command = Callable[..., None]
+
+
+def takes(*options: str) -> Callable[[Command], Command]:
+    """Makes a function a command that has these options of a run, as `given`, and a database, as `file`.
+
+    They stand before `--json` in its help, or at the end.
+    """
+    shared = {name: _typed(name) for name in (*options, "database")} | {"config": Config}
+
+    def with_options(function: Command) -> Command:
+        own = inspect.signature(function, eval_str=True).parameters
+
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            found = {name: values.pop(name) for name in shared}
+            named = found.pop("config")
+            config = config_file(named, os.environ)
+            file = database(found.pop("database"), os.environ, config)
+            if named is not None:
+                file = replace(file, config=str(config or NO_CONFIG))
+            given = {"given": Given(**found, config=config)} if options else {}
+            function(file=file, **given, **values)
+
+        names = [name for name in own if name not in ("given", "file")]
+        at = names.index("as_json") if "as_json" in names else len(names)
+        made = inspect.Parameter("made", inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters = [
+            own[name].replace(kind=made.kind)
+            if name in names
+            else made.replace(name=name, annotation=shared[name])
+            for name in (*names[:at], *shared, *names[at:])
+        ]
+        # What typer reads.
+        vars(command)["__signature__"] = inspect.Signature(parameters)
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        return command
+
+    return with_options
+
+
+def _typed(name: str) -> Any:
+    """The option as typer takes it, from the field with its help."""
+    field, extra = Options.model_fields[name], option_extra(name)
+    kind = extra["kind"] or next(one for one in get_args(field.annotation) if one is not type(None))
+    full = [one for one in extra["names"] if one.startswith("--")] or [flag(name)]
+    short = [one for one in extra["names"] if not one.startswith("--")]
+    option = typer.Option(*full, *short, metavar=extra["metavar"], min=extra["least"], help=field.description)
+    annotated: Any = Annotated
+    return annotated[kind | None, option]
 
 
 def task_text(given: str) -> str:

@@ -163,7 +163,7 @@ class Work:
         standing, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as found:
-            policy = policy_of(settings, self.given, found, standing.waiting)
+            policy = policy_of(settings, found, standing.waiting)
             tools, handed_over = for_waiting(found, standing.waiting)
             shell = [SHELL] if any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
