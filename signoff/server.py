@@ -4,7 +4,8 @@
     store           the journal, the outcomes and the figures, beside them
     app             lists threads that were begun elsewhere (`Foreign`), refuses strange web pages (`Pages`)
 
-The database is that of the commands: SIGNOFF_DATABASE, else the file in the user's data folder. With the
+The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.toml, else the file in the user's
+data folder. With the
 store in the same database as the checkpoints an effect runs at most once, whoever runs the thread.
 """
 

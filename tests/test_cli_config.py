@@ -294,6 +294,15 @@ def test_a_pipe_is_not_waited_for(bench: Bench, own: Path) -> None:
     one_sentence(bench("threads"), f"{own} is not a file")
 
 
-def test_a_wrong_value_raises_from_python_too(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="--tools names 'shel'"):
-        Given(workspace=tmp_path, tools="shel")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tools": "shel"}, "--tools names 'shel'"),
+        ({"turns": "many"}, "--turns is 'many'; write a whole number"),
+        ({"config": 3}, "--config is 3; write a path"),
+        ({"turn": 3}, "--turn is not a setting"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_in_python_too(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(SetupError, match=told):
+        Given(**options)

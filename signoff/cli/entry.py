@@ -19,8 +19,6 @@ def main() -> None:
     from signoff.cli.app import app, load
 
     load(sys.argv[1:])
-    if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A terminal without Unicode gets escapes in place of symbols, and what it sends need not be text.
     for stream, errors in (
         (sys.stdin, "replace"),
@@ -29,6 +27,8 @@ def main() -> None:
     ):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app()
     except KeyboardInterrupt:

@@ -19,12 +19,6 @@ _ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", 
 _SECRET = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
 
 
-class Saver(Protocol):
-    """What the command line needs of a checkpointer beside LangGraph's own methods."""
-
-    def is_running(self, thread_id: str) -> bool: ...
-
-
 class OpenStorage(Protocol):
     """An open database."""
 

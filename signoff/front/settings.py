@@ -275,7 +275,8 @@ def place_of(name: str, places: Sequence[Place]) -> Place:
 
 def flag(name: str) -> str:
     """The option as it is typed on a command line."""
-    full = [one for one in option_extra(name)["names"] if one.startswith("--")]
+    names = option_extra(name)["names"] if name in Options.model_fields else ()
+    full = [one for one in names if one.startswith("--")]
     return full[0].partition("/")[0] if full else f"--{name.replace('_', '-')}"
 
 
@@ -305,8 +306,8 @@ def _refusal(error: ValidationError, called: Callable[[str], str]) -> SetupError
         return SetupError(f"{called(name)} is not a setting; use one of: {', '.join(Options.model_fields)}.")
     if found["type"] == "value_error":
         return SetupError(f"{called(name)} {found['ctx']['error']}")
-    kind = next(kind for kind in get_args(Options.model_fields[name].annotation) if kind is not type(None))
-    wanted = _WANTED.get(kind, "a list of texts")
+    kinds = get_args(Given.model_fields.get(name, Options.model_fields["database"]).annotation)
+    wanted = next((_WANTED[kind] for kind in kinds if kind in _WANTED), "a list of texts")
     return SetupError(f"{called(name)} is {cut(repr(found['input']), _MOST_SHOWN)}; write {wanted}.")
 
 

@@ -2,7 +2,9 @@
 
 import gc
 import os
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -24,7 +26,6 @@ from signoff.session.answers import read_json
 from signoff.tools.output import valid_text
 from signoff.ui.asking import Asking, arguments_text
 from signoff.ui.desk import Desk
-from signoff.ui.orphans import end_with_server
 
 _ABOUT = 60
 
@@ -47,6 +48,7 @@ HELP = """\
   c   F9       copy the command that goes on with this thread
   q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
+_LOOK_SECONDS = 0.5
 # The sixteen colours that cards and lines are made of: black to white, then the bright ones.
 _COLOURS = TerminalTheme(
     (17, 20, 24),
@@ -285,11 +287,15 @@ class SignoffApp(App[None]):
             self.exit()
 
 
-def run_app(database: Database, given: Given, thread_id: str | None) -> int:
-    """Runs the application until the person leaves; the exit code."""
+def run_app(database: Database, given: Given, thread_id: str | None, server: int | None) -> int:
+    """Runs the application until the person leaves; the exit code.
+
+    server: the process that shows it in a browser, where there is one.
+    """
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id)
-        end_with_server(app.desk.close_terminal)
+        if server is not None:
+            _end_with(server, app.desk.close_terminal)
         # What is imported stays: without this a full collection halts the screen for half a second.
         gc.freeze()
         try:
@@ -301,3 +307,18 @@ def run_app(database: Database, given: Given, thread_id: str | None) -> int:
             # A model call cannot be broken off from here, and all that is finished is saved.
             os._exit(0)
     return app.return_code or 0
+
+
+def _end_with(server: int, close: Callable[[], None]) -> None:
+    """Ends this process when the server that started it has ended; a killed server can tell nobody.
+
+    close: ends what this process has started.
+    """
+
+    def watch() -> None:
+        while os.getppid() == server:
+            time.sleep(_LOOK_SECONDS)
+        close()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="signoff-server", daemon=True).start()

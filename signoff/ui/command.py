@@ -13,6 +13,8 @@ from signoff.front.settings import Given
 from signoff.front.threads import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
 
+_SERVED_BY = "SIGNOFF_SERVED_BY"
+
 ThreadOption = Annotated[
     str | None,
     typer.Option("--thread", "-t", metavar="ID", help="Open this thread (default: a new one)."),
@@ -32,7 +34,9 @@ def ui(
     # Textual is an extra, and slow to import.
     from signoff.ui.app import run_app
 
-    raise typer.Exit(run_app(file, given, None if thread is None else checked_thread_id(thread)))
+    server = os.environ.get(_SERVED_BY)
+    opened = None if thread is None else checked_thread_id(thread)
+    raise typer.Exit(run_app(file, given, opened, None if server is None else int(server)))
 
 
 @takes()
@@ -53,6 +57,8 @@ def serve(
     config = ["--config", file.config] if file.config else []
     words = ["ui", f"--thread={thread_id}", *named, *config, *context.args]
     _checked(words)
+    # So that the application ends with this process, also when that is killed.
+    os.environ[_SERVED_BY] = str(os.getpid())
     # Its packages are an extra.
     from signoff.ui.serve import serve as serve_forever
 
