@@ -5,8 +5,8 @@
     app             lists threads that were begun elsewhere (`Foreign`), refuses strange web pages (`Pages`)
 
 The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.toml, else the file in the user's
-data folder. With the
-store in the same database as the checkpoints an effect runs at most once, whoever runs the thread.
+data folder. With the store in the same database as the checkpoints an effect runs at most once, whoever runs
+the thread.
 """
 
 import asyncio
