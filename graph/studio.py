@@ -26,8 +26,8 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot, StateUpdate
 
-from signoff.cli.settings import Given, settle
-from signoff.cli.working import graph_of, policy_of, working_tools
+from signoff.front.settings import Given, settle
+from signoff.front.working import graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import JournalledGraph, in_thread
 from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
@@ -188,7 +188,7 @@ def compose(env: Mapping[str, str]) -> Graph:
     with warnings.catch_warnings():
         # The server brings a checkpointer.
         warnings.simplefilter("ignore", ApprovalWarning)
-        return served(graph_of(settings, chosen, tools, None, policy_of(settings, given, tools, None), ()))
+        return served(graph_of(settings, chosen, tools, None, policy_of(settings, tools, None), ()))
 
 
 def _given(env: Mapping[str, str]) -> Given:

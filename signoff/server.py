@@ -4,8 +4,9 @@
     store           the journal, the outcomes and the figures, beside them
     app             lists threads that were begun elsewhere (`Foreign`), refuses strange web pages (`Pages`)
 
-The database is that of the commands: SIGNOFF_DATABASE, else the file in the user's data folder. With the
-store in the same database as the checkpoints an effect runs at most once, whoever runs the thread.
+The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.toml, else the file in the user's
+data folder. With the store in the same database as the checkpoints an effect runs at most once, whoever runs
+the thread.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import os
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 
 from langgraph.store.base import BaseStore
 from langgraph_sdk import get_client
@@ -23,7 +24,8 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from signoff.cli.database import OpenStorage, database
+from signoff.front.database import OpenStorage, database
+from signoff.front.settings import config_file
 from signoff.server_saver import ServerSaver
 
 _PAGES = re.compile(
@@ -48,12 +50,16 @@ async def store() -> AsyncIterator[BaseStore]:
 @asynccontextmanager
 async def _opened() -> AsyncIterator[OpenStorage]:
     # Opening a file blocks, and the server's event loop must not.
-    opening = await asyncio.to_thread(lambda: database(None, os.environ).open())
+    opening = await asyncio.to_thread(_database)
     storage = await asyncio.to_thread(opening.__enter__)
     try:
         yield storage
     finally:
         await asyncio.to_thread(opening.__exit__, None, None, None)
+
+
+def _database() -> AbstractContextManager[OpenStorage]:
+    return database(None, os.environ, config_file(None, os.environ)).open()
 
 
 class Foreign:

@@ -16,16 +16,19 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from signoff.cli.app import app
+from signoff.front.settings import Options, variables
 from tests.prepared import Prepared
 
 # Made once: typer's runner makes all commands anew for each one that it runs.
 typer.testing._get_command = functools.cache(get_command)  # type: ignore[attr-defined]  # typer names no other way
 
 PROGRAM = (sys.executable, "-m", "signoff.cli")
-# What would change which model or database is used.
-CLEAN: dict[str, str | None] = dict.fromkeys(
-    ("SIGNOFF_MODEL", "SIGNOFF_DATABASE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "FORCE_COLOR", "NO_COLOR")
-)
+# What would change what a run is made of, and how it looks.
+CLEAN: dict[str, str | None] = {
+    **dict.fromkeys(variable for name in Options.model_fields for variable in variables(name)),
+    **dict.fromkeys(("OPENAI_API_KEY", "FORCE_COLOR", "NO_COLOR")),
+    "SIGNOFF_CONFIG": "none",
+}
 
 SCRIPT = """
 from signoff.models import ScriptedModel, call, reply

@@ -42,6 +42,7 @@ TOOLS = (
 # What they touch, beside langgraph and langchain-core.
 TESTS = {
     "pydantic": ("tests/test_private.py",),
+    "pydantic-settings": ("tests/test_cli_config.py",),
     "langgraph-checkpoint-sqlite, filelock": ("tests/test_storage.py",),
     "langchain-openai": (
         "tests/test_local_model.py",

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from signoff.cli.settings import Settings
+from signoff.front.settings import Settings
 from signoff.graph.machine import State
 from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome

@@ -1,10 +1,13 @@
 """The command line: what each command prints, how it ends, and what it says to wrong usage."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from signoff.cli.app import COMMANDS
 from tests.cli_bench import Bench, bare, offered, steps, words_of
 
 DONE = 'call("finish_task", summary="All done.")'
@@ -150,6 +153,25 @@ class TestInput:
 def test_version(bench: Bench) -> None:
     result = bench("--version")
     assert (result.exit_code, result.stdout.split()[0]) == (0, "signoff")
+
+
+def test_the_version_is_said_without_importing_what_only_commands_need() -> None:
+    program = (
+        "import atexit, sys; from signoff.cli import main; sys.argv[1:] = ['--version']; "
+        "atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    version, modules = done.stdout.splitlines()
+    assert version.startswith("signoff ")
+    packages = {name.split(".")[0] for name in modules.split()}
+    assert "typer" in packages
+    assert packages & {"langgraph", "langchain_core", "pydantic", "rich", "textual"} == set()
+
+
+def test_every_command_of_the_table_is_there(bench: Bench) -> None:
+    shown = bench("--help").stdout
+    assert [name for name in COMMANDS if f" {name} " not in shown] == []
+    assert bench("thraeds").stderr == "No such command 'thraeds'. Did you mean 'threads'?\n"
 
 
 def test_the_other_commands_are_there(bench: Bench) -> None:

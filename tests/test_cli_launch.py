@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.database import database
-from signoff.cli.display import Display
-from signoff.cli.launch import launch
-from signoff.cli.plans import with_task
-from signoff.cli.report import Report
-from signoff.cli.settings import Given, Settings
-from signoff.cli.signals import SIGNALS, Stopped, stopping
-from signoff.cli.streamed import Streamed
+from signoff.cli.display import Display, Streamed
+from signoff.cli.launch import SIGNALS, Stopped, launch, stopping, with_task
+from signoff.front.database import database
+from signoff.front.report import Report
+from signoff.front.settings import Given, Settings
 from signoff.models.local.weights import Progress, silent
 from signoff.session.decisions import Question, Waiting
 from signoff.session.events import Event

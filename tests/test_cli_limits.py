@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.settings import Given, Settings, settle
+from signoff.front.settings import Given, Settings, settle
 from tests.cli_bench import Bench, offered, steps
 from tests.hostile_server import HostileServer, silent
 

@@ -9,10 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from signoff import SetupError, ThreadBusy, build_graph
-from signoff.cli.calls import arguments, shortened
-from signoff.cli.names import checked_thread_id, forked_thread_id, new_thread_id
-from signoff.cli.safe import one_line, plain, shell_command
-from signoff.cli.threads import ago
+from signoff.front.calls import arguments, shortened
+from signoff.front.text import one_line, plain, shell_command
+from signoff.front.threads import ago, checked_thread_id, forked_thread_id, new_thread_id
 from signoff.graph.history.task import Task
 from signoff.graph.machine import State
 from signoff.graph.messages import nudge

@@ -8,8 +8,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import SetupError, sqlite_storage
-from signoff.cli.database import database
-from signoff.cli.settings import Given, Settings, recall, remember, settle
+from signoff.front.database import database
+from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.models import ScriptedModel
 from signoff.models.choose import check_model, choose_model
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.settings import Given, settle
-from signoff.cli.working import shell_path
+from signoff.front.settings import Given, settle
+from signoff.front.working import shell_path
 from tests.cli_bench import Bench, one_sentence, steps
 
 DONE = 'call("finish_task", summary="All done.")'

@@ -18,6 +18,7 @@ BOUNDED = [
     "langchain-openai",
     "langchain-mcp-adapters",
     "pydantic",
+    "pydantic-settings",
     "procrastinate",
 ]
 

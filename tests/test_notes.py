@@ -40,9 +40,9 @@ from signoff import (
     build_graph,
     sqlite_storage,
 )
-from signoff.cli.cards import ending
-from signoff.cli.database import Database
-from signoff.cli.report import of_outcome
+from signoff.front.cards import ending
+from signoff.front.database import Database
+from signoff.front.report import of_outcome
 from signoff.graph.errors import IllegalEvent
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from signoff import build_graph, sqlite_storage
-from signoff.cli.settings import Given, Settings, settle
+from signoff.front.settings import Given, Settings, settle
 from signoff.models import ScriptedModel
 from tests.cli_bench import Bench, one_sentence
 from tests.tagged_replies import CODE, DONE

@@ -2,9 +2,8 @@
 
 import pytest
 
-from signoff.ui.pane_backlog import MOST, Backlog, Words
-from signoff.ui.pane_keys import pasted, typed
-from signoff.ui.pane_words import announced, title
+from signoff.ui.pane import announced, title
+from signoff.ui.pane_shell import MOST, Backlog, Words, pasted, typed
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,15 @@ import pytest
 from textual.pilot import Pilot
 
 from signoff import Session, build_graph
-from signoff.cli.database import Database
-from signoff.cli.settings import Given
-from signoff.cli.thread_rows import Row
+from signoff.front.database import Database
+from signoff.front.settings import Given
+from signoff.front.threads import Row
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import Step
 from signoff.session.events import Ended, Event
 from signoff.tools.files import workspace_tools
 from signoff.tools.terminal import terminal_tool
-from signoff.ui.app import SignoffApp
-from signoff.ui.screens import Threads
+from signoff.ui.app import SignoffApp, Threads
 
 pytestmark = pytest.mark.slow
 

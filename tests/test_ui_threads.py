@@ -127,7 +127,7 @@ from tests.ui_bench import UiBench
 async def main():
     bench = object.__new__(UiBench)
     folder = Path(sys.argv[1])
-    from signoff.cli.database import Database
+    from signoff.front.database import Database
     bench.folder, bench.workspace, bench.database = folder, folder / "project", Database(sys.argv[2], True)
     async with bench.opened(model=sys.argv[3]) as opened:
         await opened.send("Go")

@@ -7,14 +7,14 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from signoff.cli.cards import asking, card
-from signoff.cli.safe import one_line, plain, shell_command
+from signoff.front.cards import asking, card
+from signoff.front.text import one_line, plain, shell_command
 from signoff.page.page import templates
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.filesystem.unseen import UNSEEN
 from signoff.ui.asking import arguments_text
-from signoff.ui.pane_words import announced
-from signoff.ui.screen_cells import shown
+from signoff.ui.pane import announced
+from signoff.ui.screen_grid import shown
 from tests import unseen
 
 CODES = sorted(code for first, last in UNSEEN for code in range(first, last + 1))

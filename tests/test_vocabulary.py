@@ -8,11 +8,10 @@ from typing import Any, get_args
 import pytest
 from rich.text import Text
 
-from signoff.cli.cards import COLOURS, ending
-from signoff.cli.database import Database
-from signoff.cli.report import Status, of_outcome
-from signoff.cli.thread_rows import Row
-from signoff.cli.threads import in_words
+from signoff.front.cards import COLOURS, ending
+from signoff.front.database import Database
+from signoff.front.report import Status, of_outcome
+from signoff.front.threads import Row, in_words
 from signoff.graph import outcome as outcomes
 from signoff.graph.machine import Event
 from signoff.graph.rules import RULES
@@ -32,7 +31,7 @@ from signoff.session.decisions import Action, Approval, Confirmation, Question
 from signoff.session.history import Turn
 from signoff.session.standing import Condition, Standing
 from signoff.ui.board import standing_word
-from signoff.ui.story import Story
+from signoff.ui.work import Story
 from tests.cli_bench import Bench, steps
 from tests.page_bench import TASK, outcome, read, run_of
 from tests.page_shown import DONE, badge, last_card

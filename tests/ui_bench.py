@@ -8,8 +8,8 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from signoff.cli.database import Database
-from signoff.cli.settings import Given
+from signoff.front.database import Database
+from signoff.front.settings import Given
 from signoff.ui.app import SignoffApp
 from signoff.ui.conversation import Item
 from tests.cli_bench import SCRIPT

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from signoff.cli.report import Exit
+from signoff.front.report import Exit
 from signoff.graph.vocabulary import STATUSES, TABLES, VERIFIED, Word
 
 PAGE = Path(__file__).parent.parent / "docs" / "words.md"

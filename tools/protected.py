@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from platformdirs import user_cache_path, user_data_path
+from platformdirs import user_cache_path, user_config_path, user_data_path
 
 from signoff.graph.errors import SetupError
 
@@ -391,8 +391,9 @@ def _fixed(root: str, wish: Wish) -> dict[str, str]:
 
 
 def _state_folders(root: str) -> tuple[str, ...]:
-    """Where Signoff keeps threads, full texts and models."""
-    folders = (user_data_path("signoff"), user_cache_path("signoff"), os.environ.get("SIGNOFF_CACHE") or root)
+    """Where Signoff keeps threads, full texts, settings and models."""
+    own = (user_data_path("signoff"), user_config_path("signoff"), user_cache_path("signoff"))
+    folders = (*own, os.environ.get("SIGNOFF_CACHE") or root)
     places = [os.path.abspath(os.path.expanduser(folder)) for folder in folders]
     return (os.path.join(root, STATE), *(place for place in places if place != root))
 

@@ -1,66 +1,136 @@
-"""The command line: `signoff run`, `threads`, `show`, and what other modules of this package add."""
+"""The command line: its commands, each imported when it is asked for, and what is said when one fails."""
 
+import functools
+import importlib
 import importlib.metadata
-import io
 import os
+import sqlite3
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from signoff.cli.commands import Commands
-from signoff.cli.database import Database, database
-from signoff.cli.diagram import diagram
-from signoff.cli.display import stdout_console
-from signoff.cli.going_on import extend, finish, fork, pause, resume, retry
-from signoff.cli.handing import refuse_handed_over
-from signoff.cli.lazy import LazyCommands
-from signoff.cli.lint import lint
-from signoff.cli.names import checked_thread_id, new_thread_id
-from signoff.cli.options import (
-    Approve,
-    BaseUrl,
-    Checks,
-    Constitution,
-    DatabaseOption,
-    Json,
-    Model,
-    ModelSeconds,
-    Protocol,
-    Quiet,
-    Rounds,
-    Seconds,
-    SystemPrompt,
-    TalkTurns,
-    Task,
-    Thread,
-    Tokens,
-    Tools,
-    Turns,
-    Workspace,
-    task_text,
-)
-from signoff.cli.plans import with_task
-from signoff.cli.settings import Given
-from signoff.cli.show import show_thread
-from signoff.cli.stats import rate, stats
-from signoff.cli.threads import print_expired, print_threads
-from signoff.cli.ui import serve, ui
-from signoff.cli.verify import verify
-from signoff.cli.workers import submit, worker
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
+
+ERROR, USAGE = 1, 2
+"""Exit codes, as in `signoff.front.report`, which is slow to import."""
+
+COMMANDS: Mapping[str, str] = {
+    "run": "signoff.cli.run:run",
+    "resume": "signoff.cli.run:resume",
+    "extend": "signoff.cli.run:extend",
+    "retry": "signoff.cli.run:retry",
+    "pause": "signoff.cli.run:pause",
+    "fork": "signoff.cli.run:fork",
+    "submit": "signoff.cli.workers:submit",
+    "worker": "signoff.cli.workers:worker",
+    "stats": "signoff.cli.stats:stats",
+    "rate": "signoff.cli.stats:rate",
+    "ui": "signoff.ui.command:ui",
+    "serve": "signoff.ui.command:serve",
+    "threads": "signoff.cli.threads:threads",
+    "show": "signoff.cli.threads:show",
+    "diagram": "signoff.cli.diagram:diagram",
+    "lint": "signoff.cli.lint:lint",
+    "verify": "signoff.cli.verify:verify",
+    "model": "signoff.cli.model:app",
+    "sandbox": "signoff.cli.sandbox:app",
+}
+"""Where each command is: a function, or a group of commands. Importing all of them takes two seconds, and the
+application and the workers are extras; whoever asks for one command, or the version, needs no other."""
+
+_PASSES_OPTIONS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-class ModelCommands(LazyCommands):
-    """`signoff model`."""
+class Loaded(Mapping[str, Any]):
+    """The commands by their names, each made when it is looked up."""
 
-    module = "signoff.cli.model"
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
 
 
-class SandboxCommands(LazyCommands):
-    """`signoff sandbox`."""
+@functools.cache
+def _command(name: str) -> Any:
+    """Raises KeyError for a command that there is not."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        group = typer.main.get_group(found)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
+    return typer.main.get_command(alone)
 
-    module = "signoff.cli.sandbox"
+
+def load(words: Sequence[str]) -> None:
+    """Imports what the command that `words` begin with needs."""
+    if words and words[0] in COMMANDS:
+        importlib.import_module(COMMANDS[words[0]].partition(":")[0])
+
+
+class Commands(TyperGroup):
+    """The commands; whatever is wrong with a command line is told in one sentence on stderr."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Loaded()  # type: ignore[assignment]  # nothing is added to it
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            _check_folder()
+            code = super().main(words, *rest, **{**options, "standalone_mode": False})
+        except typer.TyperException as error:
+            code = _refuse(error.format_message(), USAGE, words)
+        except SignoffError as error:
+            code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
+        except sqlite3.Error as error:
+            told = (
+                f"The database cannot be used ({error}); put it right, or name another one with --database."
+            )
+            code = _refuse(told, USAGE, words)
+        except Exception as error:
+            if os.environ.get("SIGNOFF_DEBUG"):
+                raise
+            told = (
+                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
+                "SIGNOFF_DEBUG=1 shows where."
+            )
+            code = _refuse(told, ERROR, words)
+        sys.exit(code or 0)
+
+
+def _check_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise SetupError("The folder that you are in does not exist any more; go to another one.") from error
+
+
+def _refuse(told: str, code: int, words: Sequence[str]) -> int:
+    # Imported only when something is wrong, as it is not quick.
+    from signoff.front.report import Exit, Report, print_document
+    from signoff.front.text import one_line
+
+    sys.stderr.write(f"{one_line(told)}\n")
+    if "--json" in words:
+        print_document(Report(None, "error", Exit(code), error=told))
+    return code
 
 
 app = typer.Typer(
@@ -68,113 +138,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="An agent that ends only when it signs off, and that goes on after anything.",
-)
-
-
-@app.command()
-def run(
-    task: Task,
-    workspace: Workspace = None,
-    thread: Annotated[
-        str | None,
-        typer.Option(
-            "--thread",
-            "-t",
-            metavar="ID",
-            help="Add the task to this thread; when that waits for an answer, this is it "
-            "(default: a new one).",
-        ),
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    turns: Turns = None,
-    tokens: Tokens = None,
-    seconds: Seconds = None,
-    model_seconds: ModelSeconds = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    approve: Approve = None,
-    protocol: Protocol = None,
-    constitution: Constitution = None,
-    rounds: Rounds = None,
-    checks: Checks = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Give a task to the model and watch it work until it signs off.
-
-    Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
-    """
-    file = database(where, os.environ)
-    words = _task(task)
-    thread_id = _new(file) if thread is None else checked_thread_id(thread)
-    refuse_handed_over(thread_id, file)
-    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
-    finish(thread_id, file, given, with_task(words), as_json, quiet)
-
-
-for going_on in (resume, extend, retry, pause, fork):
-    app.command()(going_on)
-
-for handed in (submit, worker):
-    app.command()(handed)
-
-for figures in (stats, rate):
-    app.command()(figures)
-
-app.command()(ui)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve)
-
-
-@app.command()
-def threads(
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
-    ] = 20,
-    expire: Annotated[
-        bool,
-        typer.Option("--expire", help="Answer the questions whose deadline has passed by their default."),
-    ] = False,
-    where: DatabaseOption = None,
-    as_json: Json = False,
-) -> None:
-    """List the threads: where each stands, since when it waits and what for."""
-    file = database(where, os.environ)
-    if expire:
-        print_expired(stdout_console(), file, as_json)
-    else:
-        print_threads(stdout_console(), file, limit, as_json)
-
-
-@app.command()
-def show(
-    thread: Thread,
-    where: DatabaseOption = None,
-    as_json: Json = False,
-    html: Annotated[
-        str | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write it as one HTML page, for sharing; - prints the page."
-        ),
-    ] = None,
-) -> None:
-    """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
-    show_thread(stdout_console(), database(where, os.environ), checked_thread_id(thread), as_json, html)
-
-
-app.command()(diagram)
-app.command()(lint)
-app.command()(verify)
-app.add_typer(
-    typer.Typer(cls=ModelCommands, no_args_is_help=True, help="The embedded model: no key, no network."),
-    name="model",
-)
-app.add_typer(
-    typer.Typer(cls=SandboxCommands, no_args_is_help=True, help="The sandbox in which its Python runs."),
-    name="sandbox",
 )
 
 
@@ -191,28 +154,3 @@ def signoff(
     ] = False,
 ) -> None:
     """An agent that ends only when it signs off, and that goes on after anything."""
-
-
-def _task(task: str) -> str:
-    words = task_text(task)
-    if not words:
-        raise SetupError("The task is empty; say what is to be done.")
-    return words
-
-
-def _new(file: Database) -> str:
-    with file.open() as storage:
-        return new_thread_id(storage.threads())
-
-
-def main() -> None:
-    """The entry point of the `signoff` command."""
-    # A terminal without Unicode gets escapes in place of symbols, and what it sends need not be text.
-    for stream, errors in (
-        (sys.stdin, "replace"),
-        (sys.stdout, "backslashreplace"),
-        (sys.stderr, "backslashreplace"),
-    ):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
-    app()

@@ -1,28 +1,232 @@
-"""What a run shows: a live terminal, plain lines, only the end, or one JSON document."""
+"""What a run shows and asks: in a live terminal, in plain lines, only at its end, or as one JSON document."""
 
+import json
+import os
+import select
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from langchain_core.callbacks import BaseCallbackHandler
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.cards import AMBER, Card, card, ending
-from signoff.cli.dialogue import Dialogue
-from signoff.cli.lines import Lines
-from signoff.cli.live import LiveArea
-from signoff.cli.report import Exit, Report, print_document
-from signoff.cli.safe import one_line, plain, styled
-from signoff.cli.settings import Settings
-from signoff.cli.streamed import Streamed
-from signoff.session.decisions import Question, Waiting
+from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
+from signoff.front.report import Exit, Report, print_document
+from signoff.front.settings import Settings
+from signoff.front.text import named, one_line, plain, styled
+from signoff.graph.errors import ThreadError
+from signoff.graph.foreign import counted, valid_text
+from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
 from signoff.session.events import CallFinished, CallStarted, Entered, Event, Stopping
+from signoff.tools.pty.output import harmless
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
     from signoff.models.local.weights import Progress
+_KEPT = 16_384
+_LIVE_LINES = 8
+_DECISIONS = {
+    "approve": ("a", "y", "yes", "ok", "accept"),
+    "reject": ("r", "n", "no"),
+    "edit": ("e",),
+    "respond": ("s", "response"),
+}
+
+
+class Streamed(BaseCallbackHandler):
+    """Counts the pieces of the reply that is coming in; about one a token."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
+        self.pieces += 1
+
+    def seen(self, event: Event) -> None:
+        """With the next state the reply is counted among those that are whole."""
+        if isinstance(event, Entered):
+            self.pieces = 0
+
+
+class Tail:
+    """Keeps the last bytes; only what is looked at is rendered. Fed from the thread in which a tool runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._data = bytearray()
+        self._cut = False
+
+    def feed(self, data: bytes) -> None:
+        with self._lock:
+            self._data += data[-_KEPT:]
+            if len(self._data) > _KEPT:
+                del self._data[:-_KEPT]
+                self._cut = True
+
+    def clear(self) -> None:
+        with self._lock:
+            self._data.clear()
+            self._cut = False
+
+    def lines(self, most: int) -> list[str]:
+        """The last lines that are not empty, harmless."""
+        with self._lock:
+            data, cut = bytes(self._data), self._cut
+        if cut:
+            # The first line may begin in the middle of a character or of an escape sequence.
+            data = data.partition(b"\n")[2] or data
+        return [line for line in plain(harmless(data)).split("\n") if line.strip()][-most:]
+
+
+class LiveArea:
+    """What a command writes now, and a line with state, turn n of N, tokens and time."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.entered: Entered | None = None
+        self.running: CallStarted | None = None
+        self.streamed: Streamed | None = None
+        self.spinner = Spinner("dots", style="cyan")
+        self.tail = Tail()
+
+    def __rich__(self) -> RenderableType:
+        row = Table.grid(padding=(0, 1))
+        row.add_row(self.spinner, _fitted(self._text()))
+        call = self.running
+        if call is None or call.name != "run_shell":
+            return row
+        head = Text.assemble(("    $ ", "dim"), (one_line(str(call.args.get("command", ""))), "bold"))
+        lines = [Text(f"      {line}", style="dim") for line in self.tail.lines(_LIVE_LINES)]
+        return Group(*map(_fitted, [head, *lines]), row)
+
+    def _text(self) -> Text:
+        now, coming = self.entered, self.streamed.pieces if self.streamed else 0
+        if now is None:
+            return Text("starting", style="bold")
+        thinking = 1 if now.state == "call_llm" else 0
+        parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
+        if now.tokens or coming:
+            parts.append(counted(now.tokens + coming, "token"))
+        minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
+        parts.append(f"{minutes}:{seconds:02}")
+        state = f"{now.state} {one_line(self.running.name) if self.running else ''}".strip()
+        return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
+
+
+def _fitted(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def read_line(prompt: str) -> str:
+    """The next line, without its end. Raises EOFError at the end of the input, and what a signal raises.
+
+    `input()` misses a signal that comes between its prompt and its read: the handler then waits for the line.
+    """
+    sys.stdout.write(prompt)
+    sys.stdout.flush()
+    if sys.platform != "win32":
+        with _wakeup() as woken:
+            select.select([sys.stdin, woken], [], [])
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")
+
+
+@contextmanager
+def _wakeup() -> Iterator[int]:
+    """A file descriptor that becomes readable when a signal comes."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        yield woken
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wake)
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """A conversation. show: prints a card. say: prints a remark. Raises EOFError when the person leaves."""
+
+    show: Callable[[Card], None]
+    say: Callable[[str], None]
+
+    def answer(self, waiting: Waiting) -> Any:
+        """What `waiting.read` takes."""
+        if isinstance(waiting, Approval):
+            return self._decisions(waiting)
+        self.show(asking(waiting))
+        options = waiting.options if isinstance(waiting, Question) else ()
+        hint = "number or your own words" if options else "your answer"
+        if isinstance(waiting, Confirmation):
+            hint = "yes, or what is wrong"
+        answer = self._line(hint, "Type an answer, or press Ctrl-C to leave the question open.")
+        if answer not in options and answer.isdecimal() and 0 < int(answer) <= len(options):
+            return options[int(answer) - 1]
+        return answer
+
+    def _decisions(self, approval: Approval) -> list[Mapping[str, Any]]:
+        if len(approval.calls) == 1:
+            self.show(asking(approval))
+            return [self._decided(approval.calls[0])]
+        found = []
+        for at, call in enumerate(approval.calls):
+            title = f"Waiting for approval, {at + 1} of {len(approval.calls)}"
+            self.show(Card(title, "magenta", approving(call)))
+            found.append(self._decided(call))
+        return found
+
+    def _decided(self, call: PendingCall) -> Mapping[str, Any]:
+        while True:
+            hint = " / ".join(call.allowed)
+            typed = self._line(hint, "Decide, or press Ctrl-C to leave all of it open.")
+            word, _, rest = typed.partition(" ")
+            kind = _kind(word.rstrip(":,;."))
+            if kind not in call.allowed:
+                self.say(f"Type one of: {', '.join(call.allowed)}; a reason may follow.")
+                continue
+            try:
+                decision = self._filled(kind, rest.strip(), call)
+                Approval("", (call,)).read([decision])
+            except (ThreadError, ValueError) as error:
+                self.say(f"That does not fit: {error}")
+            else:
+                return decision
+
+    def _filled(self, kind: str, rest: str, call: PendingCall) -> Mapping[str, Any]:
+        if kind == "reject":
+            return {"type": kind, "message": rest or self._line("reason (may be empty)")}
+        if kind == "respond":
+            return {"type": kind, "message": rest or self._line("what the model is told", "Type the answer.")}
+        if kind == "edit":
+            if not rest:
+                now = named(json.dumps(dict(call.args), ensure_ascii=False, default=str))
+                self.say(f"The arguments now: {now}")
+                rest = self._line("new arguments as JSON", "Type all arguments as one JSON object.")
+            return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
+        return {"type": kind}
+
+    def _line(self, hint: str, when_empty: str = "") -> str:
+        while not (typed := valid_text(read_line(f"{hint} > ")).strip()) and when_empty:
+            self.say(when_empty)
+        return typed
+
+
+def _kind(word: str) -> str:
+    return next((kind for kind, short in _DECISIONS.items() if word.lower() in (kind, *short)), "")
 
 
 class Display:

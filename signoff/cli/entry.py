@@ -1,5 +1,6 @@
 """How the command line starts: what it is made of is imported only here, and can be interrupted."""
 
+import io
 import signal
 import sys
 import threading
@@ -7,7 +8,7 @@ import threading
 
 def main() -> None:
     """The entry point of the `signoff` command."""
-    # What is imported takes a second or more: until it is there, ^C ends the process as it ends any other.
+    # What is imported takes a moment: until it is there, ^C ends the process as it ends any other.
     # As an exception it would show where in somebody's module it came, or be swallowed there.
     ours = (
         threading.current_thread() is threading.main_thread()
@@ -15,11 +16,20 @@ def main() -> None:
     )
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from signoff.cli.app import main as run
+    from signoff.cli.app import app, load
 
+    load(sys.argv[1:])
+    # A terminal without Unicode gets escapes in place of symbols, and what it sends need not be text.
+    for stream, errors in (
+        (sys.stdin, "replace"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        run()
+        app()
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,27 +1,220 @@
-"""Runs a thread for the command line: from the options to the report."""
+"""Runs a thread: how the run begins, from where the thread stands, and how a signal stops it."""
 
 import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FrameType
 
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 
-from signoff.cli import report
-from signoff.cli.database import Database, OpenStorage
-from signoff.cli.display import Display
-from signoff.cli.plans import Plan
-from signoff.cli.report import Exit, Report
-from signoff.cli.settings import Given, Settings, recall, remember, settle
-from signoff.cli.signals import Stopped, Stopper, stopping
-from signoff.cli.streamed import Streamed
-from signoff.cli.working import for_waiting, graph_of, policy_of, working_tools
+from signoff.cli.display import Display, Streamed
+from signoff.front import report
+from signoff.front.database import Database, OpenStorage
+from signoff.front.report import MORE_TURNS, Exit, Report, command, next_command
+from signoff.front.settings import Given, Settings, recall, remember, settle
+from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.models.choose import check_model, choose_model
-from signoff.session.decisions import Approval, Decision, Failed, Finished, Message, Paused
+from signoff.session.decisions import (
+    Action,
+    Approval,
+    Confirmation,
+    Decision,
+    Failed,
+    Finished,
+    Message,
+    Paused,
+    Waiting,
+)
 from signoff.session.events import Decided, Wrote
-from signoff.session.moves import Answer, Move
+from signoff.session.moves import Answer, Extend, Move, Retry
 from signoff.session.session import Session
 from signoff.session.standing import Condition, Standing, look, reading_graph
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What a run begins with: a move, or what a person has to answer first."""
+
+    move: Move = None
+    waiting: Waiting | None = None
+    note: str = ""
+
+
+Plan = Callable[[Standing], Begin]
+"""Decides from where a thread stands how the run begins. Raises ThreadError when it cannot."""
+
+
+def with_task(task: str) -> Plan:
+    """A new task for a new or an existing thread; the answer, when the thread waits for one."""
+
+    def plan(thread: Standing) -> Begin:
+        if waiting := thread.waiting:
+            return Begin(task, note=f"The thread waits: your message {_taken_as(waiting)}.")
+        if thread.condition is not Condition.STOPPED:
+            return Begin(task)
+        if is_repeated([HumanMessage(task)], thread.values):
+            return Begin(task, note="The thread has this message already, and goes on with it.")
+        return Begin(task, note="The thread's unfinished task ends here; your message begins the next one.")
+
+    return plan
+
+
+def _taken_as(waiting: Waiting) -> str:
+    match waiting:
+        case Approval():
+            return "rejects the calls"
+        case Confirmation():
+            return "sends the result back"
+        case Action():
+            return "takes the action back"
+    return "is the answer"
+
+
+def to_resume(answer: str | None, database: Database) -> Plan:
+    """Going on with an existing thread: with an answer, or just on."""
+
+    def plan(thread: Standing) -> Begin:
+        _known(thread, database)
+        if thread.outcome is not None:
+            if answer is not None:
+                raise _nothing_waits(thread.thread_id, "ended", database)
+            raise _has_ended(thread, database)
+        if waiting := thread.waiting:
+            if answer is None:
+                # An action is handed out by the session, which notes it.
+                return Begin() if isinstance(waiting, Action) else Begin(waiting=waiting)
+            if isinstance(waiting, Approval) and not waiting.says_which(answer):
+                raise _for_which(thread, database)
+            waiting.read(answer)
+            return Begin(Answer(answer, waiting.interrupt_id))
+        if answer is not None:
+            raise _nothing_waits(thread.thread_id, "stopped in the middle", database)
+        return Begin()
+
+    return plan
+
+
+def _for_which(thread: Standing, database: Database) -> ThreadError:
+    how = command("resume", thread.thread_id, database)
+    return ThreadError(
+        "The answer does not say which calls it is for, and others may wait by now. See what waits, and the "
+        f"commands that decide on it, with: {how}"
+    )
+
+
+def to_extend(turns: int, database: Database) -> Plan:
+    """Going on after a limit."""
+
+    def plan(thread: Standing) -> Begin:
+        if _end(thread, database, "A limit") == "limit":
+            return Begin(Extend(turns))
+        raise _has_ended(thread, database)
+
+    return plan
+
+
+def to_retry(database: Database) -> Plan:
+    """Trying again after an error."""
+
+    def plan(thread: Standing) -> Begin:
+        if _end(thread, database, "An error") == "error":
+            return Begin(Retry())
+        raise _has_ended(thread, database)
+
+    return plan
+
+
+def _end(thread: Standing, database: Database, needed: str) -> str:
+    _known(thread, database)
+    if thread.outcome is None:
+        how = command("resume", thread.thread_id, database)
+        raise ThreadError(
+            f"Thread {thread.shown!r} has not ended. {needed} must have ended it; go on with: {how}"
+        )
+    return str(thread.outcome["status"])
+
+
+def _known(thread: Standing, database: Database) -> None:
+    if thread.condition is Condition.UNKNOWN:
+        raise unknown(thread.thread_id, database)
+
+
+def unknown(thread_id: str, database: Database) -> ThreadError:
+    """The error for a thread that is not there."""
+    shown = Standing(thread_id, Condition.UNKNOWN).shown
+    return ThreadError(f"There is no thread {shown!r} in {database}; `signoff threads` lists them.")
+
+
+def _has_ended(thread: Standing, database: Database) -> ThreadError:
+    thread_id, outcome = thread.thread_id, thread.outcome or {}
+    status = outcome["status"]
+    what = {
+        "limit": f"give it more turns: {command('extend', thread_id, database, str(MORE_TURNS))}",
+        "error": f"try again: {command('retry', thread_id, database)}",
+        "success": f"give it another task: {next_command(thread_id, database)}",
+    }[status]
+    how = outcome["claim"] if status == "success" else outcome["reason"]
+    return ThreadError(f"Thread {thread.shown!r} has ended ({status}, {how}); {what}")
+
+
+def _nothing_waits(thread_id: str, state: str, database: Database) -> ThreadError:
+    how = command("resume", thread_id, database) if state != "ended" else next_command(thread_id, database)
+    return ThreadError(f"Thread {thread_id!r} has {state} and nothing waits for an answer; go on with: {how}")
+
+
+class Stopped(KeyboardInterrupt):
+    """The user, or the system, asked this process to stop."""
+
+
+class Stopper:
+    """Says what a signal does. `soon` is set while the thread runs: it asks for a stop after that step.
+
+    `begun`: the thread has run. Once `done` is set, signals change nothing: the run has stopped and only has
+    to say so.
+    """
+
+    def __init__(self) -> None:
+        self.soon: Callable[[], None] | None = None
+        self.begun = False
+        self.done = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.done:
+            return
+        if self.soon is None:
+            raise Stopped
+        soon, self.soon = self.soon, None
+        soon()
+
+
+@contextmanager
+def stopping() -> Iterator[Stopper]:
+    """While this lasts, a signal raises Stopped, or stops softly; the second one always raises.
+
+    A signal that the parent process ignores stays ignored.
+    """
+    stopper = Stopper()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopper
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, stopper)
+    try:
+        yield stopper
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def launch(thread_id: str, database: Database, options: Given, plan: Plan, display: Display) -> Report:
@@ -87,7 +280,7 @@ class _Launch:
         move: Move,
         note: str,
     ) -> Report:
-        policy = policy_of(settings, self.options, tools, standing.waiting)
+        policy = policy_of(settings, tools, standing.waiting)
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)

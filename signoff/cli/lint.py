@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.display import stdout_console
-from signoff.cli.options import Json
-from signoff.cli.safe import cut, one_line, plain, styled
+from signoff.front.options import Json
+from signoff.front.text import cut, one_line, plain, styled
 from signoff.graph.errors import SetupError
 from signoff.lint.faults import REPEATS, Fault, FaultKind, faults
 from signoff.lint.formats import read_trace

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.display import stdout_console
-from signoff.cli.safe import cut, one_line
+from signoff.front.text import cut, one_line
 from signoff.tools.sandbox.selftest import ATTACKS, Check, selftest
 from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox
 from signoff.tools.sandbox.watch import EVERY_DISK

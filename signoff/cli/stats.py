@@ -1,24 +1,24 @@
 """`signoff stats` and `signoff rate`: what the recorded outcomes say, and what people say of them."""
 
 import json
-import os
 import re
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.database import Database, database
 from signoff.cli.display import stdout_console
-from signoff.cli.names import checked_thread_id
-from signoff.cli.options import DatabaseOption, Json, Thread
-from signoff.cli.plans import unknown
-from signoff.cli.safe import one_line, plain
-from signoff.cli.stats_table import table
+from signoff.cli.launch import unknown
+from signoff.front.database import Database
+from signoff.front.options import Json, Thread, takes
+from signoff.front.text import one_line, plain, styled
+from signoff.front.threads import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers
@@ -28,9 +28,14 @@ from signoff.stats.records import rate as store_rating
 
 _SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")
 _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_MOST_KINDS = 8
+_MOST_SECTIONS = 3
+Line = tuple[str, str]
 
 
+@takes()
 def stats(
+    file: Database,
     thread: Annotated[
         str | None, typer.Option("--thread", "-t", metavar="ID", help="Only the tasks of this thread.")
     ] = None,
@@ -51,14 +56,12 @@ def stats(
             "--plot", metavar="FILE", help="Draw turns to finish and exits into a .png or .svg file."
         ),
     ] = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """Show how tasks ended, how many turns they took, which reminders helped, and what to improve."""
     begin = 0.0 if since is None else moment(since, time.time())
     if picture is not None:
         check_suffix(picture)
-    file = database(where, os.environ)
     ended = _ended(file, thread)
     document = numbers(ended, since=begin, caps=cap or CAPS)
     if picture is not None:
@@ -75,8 +78,10 @@ def stats(
         console.print(Text(plain(f"Drawn into {picture}.")), soft_wrap=True)
 
 
+@takes()
 def rate(
     thread: Thread,
+    file: Database,
     stars: Annotated[
         int,
         typer.Argument(min=STARS[0], max=STARS[-1], metavar="STARS", help="1 (useless) to 5 (just right)."),
@@ -85,11 +90,9 @@ def rate(
         int | None,
         typer.Option(min=1, metavar="N", help="The N-th task of the thread that ended (default: the last)."),
     ] = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
 ) -> None:
     """Say how well a task was done; a new rating takes the place of the old one."""
-    file = database(where, os.environ)
     thread_id = checked_thread_id(thread)
     _known(file, thread_id)
     with file.open() as storage:
@@ -135,3 +138,146 @@ def _known(file: Database, thread_id: str) -> None:
             if thread_id in storage.threads() or read_ended(storage.store, thread_id):
                 return
     raise unknown(thread_id, file)
+
+
+def table(document: Mapping[str, Any]) -> Table:
+    """What `signoff.stats.stats` gave, one line a figure."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column()
+    for name, said in lines(document):
+        shown.add_row(styled(name), styled(one_line(said)))
+    return shown
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[Line]:
+    """Every line: what it is about, and what the figures say."""
+    tasks, measured = document["tasks"], document["measured"]
+    part = "" if measured == tasks else f" (figures of {measured})"
+    yield "tasks", f"{tasks:,} on {document['threads']:,} threads{part}"
+    yield from _exits(document)
+    yield from _work(document)
+    yield from _finish(document)
+    yield from _people(document)
+    yield "tokens", _tokens(document["tokens"])
+    if document["models"]:
+        yield "models", _counts(document["models"])
+    yield from _advice(document)
+
+
+def _exits(document: Mapping[str, Any]) -> Iterator[Line]:
+    exits, tasks = document["exits"], document["tasks"]
+    yield (
+        "exits",
+        " · ".join(f"{name} {count:,} ({count / tasks:.0%})" for name, count in exits["status"].items()),
+    )
+    yield "  reasons", _counts(exits["reason"])
+    for name, key in (("  claims", "claim"), ("  verified", "verified")):
+        if exits[key]:
+            yield name, _counts(exits[key])
+    turns = document["turns"]
+    if turns["successes"]:
+        yield (
+            "turns to finish",
+            f"mean {turns['mean']:g} · median {turns['median']:g} · p90 {turns['p90']}"
+            f" · most {turns['most']}",
+        )
+
+
+def _work(document: Mapping[str, Any]) -> Iterator[Line]:
+    talk, nudges = document["talk_only"], document["nudges"]
+    yield (
+        "talk-only replies",
+        f"{talk['replies']:,} of {talk['turns']:,} turns{_percent(talk['rate'])}, in {talk['tasks']:,} tasks",
+    )
+    yield (
+        "nudges",
+        f"{nudges['given']:,}, {nudges['back_to_work']:,} led back to work{_percent(nudges['rate'])}",
+    )
+    for kind, found in list(nudges["kinds"].items())[:_MOST_KINDS]:
+        yield f"  {kind}", f"{found['given']:,}, {found['back_to_work']:,} back{_percent(found['rate'])}"
+
+
+def _finish(document: Mapping[str, Any]) -> Iterator[Line]:
+    refused, limits = document["refused"], document["limits"]
+    again, accuracy = document["reopened"], document["accuracy"]
+    yield (
+        "refused finishes",
+        f"{refused['finishes']:,}, {refused['needless']:,} needless{_percent(refused['rate'])}:"
+        " accepted later, without work between",
+    )
+    for kind, found in list(refused["kinds"].items())[:_MOST_KINDS]:
+        yield f"  {kind}", f"{found['times']:,}, {found['needless']:,} needless"
+    yield (
+        "limits",
+        f"{limits['reached']:,}, {limits['extended']:,} extended, {limits['cut_short']:,} of them then "
+        "finished without a change",
+    )
+    early, late = document["false_positives"], document["false_negatives"]
+    said = {"refused by a check": "check", "sent back by a person": "person", "rated low": "rating"}
+    kinds = {name: early["too_early"][judge] for name, judge in said.items()}
+    yield "false positives", _judged(early, "judged finishes came too early", kinds)
+    kinds = {"hit a limit": late["hit_limit"], "went on": late["went_on"]}
+    yield "false negatives", _judged(late, "runs known as done went on or hit a limit", kinds)
+    yield (
+        "reopened",
+        f"{again['tasks']:,} (rated low {again['rated_low']:,}, next task soon after {again['next_task']:,})",
+    )
+    yield (
+        "finish accuracy",
+        f"{accuracy['not_reopened']:,} of {accuracy['accepted']:,} accepted as done and not reopened"
+        f"{_percent(accuracy['rate'])}",
+    )
+
+
+def _judged(found: Mapping[str, Any], what: str, kinds: Mapping[str, int]) -> str:
+    """A rate of what was judged, with how; never a rate of what nobody and nothing has judged."""
+    left = f"; {found['not_judged']:,} not judged" if found["not_judged"] else ""
+    if not found["judged"]:
+        return f"not judged: no check decided, and no person has confirmed or rated{left}"
+    judges = {f"{name}s": count for name, count in found["judged_by"].items() if count}
+    why = {name: count for name, count in kinds.items() if count}
+    told = f": {_counts(why)}" if why else ""
+    return (
+        f"{found['count']:,} of {found['judged']:,} {what}{_percent(found['rate'])}{told}"
+        f"; judged by {_counts(judges)}{left}"
+    )
+
+
+def _people(document: Mapping[str, Any]) -> Iterator[Line]:
+    ratings, waiting = document["ratings"], document["waiting"]
+    if ratings["count"]:
+        stars = " · ".join(f"{star}★ {count}" for star, count in ratings["stars"].items() if count)
+        yield "ratings", f"{ratings['count']:,}, mean {ratings['mean']:g} ({stars})"
+    if waiting["tasks"]:
+        yield (
+            "waiting for people",
+            f"{waiting['seconds']:,.1f} s in {waiting['tasks']:,} tasks,"
+            f" mean {waiting['mean_seconds']:,.1f} s",
+        )
+
+
+def _advice(document: Mapping[str, Any]) -> Iterator[Line]:
+    for place, row in enumerate(document["sections"][:_MOST_SECTIONS]):
+        signs = ", ".join(f"{name} {count:,}" for name, count in row["signs"].items())
+        tasks = f"{row['tasks']:,} task{'s' * (row['tasks'] != 1)}"
+        yield "strengthen first" if place == 0 else "  then", f"“{row['section']}”: {tasks} ({signs})"
+    if document["turns"]["successes"]:
+        for place, row in enumerate(document["what_if"]):
+            yield (
+                "what if" if place == 0 else "",
+                f"a cap of {row['cap']} would have cut {row['cut']:,} of {row['successes']:,} successes",
+            )
+
+
+def _tokens(tokens: Mapping[str, Any]) -> str:
+    mean = "" if tokens["mean"] is None else f", {tokens['mean']:,.0f} a task"
+    return f"{tokens['total']:,} ({tokens['input']:,} in, {tokens['output']:,} out{mean})"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " · ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _percent(rate: float | None) -> str:
+    return "" if rate is None else f" ({rate:.0%})"

@@ -1,30 +1,124 @@
-"""`signoff threads`: prints the threads of a database, as a table or as JSON."""
+"""`signoff threads` and `signoff show`: the threads of a database, and what happened in one of them."""
 
 import json
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.cards import COLOURS
-from signoff.cli.database import Database, OpenStorage
-from signoff.cli.report import command
-from signoff.cli.safe import cut, one_line, plain
-from signoff.cli.thread_rows import Row, found_in
-from signoff.graph.errors import StorageError, ThreadBusy
+from signoff.cli.display import Plain, Terminal, stdout_console
+from signoff.cli.launch import unknown
+from signoff.front.database import Database, OpenStorage
+from signoff.front.options import Json, Thread, takes
+from signoff.front.report import Exit, Report, command, documents, of_outcome, of_stop, of_waiting
+from signoff.front.settings import recall
+from signoff.front.text import cut, one_line, plain
+from signoff.front.threads import Row, ago, checked_thread_id, found_in, in_words, status_of
+from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import counted
+from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
+from signoff.nodes.journal import recorded
+from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
 from signoff.session.expiry import Expired, expire
-from signoff.session.standing import reading_graph
+from signoff.session.history import Chapter, Turn, chapters
+from signoff.session.path import Step, steps
+from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import QueueFigures
+from signoff.workers.inbox import read_inbox
 from signoff.workers.submitting import of_workers, submit
 
+_KINDS: Mapping[type, str] = {
+    Wrote: "user",
+    CallFinished: "call",
+    Thought: "thought",
+    Answered: "question",
+    Nudged: "nudge",
+}
+_WHY = 160
+_SHOWN_SECONDS = 0.05
+_EVERY_TURN = ("think", "calls_open")
 
-def print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
+
+@takes()
+def threads(
+    file: Database,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
+    ] = 20,
+    expire: Annotated[
+        bool,
+        typer.Option("--expire", help="Answer the questions whose deadline has passed by their default."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the threads: where each stands, since when it waits and what for."""
+    if expire:
+        _print_expired(stdout_console(), file, as_json)
+    else:
+        _print_threads(stdout_console(), file, limit, as_json)
+
+
+@takes()
+def show(
+    thread: Thread,
+    file: Database,
+    as_json: Json = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write it as one HTML page, for sharing; - prints the page."
+        ),
+    ] = None,
+) -> None:
+    """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
+    thread_id, console = checked_thread_id(thread), stdout_console()
+    if as_json and html is not None:
+        raise SetupError("--html writes a page and --json prints a document; give one of them.")
+    if not file.exists():
+        raise unknown(thread_id, file)
+    with file.open() as storage:
+        standing, told, outcomes, running, path = _read(storage, thread_id)
+        if standing.condition is Condition.UNKNOWN:
+            if read_inbox(storage.store, thread_id):
+                raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; look later.")
+            raise unknown(thread_id, file)
+        settings = recall(storage.store, thread_id)
+    if html is not None:
+        _write_page(console, html, standing, told, outcomes, path, running, settings)
+        return
+    status = "running" if running else status_of(standing)
+    now = Report(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, file)
+    if as_json:
+        document = {
+            "thread_id": thread_id,
+            "status": status,
+            "changed": standing.changed,
+            "settings": settings and settings.model_dump(),
+            "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in told],
+            "outcome": now.outcome,
+            **documents(now.waiting),
+            "resume": now.resume,
+        }
+        sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+        return
+    place = (settings.workspace, settings.model) if settings else ()
+    waits_for = standing.waiting.waits_for if standing.waiting else None
+    state = stands(status, waits_for, standing.outcome).title
+    console.print(Text(" · ".join(map(one_line, (thread_id, state, *place))), style="dim"), soft_wrap=True)
+    console.print()
+    _print(console, told, outcomes, None if running else now, file)
+
+
+def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
     found = found_in(database, limit)
     listed = [asdict(item) for item in found.rows]
     if as_json:
@@ -52,7 +146,7 @@ def _in_figures(workers: QueueFigures) -> str:
     )
 
 
-def print_expired(console: Console, database: Database, as_json: bool) -> None:
+def _print_expired(console: Console, database: Database, as_json: bool) -> None:
     """Answers every question whose deadline has passed, and says which."""
     found: list[Expired] = []
     if database.exists():
@@ -98,18 +192,103 @@ def _table(found: list[Row], width: int) -> Table:
     return table
 
 
-def in_words(item: Row) -> Text:
-    """How a thread stands, as a person reads it: the title of its card, when its task has ended."""
-    found = stands(item.status, item.waits_for, asdict(item))
-    return Text(one_line(found.title), style=COLOURS[found.tone])
+def _write_page(console: Console, file: str, standing: Standing, *rest: Any) -> None:
+    # It builds on this package, so that it cannot be imported with it; and most commands need none of it.
+    from signoff.page import STDOUT, Run, page, save
+
+    save(page(Run(standing, *rest)), file)
+    if file != STDOUT:
+        told = f"Written to {one_line(file)}. It shows all that the thread holds: look before you share it."
+        console.print(Text(told), soft_wrap=True)
 
 
-def ago(moment: str, now: datetime) -> str:
-    """How long before `now` the ISO 8601 `moment` was, in the largest unit that fits; empty for none."""
-    if not moment:
-        return ""
-    seconds = max(0, int((now - datetime.fromisoformat(moment)).total_seconds()))
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
+def _read(
+    storage: OpenStorage, thread_id: str
+) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
+    # Asked first: else a run that ends in between would look as if it had been stopped.
+    running = storage.checkpointer.is_running(thread_id)
+    graph = reading_graph(storage)
+    standing = look(graph, thread_id)
+    with readable(thread_id):
+        path = steps(storage.checkpointer, thread_id)
+        told = chapters(standing.values, kit_of(graph).toolbox, path)
+        ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
+    outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
+    if standing.outcome is not None:
+        outcomes[standing.outcome["task"]] = dict(standing.outcome)
+    return standing, told, outcomes, running, path
+
+
+def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "task": chapter.task,
+        "words": list(chapter.words),
+        "turns": [_turn(turn) for turn in chapter.turns],
+        "outcome": outcome,
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "turn": turn.number,
+        "text": turn.text,
+        "status": turn.status,
+        "events": [{"kind": _KINDS[type(event)], **asdict(event)} for event in turn.events],
+        "tokens": turn.tokens,
+        "seconds": turn.seconds,
+        "steps": [asdict(step) for step in turn.steps],
+    }
+
+
+def _now(standing: Standing, database: Database) -> Report:
+    if standing.outcome is not None:
+        return of_outcome(standing.outcome, standing.thread_id, database)
+    if standing.waiting:
+        return of_waiting(standing.waiting, standing.thread_id, database)
+    return of_stop(standing.thread_id, database)
+
+
+def _print(
+    console: Console,
+    told: list[Chapter],
+    outcomes: Mapping[str, Mapping[str, Any]],
+    now: Report | None,
+    database: Database,
+) -> None:
+    display = (Terminal if console.is_terminal else Plain)(console)
+    for chapter in told:
+        for words in chapter.words:
+            display.show(Wrote(words))
+        for turn in chapter.turns:
+            _print_turn(display, turn)
+        outcome = outcomes.get(chapter.task)
+        if outcome and (now is None or outcome != now.outcome):
+            display.end(replace(of_outcome(outcome, outcome["thread_id"], database), resume=None))
+            display.gap()
+    if now is None:
+        display.note("It is running in another process.")
+    else:
+        display.end(now)
+
+
+def _print_turn(display: Plain, turn: Turn) -> None:
+    events: list[Event] = [Said(turn.number, turn.text, beside=turn.beside), *turn.events]
+    for event in events:
+        display.show(event)
+    if turn.status:
+        display.print(display.lines.remark(turn.number, f"status: {cut(one_line(turn.status), _WHY)}"))
+    for line in _way(turn):
+        display.print(display.lines.remark(turn.number, line))
+
+
+def _way(turn: Turn) -> list[str]:
+    """The states of a turn with its figures, and the rules that fired in it beside those of every turn."""
+    states = " → ".join(str(step.state) for step in turn.steps if step.state)
+    figures = [counted(turn.tokens, "token")] if turn.tokens else []
+    figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []
+    rules = [
+        f"  {step.rule}: {cut(one_line(step.why), _WHY)}"
+        for step in turn.steps
+        if step.state is State.DECIDE and step.rule not in _EVERY_TURN
+    ]
+    return [*filter(None, [" · ".join(filter(None, (states, *figures)))]), *rules]

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.display import stdout_console
-from signoff.cli.options import Json
-from signoff.cli.safe import one_line, styled
+from signoff.front.options import Json
+from signoff.front.text import one_line, styled
 from signoff.graph.errors import SetupError
 from signoff.verify.explore import OVERALL, Broken, Exploration, Explorer
 from signoff.verify.loading import load_graph

@@ -4,43 +4,25 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from signoff.cli import report
-from signoff.cli.database import Database, database
 from signoff.cli.display import display_for
-from signoff.cli.names import checked_thread_id, new_thread_id
-from signoff.cli.options import (
-    Approve,
-    BaseUrl,
-    Checks,
-    Constitution,
-    DatabaseOption,
-    Json,
-    Model,
-    ModelSeconds,
-    Protocol,
-    Quiet,
-    Rounds,
-    Seconds,
-    SystemPrompt,
-    TalkTurns,
-    Task,
-    Tokens,
-    Tools,
-    Turns,
-    Workspace,
-    task_text,
-)
-from signoff.cli.report import Exit
-from signoff.cli.safe import cut, one_line
-from signoff.cli.settings import Given, recall, remember, settle
-from signoff.cli.worker_graphs import OwnGraphs
+from signoff.front import report
+from signoff.front.database import Database
+from signoff.front.options import TO_BEGIN, Json, Quiet, Task, takes, task_text
+from signoff.front.report import Exit
+from signoff.front.settings import Given, Settings, recall, remember, settle
+from signoff.front.text import cut, one_line
+from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
+from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.standing import look, reading_graph
 from signoff.storage.postgres import PostgresStorage
@@ -52,6 +34,7 @@ from signoff.workers.submitting import submit as hand_to_workers
 if TYPE_CHECKING:
     # Its packages are an extra.
     from signoff.workers.worker import Graphs, Worker
+
 
 _FORMAT = "%(asctime)s %(message)s"
 _LONGEST_LINE = 500
@@ -103,26 +86,13 @@ Heartbeat = Annotated[
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to begin.")]
 
 
+@takes(*TO_BEGIN)
 def submit(
     task: Task,
-    workspace: Workspace = None,
+    given: Given,
+    file: Database,
     thread: ThreadOption = None,
     queue: WhoseQueue = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    turns: Turns = None,
-    tokens: Tokens = None,
-    seconds: Seconds = None,
-    model_seconds: ModelSeconds = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    approve: Approve = None,
-    protocol: Protocol = None,
-    constitution: Constitution = None,
-    rounds: Rounds = None,
-    checks: Checks = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -130,10 +100,8 @@ def submit(
 
     Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
     """
-    file = shared_database(where)
+    _check_shared(file)
     words = task_text(task)
-    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
     with file.open() as storage:
         assert isinstance(storage, PostgresStorage), "the address was checked above"
         thread_id = new_thread_id(storage.threads()) if thread is None else checked_thread_id(thread)
@@ -144,12 +112,10 @@ def submit(
     display_for(as_json, quiet).end(report.of_queued(thread_id, file))
 
 
-def shared_database(where: str | None) -> Database:
-    """The PostgreSQL database that was named. Raises SetupError for any other one."""
-    file = database(where, os.environ)
+def _check_shared(file: Database) -> None:
+    """Raises SetupError for a database that workers cannot share."""
     if not file.is_postgres:
         raise SetupError(f"{file} is a SQLite file. {NO_POSTGRES}" if file.named else NO_POSTGRES)
-    return file
 
 
 def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
@@ -166,26 +132,27 @@ def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: 
     if queue == DEFAULT_QUEUE:
         before = recall(storage.store, thread_id)
         remember(storage.store, thread_id, settle(given, before, os.environ))
-    elif given != Given():
+    elif given.options:
         raise SetupError(
             f"The queue {queue!r} runs a graph of its own, which has its model, tools and limits; leave "
             "these options out."
         )
 
 
+@takes()
 def worker(
+    file: Database,
     graph: OwnGraph = None,
     queue: ServedQueue = None,
     concurrency: Concurrency = 4,
     heartbeat: Heartbeat = HEARTBEAT_SECONDS,
     until_idle: UntilIdle = False,
-    where: DatabaseOption = None,
 ) -> None:
     """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.
 
     Exit codes: 0 drained, or idle, 1 error, 2 wrong usage, 4 stopped at once by a second signal.
     """
-    file = shared_database(where)
+    _check_shared(file)
     with packages():
         from signoff.workers.worker import Worker
     with _log_on_stderr(), file.open() as storage, ExitStack() as stack:
@@ -246,3 +213,44 @@ def _log_on_stderr() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
+
+
+class OwnGraphs:
+    """Makes the graph of a thread from its settings, with tools and a model of its own; the embedded model
+    is loaded once. `close` ends what was started."""
+
+    def __init__(self, storage: PostgresStorage) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._embedded: Chosen | None = None
+        self._stack = ExitStack()
+
+    @contextmanager
+    def __call__(self, thread_id: str) -> Iterator[Graph]:
+        settings = settle(Given(), recall(self._storage.store, thread_id), os.environ)
+        waiting = look(reading_graph(self._storage), thread_id).waiting
+        with ExitStack() as stack:
+            found = stack.enter_context(working_tools(settings, _unheard))
+            tools, handed_over = for_waiting(found, waiting)
+            policy = policy_of(settings, tools, waiting)
+            chosen = self._model(settings, stack)
+            yield graph_of(settings, chosen, tools, self._storage, policy, handed_over)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _model(self, settings: Settings, stack: ExitStack) -> Chosen:
+        check_model(settings.model, settings.base_url, os.environ)
+        if settings.model != EMBEDDED:
+            chosen = choose_model(settings.model, settings.base_url, os.environ)
+            stack.enter_context(chosen.resource)
+            return chosen
+        with self._lock:
+            if self._embedded is None:
+                self._embedded = choose_model(EMBEDDED, None, os.environ)
+                self._stack.enter_context(self._embedded.resource)
+            return self._embedded
+
+
+def _unheard(data: bytes) -> None:
+    """What commands write while they run is shown to nobody; their result has it."""

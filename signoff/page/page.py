@@ -14,9 +14,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from signoff.cli.cards import NOTHING_OPEN, changed, checked, is_open
-from signoff.cli.lines import WHY
-from signoff.cli.safe import plain
+from signoff.front.cards import NOTHING_OPEN, WHY, changed, checked, is_open
+from signoff.front.text import plain
 from signoff.graph.drawing.layout import PAUSES
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import counted

@@ -8,9 +8,9 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from signoff.cli.database import Database
-from signoff.cli.report import Exit, Report, of_outcome, of_stop, of_waiting
-from signoff.cli.settings import Settings
+from signoff.front.database import Database
+from signoff.front.report import Exit, Report, of_outcome, of_stop, of_waiting
+from signoff.front.settings import Settings
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.task import phases_of
 from signoff.graph.machine import Event, State

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from signoff.cli.safe import cut, plain
+from signoff.front.text import cut, plain
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

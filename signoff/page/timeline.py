@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
-from signoff.cli.calls import SHELL_END, arguments
+from signoff.front.calls import SHELL_END, arguments
 from signoff.graph.machine import State
 from signoff.graph.texts import FINISH_NAME
 from signoff.graph.vocabulary import heading

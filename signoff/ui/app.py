@@ -2,26 +2,53 @@
 
 import gc
 import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import ClassVar
 
 from rich.terminal_theme import TerminalTheme
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Input
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static, TextArea
 
-from signoff.cli.database import Database, OpenStorage
-from signoff.cli.report import command
-from signoff.cli.settings import Given
-from signoff.cli.thread_rows import found_in
+from signoff.front.database import Database, OpenStorage
+from signoff.front.report import command
+from signoff.front.settings import Given
+from signoff.front.text import cut, one_line
+from signoff.front.threads import Row, ago, found_in, in_words
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.decisions import read_json
 from signoff.ui.asking import Asking, arguments_text
 from signoff.ui.desk import Desk
-from signoff.ui.orphans import end_with_server
-from signoff.ui.screens import Editor, Help, Threads
 
+_ABOUT = 60
+
+HELP = """\
+[bold]Working[/]
+  Enter        send what is in the prompt: a task, an answer, a decision
+  Escape       leave the prompt, so that single keys work; i goes back to it
+  p   F5       pause at the next state, or go on
+  s   F8       end the task now
+  x   F4       ten more turns after a limit; try again after an error
+[bold]Deciding[/]
+  a e r w      approve, edit, reject, or answer in place of a call
+  1 … 9        an option of a question;  y  confirm a result
+[bold]Looking[/]
+  t   F2       the threads: open another one, or begin a new one
+  /   F3       search; Enter goes to the next place
+  Enter        on a call: open or close it
+  m            show or hide the machine
+  F6           the terminal: type into it; Ctrl-] leaves it
+  c   F9       copy the command that goes on with this thread
+  q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
+_LOOK_SECONDS = 0.5
 # The sixteen colours that cards and lines are made of: black to white, then the bright ones.
 _COLOURS = TerminalTheme(
     (17, 20, 24),
@@ -31,6 +58,78 @@ _COLOURS = TerminalTheme(
     [(110, 118, 129), (255, 123, 114), (86, 211, 100), (227, 179, 65),
      (121, 192, 255), (210, 168, 255), (86, 212, 221), (240, 246, 252)],
 )  # fmt: skip
+_ON_THE_BOARD = frozenset(
+    ("pause", "stop", "more", "threads", "search", "terminal", "machine", "prompt", "out", "press", "copy")
+)
+
+
+class Threads(ModalScreen[str | None]):
+    """Gives the id of the thread that was chosen, "" for a new one, None for none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "close"),
+        Binding("n", "dismiss('')", "new thread"),
+    ]
+
+    def __init__(self, rows: Sequence[Row], current: str) -> None:
+        super().__init__()
+        self.rows, self.current = rows, current
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = "threads"
+            box.border_subtitle = "Enter opens · n begins a new one · Escape closes"
+            yield DataTable(cursor_type="row", zebra_stripes=True)
+
+    def on_mount(self) -> None:
+        table = self.query_one(DataTable)
+        table.add_columns("thread", "status", "turns", "changed", "about")
+        now = datetime.now(UTC)
+        for at, row in enumerate(self.rows):
+            told = row.what or row.task
+            name, about = (Text(cut(one_line(text), _ABOUT)) for text in (row.thread_id, told))
+            since = Text(ago(row.changed, now))
+            table.add_row(name, in_words(row), Text(str(row.turns)), since, about, key=str(at))
+        here = next((at for at, row in enumerate(self.rows) if row.thread_id == self.current), 0)
+        table.move_cursor(row=here)
+        table.focus()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        self.dismiss(self.rows[int(event.row_key.value or 0)].thread_id)
+
+
+class Editor(ModalScreen[str | None]):
+    """Gives the text as it was edited; None when it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave"),
+        Binding("ctrl+s", "keep", "use it", priority=True),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self.heading, self.text = title, text
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = self.heading
+            box.border_subtitle = "Ctrl-S uses it · Escape leaves it as it was"
+            yield TextArea(self.text)
+
+    def action_keep(self) -> None:
+        self.dismiss(self.query_one(TextArea).text)
+
+
+class Help(ModalScreen[None]):
+    """The keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,f1,question_mark,enter", "dismiss", "close")]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -small") as box:
+            box.border_title = "keys"
+            box.border_subtitle = "Escape closes"
+            yield Static(HELP)
 
 
 class SignoffApp(App[None]):
@@ -188,16 +287,15 @@ class SignoffApp(App[None]):
             self.exit()
 
 
-_ON_THE_BOARD = frozenset(
-    ("pause", "stop", "more", "threads", "search", "terminal", "machine", "prompt", "out", "press", "copy")
-)
+def run_app(database: Database, given: Given, thread_id: str | None, server: int | None) -> int:
+    """Runs the application until the person leaves; the exit code.
 
-
-def run_app(database: Database, given: Given, thread_id: str | None) -> int:
-    """Runs the application until the person leaves; the exit code."""
+    server: the process that shows it in a browser, where there is one.
+    """
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id)
-        end_with_server(app.desk.close_terminal)
+        if server is not None:
+            _end_with(server, app.desk.close_terminal)
         # What is imported stays: without this a full collection halts the screen for half a second.
         gc.freeze()
         try:
@@ -209,3 +307,18 @@ def run_app(database: Database, given: Given, thread_id: str | None) -> int:
             # A model call cannot be broken off from here, and all that is finished is saved.
             os._exit(0)
     return app.return_code or 0
+
+
+def _end_with(server: int, close: Callable[[], None]) -> None:
+    """Ends this process when the server that started it has ended; a killed server can tell nobody.
+
+    close: ends what this process has started.
+    """
+
+    def watch() -> None:
+        while os.getppid() == server:
+            time.sleep(_LOOK_SECONDS)
+        close()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="signoff-server", daemon=True).start()

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Static
 
-from signoff.cli.cards import Card, approving, asking, card
-from signoff.cli.safe import cut, named, one_line
+from signoff.front.cards import Card, approving, asking, card
+from signoff.front.text import cut, named, one_line
 from signoff.graph.errors import ThreadError
 from signoff.session.decisions import (
     Action,

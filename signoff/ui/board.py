@@ -2,38 +2,197 @@
 
 import os
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.events import DescendantBlur
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
-from signoff.cli.cards import AMBER, COLOURS
-from signoff.cli.database import Database
-from signoff.cli.safe import one_line
-from signoff.cli.settings import Settings
-from signoff.cli.working import shell_path
-from signoff.graph.machine import FIRST
+from signoff.front.cards import AMBER, COLOURS
+from signoff.front.database import Database
+from signoff.front.settings import Settings
+from signoff.front.text import cut, one_line
+from signoff.front.working import shell_path
+from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
+from signoff.graph.foreign import counted
+from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.vocabulary import heading
 from signoff.session.decisions import Waiting
 from signoff.session.events import CallStarted, Decided, Entered, Resumed, Stopping, Token
 from signoff.session.standing import Condition
 from signoff.ui.asking import Asking, hint
 from signoff.ui.conversation import Conversation
-from signoff.ui.machine_view import MachineView
 from signoff.ui.pane import TerminalPane
-from signoff.ui.status import Status
-from signoff.ui.story import Story
-from signoff.ui.work import Loading, News, Ready
+from signoff.ui.work import Edge, Loading, News, Ready, Story
 
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_NAME = 40
+_EDGES: Mapping[State, Mapping[State, str]] = edges()
+_MOST_ROWS = len(_EDGES) + sum(map(len, _EDGES.values()))
 _WAITS = {
     "answer": "waits for your answer",
     "approval": "waits for your approval",
     "action": "waits for what you observe",
     "confirmation": "waits for you to confirm",
 }
+
+
+@dataclass
+class Facts:
+    """What the line says. word: what goes on, in one or two words. seconds: of work in the current task, up
+    to when the run began."""
+
+    word: str = "ready"
+    style: str = "dim"
+    turn: int = 0
+    turns: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    model: str = ""
+    thread: str = ""
+    begun: float | None = None
+
+
+class Status(Static):
+    """Renders the facts, four times a second while something goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts = Facts()
+
+    def on_mount(self) -> None:
+        self.set_interval(0.25, self._tick)
+
+    def begin(self, seconds: float) -> None:
+        """The thread runs from now on; it has worked for so long already."""
+        self.facts.seconds, self.facts.begun = seconds, time.monotonic()
+        self.tell("starting", "bold cyan")
+
+    def worked(self, seconds: float) -> None:
+        """So long has been worked in the current task, by what is saved; until more is known nothing runs."""
+        self.facts.seconds, self.facts.begun = seconds, None
+
+    def end(self, word: str, style: str) -> None:
+        if self.facts.begun is not None:
+            self.facts.seconds += time.monotonic() - self.facts.begun
+        self.facts.begun = None
+        self.tell(word, style)
+
+    def tell(self, word: str, style: str) -> None:
+        self.facts.word, self.facts.style = word, style
+        self.refresh()
+
+    def entered(self, event: Entered) -> None:
+        thinking = 1 if event.state == "call_llm" else 0
+        self.facts.turn, self.facts.turns = min(event.turn + thinking, event.turns), event.turns
+        self.facts.tokens = event.tokens
+        self.tell(str(event.state), "bold cyan")
+
+    def streamed(self) -> None:
+        """A piece of a reply came in: about a token."""
+        self.facts.tokens += 1
+
+    def render(self) -> Text:
+        facts, now = self.facts, time.monotonic()
+        spinner = _SPINNER[int(now * 8) % len(_SPINNER)] if facts.begun is not None else "●"
+        minutes, seconds = divmod(int(facts.seconds + (now - facts.begun if facts.begun else 0)), 60)
+        parts = [f"turn {facts.turn} of {facts.turns}"] if facts.turns else []
+        parts += [counted(facts.tokens, "token")] if facts.tokens else []
+        parts += [f"{minutes}:{seconds:02} active"]
+        parts += [cut(one_line(part), _NAME) for part in (facts.model, facts.thread) if part]
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f" {spinner} {facts.word}  ", style=facts.style)
+        return text.append(" · ".join(parts), style="dim")
+
+    def _tick(self) -> None:
+        if self.facts.begun is not None:
+            self.refresh()
+
+
+class _Row(NamedTuple):
+    """One line of the picture, and the number at its end."""
+
+    text: Text
+    number: Text
+    lit: bool = False
+
+
+class MachineView(Static):
+    """Shows where the machine stands in the current task and which way it came.
+
+    Where there is no room for all edges, those that were never taken are left out, except the ones that
+    lead away from the current state; where there is still none, the part around that state is shown.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.border_title = "machine"
+        self.at: State | None = None
+        self.taken: Counter[Edge] = Counter()
+        self.last: Edge | None = None
+
+    def reset(self, at: State | None = None, taken: Counter[Edge] | None = None) -> None:
+        """Shows another task."""
+        self.at, self.taken, self.last = at, Counter(taken or ()), None
+        self.refresh(layout=True)
+
+    def enter(self, state: State, source: State) -> None:
+        """The machine went from `source` to `state`."""
+        self.at, self.last = state, (source, state)
+        self.taken[source, state] += 1
+        self.refresh(layout=True)
+
+    def render(self) -> RenderableType:
+        every = self.size.height >= _MOST_ROWS
+        rows = [row for state in _EDGES for row in self._rows(state, every)]
+        height = max(1, self.size.height)
+        lit = next((place for place, row in enumerate(rows) if row.lit), 0)
+        first = max(0, min(lit - height // 2, len(rows) - height))
+        grid = Table.grid(expand=True)
+        grid.add_column(ratio=1, no_wrap=True)
+        grid.add_column(justify="right", no_wrap=True)
+        for row in rows[first : first + height]:
+            grid.add_row(row.text, row.number)
+        return grid
+
+    def _rows(self, state: State, every: bool) -> Iterator[_Row]:
+        lit, visits = state is self.at, self._visits(state)
+        style = f"bold {_colour(state)}" if visits or lit else "dim"
+        name = Text(f" {state} ", style=f"{style} reverse" if lit else style)
+        yield _Row(Text.assemble("● " if lit else "  ", name), Text(str(visits or ""), style="bold"), lit)
+        shown = [to for to in _EDGES[state] if every or lit or self.taken[state, to]]
+        for to in shown:
+            yield _Row(*self._edge(state, to, to is shown[-1]))
+
+    def _edge(self, state: State, to: State, is_last: bool) -> tuple[Text, Text]:
+        count, now = self.taken[state, to], (state, to) == self.last
+        style = "bold yellow" if now else "" if count else "dim"
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"   {'└' if is_last else '├'}{'━' if now else '─'}▶ ", style="yellow" if now else "dim")
+        text.append(f"{to:<12}", style=style)
+        text.append(_EDGES[state][to], style="yellow" if now else "dim")
+        return text, Text(str(count or ""), style=style)
+
+    def _visits(self, state: State) -> int:
+        left = sum(count for (source, _), count in self.taken.items() if source is state)
+        entered = sum(count for (_, to), count in self.taken.items() if to is state)
+        return max(left, entered)
+
+
+def _colour(state: State) -> str:
+    if state is State.FINISH:
+        # How it ended is for the card to say.
+        return "white"
+    return "magenta" if state in PAUSES else "blue" if state in MAIN_PATH else "cyan"
 
 
 class Board(Vertical):

@@ -10,12 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from signoff.cli.calls import in_full, in_short
-from signoff.cli.cards import AMBER, Card, card, ending
-from signoff.cli.database import Database
-from signoff.cli.lines import WHY, Lines
-from signoff.cli.report import of_outcome
-from signoff.cli.safe import cut, one_line, plain
+from signoff.front.calls import in_full, in_short
+from signoff.front.cards import AMBER, WHY, Card, Lines, card, ending
+from signoff.front.database import Database
+from signoff.front.report import of_outcome
+from signoff.front.text import cut, one_line, plain
 from signoff.session.events import CallFinished, Ended, Event, Nudged, Said, Wrote
 
 _SHOWN = 300

@@ -7,12 +7,12 @@ from typing import Any
 from textual import message
 from textual.worker import Worker, WorkerState
 
-from signoff.cli.cards import Card
-from signoff.cli.database import Database, OpenStorage
-from signoff.cli.names import new_thread_id
-from signoff.cli.report import MORE_TURNS
-from signoff.cli.safe import plain
-from signoff.cli.settings import Given, Settings
+from signoff.front.cards import Card
+from signoff.front.database import Database, OpenStorage
+from signoff.front.report import MORE_TURNS
+from signoff.front.settings import Given, Settings
+from signoff.front.text import plain
+from signoff.front.threads import new_thread_id
 from signoff.graph.errors import SignoffError, ThreadBusy
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Wrote
@@ -21,8 +21,7 @@ from signoff.session.standing import Condition
 from signoff.tools.pty.shell import ShellResult
 from signoff.ui.asking import Asking
 from signoff.ui.board import Board, standing_word
-from signoff.ui.story import Story, read_story
-from signoff.ui.work import SHELL, Models, News, Work
+from signoff.ui.work import SHELL, Models, News, Story, Work, read_story
 
 _WATCH_SECONDS = 1.0
 

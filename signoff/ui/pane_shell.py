@@ -1,20 +1,222 @@
-"""The shell of a terminal pane: started when it is first used, typed into without blocking the screen."""
+"""The shell of a terminal pane: what is typed into it, what it still has to show, and what ends it."""
 
 import atexit
 import queue
+import re
+import secrets
+import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
+from signoff.tools.processes.helpers import isolated, program_text
+from signoff.tools.pty import processes as pty_processes
 from signoff.tools.pty.shell import Shell, ShellResult
-from signoff.ui.pane_guard import Guard
 
+_PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
+_MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
+_PLAIN = {"enter": b"\r", "tab": b"\t", "escape": b"\x1b", "backspace": b"\x7f", "space": b" "}
+_ENDINGS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
+_FIRST_FOUR = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
+_NUMBERS = {"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6}
+_NUMBERS |= {
+    f"f{key}": code for key, code in zip(range(5, 13), (15, 17, 18, 19, 20, 21, 23, 24), strict=True)
+}
+_WITH_CTRL = {
+    "space": 0,
+    "at": 0,
+    "backslash": 0x1C,
+    "right_square_bracket": 0x1D,
+    "circumflex_accent": 0x1E,
+    "underscore": 0x1F,
+}
+_NOT_PASTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+MOST = 200_000
+"""Bytes that are kept; what comes on top pushes the oldest out."""
+SLICE = 512
+"""Bytes handed out at once."""
+_SWITCHES = re.compile(rb"\x1b\[\?([0-9]{1,4})([hl])")
+_LONGEST_SWITCH = 8
+_CHUNK = 4_096
+_NAME = "SIGNOFF_PANE"
+_SECONDS = 2.0
+# Not as a module of the package, whose import takes long and much memory.
+_CODE = f"""
+import sys, types
+if not sys.stdin.buffer.read(1):
+    made = sys.modules["processes"] = types.ModuleType("processes")
+    exec({program_text(pty_processes.__file__)!r}, made.__dict__)
+    made.end_marked(sys.argv[1])
+"""
 _MOST_TYPED = 1_000_000
 _NEW_SHELL = "The shell has ended; this is a new one."
+
+
+def typed(key: str, character: str | None, *, application: bool) -> bytes:
+    """The bytes for a key by its name, such as `ctrl+c`; none for one that no program knows.
+
+    application: the program asked for the other sequences of the cursor keys.
+    """
+    *names, base = key.split("+")
+    modifiers = sum(_MODIFIERS.get(name, 0) for name in names)
+    if sequence := _named(base, modifiers, application=application):
+        return sequence
+    before = b"\x1b" if "alt" in names else b""
+    if "ctrl" in names:
+        code = ord(base.upper()) & 0x1F if re.fullmatch("[a-zA-Z]", base) else _WITH_CTRL.get(base)
+        return b"" if code is None else before + bytes([code])
+    if base in _PLAIN:
+        return before + _PLAIN[base]
+    return before + character.encode(errors="ignore") if character and character.isprintable() else b""
+
+
+def _named(base: str, modifiers: int, *, application: bool) -> bytes:
+    if base == "tab" and modifiers == 1:
+        return b"\x1b[Z"
+    ending = _ENDINGS.get(base) or _FIRST_FOUR.get(base)
+    if ending and modifiers:
+        return f"\x1b[1;{modifiers + 1}{ending}".encode()
+    if ending:
+        return f"\x1b{'O' if application or base in _FIRST_FOUR else '['}{ending}".encode()
+    if base in _NUMBERS:
+        return f"\x1b[{_NUMBERS[base]}{f';{modifiers + 1}' if modifiers else ''}~".encode()
+    return b""
+
+
+def pasted(text: str, *, bracketed: bool) -> bytes:
+    """The bytes for a pasted text, which can press no key but Enter and Tab.
+
+    bracketed: the program asked to be told what is pasted.
+    """
+    lines = _NOT_PASTED.sub("", text).replace("\r\n", "\n").replace("\n", "\r")
+    data = lines.encode(errors="ignore")
+    return _PASTE_BEGINS + data + _PASTE_ENDS if bracketed else data
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of the application itself, shown among the output on lines of their own."""
+
+    words: str
+    over_prompt: bool = False
+
+
+class Backlog:
+    """Output and words in the order in which they came. Any thread may add, one takes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: deque[bytes | Words] = deque()
+        self._size = 0
+        self._lost = 0
+        self._end = b""
+        self._switched: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add(self, item: bytes | Words) -> bool:
+        """Adds one; whether nothing was waiting before."""
+        with self._lock:
+            first = not self._items
+            if isinstance(item, Words):
+                self._items.append(item)
+            else:
+                self._items.extend(item[at : at + _CHUNK] for at in range(0, len(item), _CHUNK))
+                self._size += len(item)
+            while self._size > MOST:
+                self._drop(self._items.popleft())
+            return first
+
+    def take(self) -> bytes | Words | None:
+        """The next words or some hundred bytes; None when there is nothing.
+
+        Where bytes were lost, it first gives the modes they set (as of a full-screen program, or of the
+        cursor), then words that say how much is missing.
+        """
+        with self._lock:
+            if self._lost:
+                return self._gap()
+            if not self._items:
+                return None
+            item = self._items.popleft()
+            if isinstance(item, Words):
+                return item
+            if len(item) > SLICE:
+                self._items.appendleft(item[SLICE:])
+                item = item[:SLICE]
+            self._size -= len(item)
+            return item
+
+    def _drop(self, item: bytes | Words) -> None:
+        if isinstance(item, Words):
+            return
+        self._size -= len(item)
+        self._lost += len(item)
+        found = self._end + item
+        self._switched.update(_SWITCHES.findall(found))
+        self._end = found[-_LONGEST_SWITCH:]
+
+    def _gap(self) -> bytes | Words:
+        if self._switched:
+            # The first character ends a sequence whose end was lost.
+            modes = b"".join(b"\x1b[?%b%b" % each for each in self._switched.items())
+            self._switched = {}
+            return b"\x18" + modes + b"\x1b[m"
+        lost, self._lost, self._end = self._lost, 0, b""
+        self._drop_first_line()
+        return Words(f"\x1b[2;3m[… {lost / 1e6:.1f} MB of output not shown …]")
+
+    def _drop_first_line(self) -> None:
+        """Leaves out the line whose beginning was lost."""
+        if self._items and isinstance(self._items[0], bytes):
+            line, end, rest = self._items[0].partition(b"\n")
+            if end:
+                self._size -= len(line) + 1
+                self._items[0] = rest
+
+
+class Guard:
+    """A process that outlives this one by a moment, to end all that has `variables` in its environment.
+
+    bash tells its background jobs that the terminal is gone only while it waits for a command, and a program
+    may ignore being told. So when the application is killed, somebody else has to end what it started.
+    On systems that do not tell what processes do it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.variables = {_NAME: secrets.token_hex(16)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Starts watching, unless that was done."""
+        if self._process or not pty_processes.known():
+            return
+        mark = f"{_NAME}={self.variables[_NAME]}"
+        self._process = subprocess.Popen(
+            isolated(_CODE, mark),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # In a session of its own it does not end with the application's terminal.
+            start_new_session=True,
+        )
+
+    def end(self) -> None:
+        """Stops watching: nothing is left to end. May be repeated."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            process.communicate(b".", timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class PaneShell:

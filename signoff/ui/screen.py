@@ -1,25 +1,164 @@
 """The screen of a terminal: takes whatever bytes a program writes, gives back harmless lines."""
 
+import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pyte import modes
 from rich.style import Style
 from textual.strip import Strip
 
-from signoff.ui.screen_cells import PLAIN, highlighted, painted, strip
-from signoff.ui.screen_escapes import Escapes, grouped_numbers, numbers
-from signoff.ui.screen_functions import control_characters, control_sequences, escape_sequences, nothing
-from signoff.ui.screen_grid import Grid
+from signoff.ui.screen_grid import PLAIN, Grid, highlighted, painted, strip
 
+_MOST_HELD = 4_096
+_MOST_NUMBER = 9_999
+_STRING = r"[^\x07\x18\x1a\x1b]*"
+
+_TOKEN = re.compile(
+    r"(?P<text>[^\x00-\x1f\x7f]+)"
+    r"|\x1b\[(?P<mark>[<-?]?)(?P<numbers>[0-9:;]*)(?P<between>[ -/]*)(?P<csi>[@-~])"
+    rf"|\x1b\](?P<osc>{_STRING})(?:\x07|\x1b\\)"
+    rf"|\x1b[PX^_](?P<string>{_STRING})(?:\x07|\x1b\\)"
+    r"|\x1b(?P<escape>[ -/]+[0-~]|[0-OQ-WYZ\\`-~])"
+    r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f])"
+)
+_UNFINISHED = re.compile(rf"\x1b(?:\[[ -?]*|[\]PX^_]{_STRING}\x1b?|[ -/]*)\Z")
+_BROKEN = re.compile(rf"\x1b(?:\[[ -?]*[@-~]?|[\]PX^_]{_STRING}|[ -/]*)")
+_STRING_BEGUN = re.compile(r"\x1b[\]PX^_]")
+_STRING_ENDS = re.compile(r"[\x07\x18\x1a\x1b]")
+_NUMBERS_END = re.compile(r"[^ -?]")
 HISTORY = 3_000
 """How many lines are kept that scrolled off the top."""
-
 _MOST_ANSWERED = 256
 _MARK = re.compile(r"133;([AC])(?:;|\Z)")
 _PRIVATE_MODES = {6: modes.DECOM, 7: modes.DECAWM, 25: modes.DECTCEM}
 _ORDINARY_MODES = {4: modes.IRM, 20: modes.LNM}
 _ALTERNATE = (47, 1047, 1049)
+
+
+class Escapes:
+    """A stream of bytes as tokens, also where a character or a sequence comes in pieces.
+
+    A token is a match whose `lastgroup` says what it is: `text`, `control`, `csi` (with the groups `mark`,
+    `numbers` and `between`), `osc`, `string` (DCS and the like) or `escape`. Sequences that are malformed, or
+    that come in pieces and are longer than some thousand characters, are left out.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""
+        self._until: re.Pattern[str] | None = None
+
+    def split(self, data: bytes) -> Iterator[re.Match[str]]:
+        """The tokens of `data`; has to be read to its end."""
+        text, self._held = self._held + self._decoder.decode(data), ""
+        at = self._skipped(text)
+        while at < len(text):
+            if found := _TOKEN.match(text, at):
+                yield found
+                at = found.end()
+            elif _UNFINISHED.match(text, at):
+                self._hold(text[at:])
+                return
+            else:
+                broken = _BROKEN.match(text, at)
+                at = broken.end() if broken else at + 1
+
+    def _hold(self, unfinished: str) -> None:
+        if len(unfinished) <= _MOST_HELD:
+            self._held = unfinished
+            return
+        self._until = _STRING_ENDS if _STRING_BEGUN.match(unfinished) else _NUMBERS_END
+        # It may be the first half of a string's end.
+        self._held = "\x1b" if unfinished.endswith("\x1b") else ""
+
+    def _skipped(self, text: str) -> int:
+        """Where to go on, when the beginning of `text` belongs to a sequence that is too long to keep."""
+        if self._until is None:
+            return 0
+        end = self._until.search(text)
+        if end is None:
+            return len(text)
+        self._until = None
+        return end.start() if end[0] == "\x1b" else end.end()
+
+
+def numbers(token: re.Match[str]) -> list[int]:
+    """The parameters of a `csi` token, 0 for those left out."""
+    return [_number(each) for each in re.split("[;:]", token["numbers"])]
+
+
+def grouped_numbers(token: re.Match[str]) -> list[list[int]]:
+    """The parameters of a `csi` token, each with the ones that colons join to it."""
+    return [[_number(each) for each in group.split(":")] for group in token["numbers"].split(";")]
+
+
+def _number(digits: str) -> int:
+    return min(int(digits[-9:] or 0), _MOST_NUMBER) if len(digits) < 10 else _MOST_NUMBER
+
+
+def nothing() -> None:
+    """What most control characters do."""
+
+
+def control_characters(grid: Grid) -> dict[str, Callable[[], object]]:
+    """What single control characters do."""
+    return {
+        "\b": grid.backspace,
+        "\t": grid.tab,
+        "\n": grid.linefeed,
+        "\x0b": grid.linefeed,
+        "\x0c": grid.linefeed,
+        "\r": grid.carriage_return,
+        "\x0e": grid.shift_out,
+        "\x0f": grid.shift_in,
+    }
+
+
+def escape_sequences(grid: Grid) -> dict[str, Callable[[], object]]:
+    """What follows ESC, and what it does."""
+    return {
+        "c": grid.reset,
+        "D": grid.index,
+        "E": grid.next_line,
+        "M": grid.reverse_index,
+        "H": grid.set_tab_stop,
+        "7": grid.save_cursor,
+        "8": grid.restore_cursor,
+        "#8": grid.alignment_display,
+    }
+
+
+def control_sequences(grid: Grid) -> dict[str, Callable[[int], object]]:
+    """The last characters of control sequences (CSI) that take one number, 0 when it is left out."""
+    return {
+        "@": grid.insert_characters,
+        "A": grid.cursor_up,
+        "B": grid.cursor_down,
+        "C": grid.cursor_forward,
+        "D": grid.cursor_back,
+        "E": grid.cursor_down1,
+        "F": grid.cursor_up1,
+        "G": grid.cursor_to_column,
+        "I": grid.forward_tab,
+        "J": grid.erase_in_display,
+        "K": grid.erase_in_line,
+        "L": grid.insert_lines,
+        "M": grid.delete_lines,
+        "P": grid.delete_characters,
+        "S": lambda count: grid.scroll(count or 1),
+        "T": lambda count: grid.scroll(-(count or 1)),
+        "X": grid.erase_characters,
+        "Z": grid.back_tab,
+        "`": grid.cursor_to_column,
+        "a": grid.cursor_forward,
+        "b": grid.repeat,
+        "d": grid.cursor_to_line,
+        "e": grid.cursor_down,
+        "g": grid.clear_tab_stop,
+        "s": lambda _: grid.save_cursor(),
+        "u": lambda _: grid.restore_cursor(),
+    }
 
 
 class TerminalScreen:

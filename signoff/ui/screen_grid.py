@@ -1,17 +1,294 @@
-"""The screen of a terminal and what control functions do to it, on top of pyte's screen.
+"""The cells of a terminal's screen, and what drawing and control functions do to them, on top of pyte."""
 
-pyte knows no alternate screen and no scrolling commands, keeps lines that blank ones should replace, erases
-with more than the background, and lets savepoints grow without bound. Those parts are replaced here.
-"""
-
+import unicodedata
 from collections import defaultdict, deque
-from typing import NamedTuple
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from pyte.screens import Cursor, Margins, StaticDefaultDict
+from pyte import modes
+from pyte.charsets import VT100_MAP
+from pyte.screens import Char, Cursor, Margins, Screen, StaticDefaultDict
+from rich.cells import cell_len
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
 from textual.strip import Strip
 
-from signoff.ui.screen_cells import PLAIN, Line, strip
-from signoff.ui.screen_text import Drawn
+from signoff.front.text import is_unseen
+
+Line = StaticDefaultDict[int, Char]
+Look = tuple[Any, ...]
+
+PLAIN = Char(" ")
+"""An empty cell. Colours are "default", "0" to "255", or "#rrggbb"; `blink` stands for faint text."""
+
+_MOST_MARKS = 3
+_LOOK = itemgetter(slice(1, None))
+_UNSEEN = "\ufffd"
+# Joiners, the emoji style and skin colours: left out, as terminals do not agree on the width.
+_LEFT_OUT = {0x200C, 0x200D, 0xFE0F, *range(0x1F3FB, 0x1F400)}
+_OWN_LOOK = {0xA0: " ", 0xAD: "-"}
+_SWITCHES: dict[int, dict[str, Any]] = {
+    1: {"bold": True},
+    2: {"blink": True},
+    3: {"italics": True},
+    4: {"underscore": True},
+    7: {"reverse": True},
+    9: {"strikethrough": True},
+    21: {"underscore": True},
+    22: {"bold": False, "blink": False},
+    23: {"italics": False},
+    24: {"underscore": False},
+    27: {"reverse": False},
+    29: {"strikethrough": False},
+}
+_MOST_KNOWN = 1_024
+_LINES_AND_CORNERS = {code: VT100_MAP[code] for code in range(0x5F, 0x7F)}
+
+
+@lru_cache(maxsize=4096)
+def shown(character: str) -> str:
+    """What stands for a character that is not ASCII: mostly itself, nothing, or a visible symbol.
+
+    Control characters, and those that reorder or hide text, must not reach anybody's terminal.
+    """
+    code = ord(character)
+    if code in _LEFT_OUT:
+        return ""
+    if code in _OWN_LOOK:
+        return _OWN_LOOK[code]
+    category = unicodedata.category(character)
+    if category in ("Cc", "Cn", "Cs"):
+        return _UNSEEN
+    # Programs draw with spaces of all kinds, and with the empty Braille cell.
+    spacing = category == "Zs" or code == 0x2800
+    return f"⟨U+{code:04X}⟩" if is_unseen(character) and not spacing else character
+
+
+@lru_cache(maxsize=4096)
+def width(character: str) -> int:
+    """How many cells a character takes: 0 for one that joins the character before it, 1 or 2."""
+    return cell_len(character)
+
+
+def joined(cell: Char, mark: str) -> Char:
+    """The cell with a combining mark more, unless it has enough of them or would change its width."""
+    data = unicodedata.normalize("NFC", cell.data + mark)
+    if len(data) > 1 + _MOST_MARKS or cell_len(data) != cell_len(cell.data):
+        return cell
+    return cell._replace(data=data)
+
+
+def painted(cell: Char, groups: list[list[int]]) -> Char:
+    """The cell with the colours and styles of an SGR sequence."""
+    rest = list(reversed(groups))
+    while rest:
+        code, *more = rest.pop()
+        if code == 0:
+            cell = PLAIN
+        elif code == 4 and more[:1] == [0]:
+            cell = cell._replace(underscore=False)
+        elif code in _SWITCHES:
+            cell = cell._replace(**_SWITCHES[code])
+        elif code in (38, 48):
+            found = _colour(more or _following(rest))
+            if found:
+                cell = cell._replace(fg=found) if code == 38 else cell._replace(bg=found)
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            cell = cell._replace(fg=str(code - 30 if code < 90 else code - 82))
+        elif 40 <= code <= 47 or 100 <= code <= 107:
+            cell = cell._replace(bg=str(code - 40 if code < 100 else code - 92))
+        elif code == 39:
+            cell = cell._replace(fg="default")
+        elif code == 49:
+            cell = cell._replace(bg="default")
+    return cell
+
+
+def _following(rest: list[list[int]]) -> list[int]:
+    """Takes the numbers of a colour that semicolons separate."""
+    kind = rest.pop()[0] if rest else 0
+    count = {5: 1, 2: 3}.get(kind, 0)
+    return [kind, *(rest.pop()[0] for _ in range(min(count, len(rest))))]
+
+
+def _colour(numbers: list[int]) -> str | None:
+    kind, *values = numbers
+    if any(value > 255 for value in values):
+        return None
+    if kind == 5 and values:
+        return str(values[0])
+    if kind == 2 and len(values) >= 3:
+        # With four of them the first names a colour space.
+        red, green, blue = values[1:4] if len(values) > 3 else values
+        return f"#{red:02x}{green:02x}{blue:02x}"
+    return None
+
+
+def strip(line: Line, columns: int) -> Strip:
+    """The first `columns` cells of a line."""
+    count = columns if line.default != PLAIN else min(columns, max(line, default=-1) + 1)
+    cells = [line[x] for x in range(count)]
+    text = "".join([cell.data for cell in cells])
+    if len(text) != count or not text.isascii():
+        cells = _whole(cells)
+    segments = [_segment(list(group), look) for look, group in groupby(cells, key=_LOOK)]
+    return Strip([*segments, Segment(" " * (columns - count))], columns)
+
+
+def highlighted(line: Strip, x: int, cells: int, look: Style) -> Strip:
+    """The line with so many of its cells, from `x` on, in another style."""
+    middle = line.crop(x, x + cells)
+    return Strip.join(
+        [line.crop(0, x), Strip(Segment.apply_style(middle, post_style=look), cells), line.crop(x + cells)]
+    )
+
+
+def _whole(cells: list[Char]) -> list[Char]:
+    """The cells, with blanks for halves of wide characters whose other half was overwritten."""
+    result: list[Char] = []
+    for x, cell in enumerate(cells):
+        follows = x + 1 < len(cells) and not cells[x + 1].data
+        if cell.data and (cell.data.isascii() or (width(cell.data[0]) == 2) == follows):
+            result.append(cell)
+        elif not cell.data and x and width(result[x - 1].data[:1] or " ") == 2:
+            result.append(result[x - 1]._replace(data=""))
+        else:
+            result.append(cell._replace(data=" "))
+    return result
+
+
+def _segment(cells: list[Char], look: Look) -> Segment:
+    text = "".join([cell.data for cell in cells])
+    if not text.isascii() and cell_len(text) != len(cells):
+        # Characters that are one in a row, as two halves of a flag are.
+        text = "".join(cell.data if cell.data.isascii() else _UNSEEN for cell in cells).ljust(len(cells))
+    return Segment(text, style(look))
+
+
+@lru_cache(maxsize=4096)
+def style(look: Look) -> Style | None:
+    """The style of a cell with these fields after its text; None for plain text."""
+    if look == _LOOK(PLAIN):
+        return None
+    cell = Char(" ", *look)
+    return Style(
+        color=_rich(cell.fg),
+        bgcolor=_rich(cell.bg),
+        bold=cell.bold or None,
+        dim=cell.blink or None,
+        italic=cell.italics or None,
+        underline=cell.underscore or None,
+        reverse=cell.reverse or None,
+        strike=cell.strikethrough or None,
+    )
+
+
+def _rich(colour: str) -> Color | None:
+    if colour == "default":
+        return None
+    return Color.parse(colour) if colour.startswith("#") else Color.from_ansi(int(colour))
+
+
+class Drawn(Screen):
+    """A screen of pyte whose text is drawn here: wide, combined and strange characters, wrapping, insertion.
+
+    pyte drops what follows a zero-width character, lets combined characters grow without bound, and is slow.
+    """
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self._graphic = {0: False, 1: False}
+        self._known: dict[str, Char] = {}
+        self._known_for: Char = PLAIN
+        super().__init__(columns, lines)
+
+    @property
+    def default_char(self) -> Char:
+        return PLAIN
+
+    def reset(self) -> None:
+        super().reset()
+        self._graphic = {0: False, 1: False}
+
+    def draw(self, data: str) -> None:
+        if self._graphic[self.charset]:
+            data = data.translate(_LINES_AND_CORNERS)
+        if data.isascii() and modes.IRM not in self.mode:
+            self._draw_plain(data)
+        else:
+            for character in data:
+                for each in character if character.isascii() else shown(character):
+                    self._put(each)
+        self.dirty.add(self.cursor.y)
+
+    def _draw_plain(self, data: str) -> None:
+        at = 0
+        while at < len(data):
+            self._wrap(1)
+            x = self.cursor.x
+            part = data[at : at + self.columns - x]
+            self.buffer[self.cursor.y].update(zip(range(x, x + len(part)), self._cells(part), strict=True))
+            self.cursor.x += len(part)
+            at += len(part)
+            if modes.DECAWM not in self.mode and self.cursor.x == self.columns:
+                # Everything else would go to the last column, one over the other.
+                at = max(at, len(data) - 1)
+
+    def _put(self, character: str) -> None:
+        cells = width(character)
+        if cells > self.columns:
+            character, cells = "\ufffd", 1
+        if not cells:
+            self._combine(character)
+            return
+        self._wrap(cells)
+        if modes.IRM in self.mode:
+            self.insert_characters(cells)
+        line, x = self.buffer[self.cursor.y], self.cursor.x
+        (line[x],) = self._cells(character)
+        if cells == 2:
+            line[x + 1] = self.cursor.attrs._replace(data="")
+        self.cursor.x += cells
+
+    def _combine(self, mark: str) -> None:
+        line, x = self.buffer[self.cursor.y], self.cursor.x - 1
+        if x > 0 and not line[x].data:
+            x -= 1
+        if x >= 0 and line[x].data:
+            line[x] = joined(line[x], mark)
+
+    def _wrap(self, cells: int) -> None:
+        """Makes room for a character of so many cells where the cursor is at the end of the line."""
+        if self.cursor.x + cells <= self.columns:
+            return
+        if modes.DECAWM in self.mode:
+            self.dirty.add(self.cursor.y)
+            self.carriage_return()
+            self.index()
+        else:
+            self.cursor.x = self.columns - cells
+
+    def _cells(self, characters: str) -> Iterator[Char]:
+        if self._known_for is not self.cursor.attrs or len(self._known) > _MOST_KNOWN:
+            self._known, self._known_for = {}, self.cursor.attrs
+        for each in characters:
+            cell = self._known.get(each)
+            if cell is None:
+                cell = self._known[each] = self._known_for._replace(data=each)
+            yield cell
+
+    def repeat(self, count: int) -> None:
+        """Draws the character before the cursor again, at most a line of it."""
+        x = min(self.cursor.x, self.columns) - 1
+        if x >= 0 and (data := self.buffer[self.cursor.y][x].data):
+            self.draw(data[0] * min(count, self.columns))
+
+    def choose_set(self, which: int, code: str) -> None:
+        """Makes the character set 0 or 1 the one with lines and corners (`0`) or the ordinary one."""
+        self._graphic[which] = code == "0"
 
 
 class _Main(NamedTuple):
@@ -25,7 +302,12 @@ class _Main(NamedTuple):
 
 
 class Grid(Drawn):
-    """A screen of `lines` by `columns`, with the lines that scrolled off its top in `history`."""
+    """A screen of `lines` by `columns`, with the lines that scrolled off its top in `history`.
+
+    pyte knows no alternate screen and no scrolling commands, keeps lines that blank ones should replace,
+    erases with more than the background, and lets savepoints grow without bound. Those parts are replaced
+    here.
+    """
 
     def __init__(self, columns: int, lines: int, history: int) -> None:
         self.history: deque[Strip] = deque(maxlen=history)

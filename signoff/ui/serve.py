@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hashlib
-import os
 import secrets
 import shlex
 import signal
@@ -18,7 +17,6 @@ from textual_serve.server import Server
 
 from signoff.graph.errors import SetupError
 from signoff.tools.processes.helpers import module_with_packages
-from signoff.ui.orphans import SERVED_BY
 
 HOST = "127.0.0.1"
 _END_SECONDS = 3.0
@@ -148,7 +146,6 @@ def serve(words: Sequence[str], port: int, say: Callable[[str], None]) -> None:
     except OSError as error:
         listening.close()
         raise SetupError(f"Port {port} cannot be used ({error.strerror}); try --port 0.") from error
-    os.environ[SERVED_BY] = str(os.getpid())
     # Quoted for sh, which knows less than the shells that commands are shown for. `exec`: the shell between
     # would keep the application from seeing that this process has ended.
     command = f"exec {shlex.join(module_with_packages('signoff.cli', *words))}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal
 
-from signoff.cli.database import Database
-from signoff.cli.safe import shell_command
+from signoff.front.database import Database
+from signoff.front.text import shell_command
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 
 

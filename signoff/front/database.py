@@ -10,18 +10,13 @@ from typing import Any, Protocol
 from langgraph.store.base import BaseStore
 from platformdirs import user_data_path
 
+from signoff.front.settings import Place, environment, flag, read_options, user_file
 from signoff.graph.errors import SetupError
 from signoff.storage.sqlite import sqlite_storage
 
 _SCHEMES = ("postgresql://", "postgres://")
 _ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", re.S)
 _SECRET = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
-
-
-class Saver(Protocol):
-    """What the command line needs of a checkpointer beside LangGraph's own methods."""
-
-    def is_running(self, thread_id: str) -> bool: ...
 
 
 class OpenStorage(Protocol):
@@ -40,11 +35,13 @@ class OpenStorage(Protocol):
 class Database:
     """`where` is a path or an address; printed without a password.
 
-    named: whether it has to be named again in the commands that go on.
+    named: whether it has to be named again in the commands that go on. config: what `--config` was given,
+    which then has to be given again.
     """
 
     where: str
     named: bool
+    config: str | None = None
 
     def __str__(self) -> str:
         found = _ADDRESS.match(self.where) if self.is_postgres else None
@@ -74,18 +71,21 @@ class Database:
     @property
     def options(self) -> list[str]:
         """The words that name it on a command line. A password stays in the environment."""
-        return ["--database", str(self)] if self.named else []
+        config = ["--config", self.config] if self.config else []
+        return [*config, *(["--database", str(self)] if self.named else [])]
 
 
-def database(given: str | None, env: Mapping[str, str]) -> Database:
-    """The one that was named, else that of SIGNOFF_DATABASE, else the file in the user's data folder."""
+def database(given: str | None, env: Mapping[str, str], config: Path | None = None) -> Database:
+    """The one that was named, else that of SIGNOFF_DATABASE, else that of the user's file, `config`, else the
+    file in the user's data folder."""
     if given == "":
         raise SetupError("--database is empty; give a file, or postgresql://user@host/database.")
-    where = given or env.get("SIGNOFF_DATABASE")
+    named = Place({"database": given} if given else {}, flag)
+    where = read_options((named, environment(env), user_file(config))).database
     if not where:
         return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)
     if where.startswith(_SCHEMES):
-        # An address from the environment is there for the next command, too, with its password.
+        # An address from the environment or a file is there for the next command, too, with its password.
         return Database(where, named=bool(given))
     if _ADDRESS.match(where):
         raise SetupError(

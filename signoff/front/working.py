@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff.cli.settings import Given, Settings
+from signoff.front.settings import Settings
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
@@ -112,7 +112,7 @@ def graph_of(
 
 
 def policy_of(
-    settings: Settings, given: Given, tools: Sequence[BaseTool], waiting: Waiting | None
+    settings: Settings, tools: Sequence[BaseTool], waiting: Waiting | None
 ) -> dict[str, bool | Sequence[str]]:
     """Which calls a person must approve. Raises SetupError for a name that is no tool here and no kind.
 
@@ -120,12 +120,12 @@ def policy_of(
     would run.
     """
     names = {tool.name for tool in tools}
-    if given.approve is not None:
+    if settings.approve_by:
         for name in settings.approve:
             if name not in names and name not in _KINDS:
                 raise SetupError(
-                    f"--approve names {name!r}; use kinds ({', '.join(_KINDS)}) or tools of this run "
-                    f"({', '.join(sorted(names)) or 'there are none'})."
+                    f"{settings.approve_by} names {name!r}; use kinds ({', '.join(_KINDS)}) or tools of this "
+                    f"run ({', '.join(sorted(names)) or 'there are none'})."
                 )
     policy: dict[str, bool | Sequence[str]] = {
         name: True for name in settings.approve if name in names or name in _KINDS

@@ -7,28 +7,13 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.database import Database, database
-from signoff.cli.names import checked_thread_id, new_thread_id
-from signoff.cli.options import (
-    Approve,
-    BaseUrl,
-    Checks,
-    Constitution,
-    DatabaseOption,
-    Model,
-    ModelSeconds,
-    Protocol,
-    Rounds,
-    Seconds,
-    SystemPrompt,
-    TalkTurns,
-    Tokens,
-    Tools,
-    Turns,
-    Workspace,
-)
-from signoff.cli.settings import Given
+from signoff.front.database import Database
+from signoff.front.options import TO_BEGIN, takes
+from signoff.front.settings import Given
+from signoff.front.threads import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
+
+_SERVED_BY = "SIGNOFF_SERVED_BY"
 
 ThreadOption = Annotated[
     str | None,
@@ -36,50 +21,44 @@ ThreadOption = Annotated[
 ]
 
 
+@takes(*TO_BEGIN)
 def ui(
+    given: Given,
+    file: Database,
     thread: ThreadOption = None,
-    workspace: Workspace = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    turns: Turns = None,
-    tokens: Tokens = None,
-    seconds: Seconds = None,
-    model_seconds: ModelSeconds = None,
-    talk_turns: TalkTurns = None,
-    tools: Tools = None,
-    approve: Approve = None,
-    protocol: Protocol = None,
-    constitution: Constitution = None,
-    rounds: Rounds = None,
-    checks: Checks = None,
-    system_prompt: SystemPrompt = None,
-    where: DatabaseOption = None,
 ) -> None:
     """Open the application: the conversation, the machine, and a terminal that you share with the model."""
     _needs("textual")
-    kept = (workspace, model, base_url, turns, talk_turns, system_prompt, tools, approve, tokens, seconds)
-    file = database(where, os.environ)
     if not _is_web() and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do without.")
-    given = Given(*kept, protocol, rounds, model_seconds, constitution, checks)
-    _open(file, given, None if thread is None else checked_thread_id(thread))
+    # Textual is an extra, and slow to import.
+    from signoff.ui.app import run_app
+
+    server = os.environ.get(_SERVED_BY)
+    opened = None if thread is None else checked_thread_id(thread)
+    raise typer.Exit(run_app(file, given, opened, None if server is None else int(server)))
 
 
+@takes()
 def serve(
     context: typer.Context,
+    file: Database,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="N", help="The port (0: any that is free).")
     ] = 0,
     thread: ThreadOption = None,
-    where: DatabaseOption = None,
 ) -> None:
     """Show the application in a browser, on this machine only; takes the options of `signoff ui`, too."""
     _needs("textual_serve")
-    file = database(where, os.environ)
     with file.open() as storage:
         thread_id = checked_thread_id(thread) if thread else new_thread_id(storage.threads())
-    words = ["ui", f"--thread={thread_id}", *(["--database", where] if where else []), *context.args]
+    # With its password, which the words for a person leave out.
+    named = ["--database", file.where] if file.named else []
+    config = ["--config", file.config] if file.config else []
+    words = ["ui", f"--thread={thread_id}", *named, *config, *context.args]
     _checked(words)
+    # So that the application ends with this process, also when that is killed.
+    os.environ[_SERVED_BY] = str(os.getpid())
     # Its packages are an extra.
     from signoff.ui.serve import serve as serve_forever
 
@@ -91,13 +70,6 @@ def _checked(words: list[str]) -> None:
     probe = typer.Typer()
     probe.command()(ui)
     typer.main.get_command(probe).make_context("signoff ui", words[1:])
-
-
-def _open(file: Database, given: Given, thread_id: str | None) -> None:
-    # Textual is an extra, and slow to import.
-    from signoff.ui.app import run_app
-
-    raise typer.Exit(run_app(file, given, thread_id))
 
 
 def _is_web() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from signoff.cli.safe import cut, one_line, plain
+from signoff.front.text import cut, one_line, plain
 from signoff.graph.texts import FINISH_NAME
 from signoff.session.events import CallFinished
 

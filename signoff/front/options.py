@@ -1,0 +1,90 @@
+"""The arguments and options that commands share, and how a function takes them."""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, get_args
+
+import typer
+
+from signoff.front.database import database
+from signoff.front.settings import NO_CONFIG, Given, Options, RunOptions, config_file, flag, option_extra
+from signoff.graph.foreign import valid_text
+
+Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary, or the question.")]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Your settings; none for no file (default: SIGNOFF_CONFIG, else signoff.toml in your folder for "
+        "settings).",
+    ),
+]
+
+TO_BEGIN = tuple(RunOptions.model_fields)
+"""The options of a run that begins."""
+TO_GO_ON = ("workspace", "model", "base_url", "talk_turns", "model_seconds", "tools")
+"""The options of a run that goes on with a thread."""
+
+Command = Callable[..., None]
+
+
+def takes(*options: str) -> Callable[[Command], Command]:
+    """Makes a function a command that has these options of a run, as `given`, and a database, as `file`.
+
+    They stand before `--json` in its help, or at the end.
+    """
+    shared = {name: _typed(name) for name in (*options, "database")} | {"config": Config}
+
+    def with_options(function: Command) -> Command:
+        own = inspect.signature(function, eval_str=True).parameters
+
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            found = {name: values.pop(name) for name in shared}
+            named = found.pop("config")
+            config = config_file(named, os.environ)
+            file = database(found.pop("database"), os.environ, config)
+            if named is not None:
+                file = replace(file, config=str(config or NO_CONFIG))
+            given = {"given": Given(**found, config=config)} if options else {}
+            function(file=file, **given, **values)
+
+        names = [name for name in own if name not in ("given", "file")]
+        at = names.index("as_json") if "as_json" in names else len(names)
+        made = inspect.Parameter("made", inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters = [
+            own[name].replace(kind=made.kind)
+            if name in names
+            else made.replace(name=name, annotation=shared[name])
+            for name in (*names[:at], *shared, *names[at:])
+        ]
+        # What typer reads.
+        vars(command)["__signature__"] = inspect.Signature(parameters)
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        return command
+
+    return with_options
+
+
+def _typed(name: str) -> Any:
+    """The option as typer takes it, from the field with its help."""
+    field, extra = Options.model_fields[name], option_extra(name)
+    kind = extra["kind"] or next(one for one in get_args(field.annotation) if one is not type(None))
+    full = [one for one in extra["names"] if one.startswith("--")] or [flag(name)]
+    short = [one for one in extra["names"] if not one.startswith("--")]
+    option = typer.Option(*full, *short, metavar=extra["metavar"], min=extra["least"], help=field.description)
+    annotated: Any = Annotated
+    return annotated[kind | None, option]
+
+
+def task_text(given: str) -> str:
+    """The text of a task that was given as `Task`; it may be empty."""
+    return valid_text(sys.stdin.read() if given == "-" else given).strip()
