@@ -13,7 +13,7 @@ from signoff.front.calls import in_full, in_short
 from signoff.front.report import Report
 from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
-from signoff.graph.vocabulary import VERIFIED, Tone, heading
+from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
 from signoff.tools.approvals import DECISIONS
@@ -129,25 +129,26 @@ def _command(label: str, report: Report) -> list[tuple[str, str]]:
 
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
     """The card of what a thread waits for: a question with its options, or calls with all they would do."""
+    title = ASKS[waiting.waits_for]
     if isinstance(waiting, Question):
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
         body = "\n".join([plain(waiting.text.strip()), *options])
-        return Card("The model asks", "cyan", body, commands=commands)
+        return Card(title, "cyan", body, commands=commands)
     if isinstance(waiting, Confirmation):
         issues = [f"• {one_line(issue)}" for issue in waiting.pending_issues]
         body = "\n".join([cut(plain(waiting.summary.strip()), _SUMMARY), *issues])
         refused = [f"The review refused it twice: {plain(waiting.problem)}"] if waiting.problem else []
-        return Card("Finished? Please confirm", "magenta", body, refused, commands)
+        return Card(title, "magenta", body, refused, commands)
     if isinstance(waiting, Action):
         facts = ["Run it yourself; what it gave is the answer."]
         if waiting.unknown:
             facts = ["It was handed out before and may have been done already: look before you run it."]
-        return Card("Handed over to you", "cyan", in_full(waiting.tool, waiting.args), facts, commands)
+        return Card(title, "cyan", in_full(waiting.tool, waiting.args), facts, commands)
     calls = [approving(call) for call in waiting.calls]
     if len(calls) > 1:
         calls = [Text.assemble(f"{number}. ", told) for number, told in enumerate(calls, start=1)]
     problem = [f"The answer before did not fit: {one_line(waiting.problem)}."] if waiting.problem else []
-    return Card("Waiting for approval", "magenta", Text("\n\n").join(calls), problem, commands)
+    return Card(title, "magenta", Text("\n\n").join(calls), problem, commands)
 
 
 def approving(call: PendingCall) -> Text:
