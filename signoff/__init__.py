@@ -32,10 +32,9 @@ if TYPE_CHECKING:
         Paused,
         Question,
     )
-    from signoff.session.expiry import expire
     from signoff.session.moves import Answer, Extend, Retry, request_pause
-    from signoff.session.session import Session
-    from signoff.session.signals import pause_on_signals
+    from signoff.session.session import Session, pause_on_signals
+    from signoff.session.standing import expire
     from signoff.storage.postgres import postgres_storage
     from signoff.storage.sqlite import sqlite_storage
     from signoff.tools.control import ControlTool
@@ -106,10 +105,9 @@ _NAMES = {
         "Paused",
         "Question",
     ),
-    "signoff.session.expiry": ("expire",),
     "signoff.session.moves": ("Answer", "Extend", "Retry", "request_pause"),
-    "signoff.session.session": ("Session",),
-    "signoff.session.signals": ("pause_on_signals",),
+    "signoff.session.session": ("Session", "pause_on_signals"),
+    "signoff.session.standing": ("expire",),
     "signoff.storage.postgres": ("postgres_storage",),
     "signoff.storage.sqlite": ("sqlite_storage",),
     "signoff.tools.control": ("ControlTool",),

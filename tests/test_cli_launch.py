@@ -10,7 +10,7 @@ import pytest
 from signoff.cli.display import Display, Streamed
 from signoff.cli.launch import SIGNALS, Stopped, launch, stopping, with_task
 from signoff.front.database import database
-from signoff.front.report import Report
+from signoff.front.report import CommandReport
 from signoff.front.settings import Given, Settings
 from signoff.models.local.weights import Progress, silent
 from signoff.session.decisions import Question, Waiting
@@ -47,7 +47,7 @@ class Recorder(Display):
         self.told.append(f"ask {waiting.text}")
         return "8080"
 
-    def end(self, report: Report) -> None:
+    def end(self, report: CommandReport) -> None:
         raise AssertionError("whoever launches prints the report")
 
 

@@ -28,7 +28,7 @@ from signoff.session.events import (
     Wrote,
 )
 from signoff.session.standing import kit_of
-from signoff.storage.locks import is_locked, lock_folder, thread_lock
+from signoff.storage.sqlite import is_locked, lock_folder, thread_lock
 from signoff.tools.toolbox import Toolbox
 
 PLAIN = {

@@ -8,7 +8,7 @@ import pytest
 
 from signoff import sqlite_storage
 from signoff.session.standing import Condition, config_of, look, reading_graph
-from signoff.storage.locks import is_locked
+from signoff.storage.sqlite import is_locked
 from tests.cli_bench import Bench, offered, steps
 from tests.cli_terminal import run_words, terminal, wait_for
 

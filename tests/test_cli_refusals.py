@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.storage.locks import thread_lock
+from signoff.storage.sqlite import thread_lock
 from tests.cli_bench import Bench, bare, offered, one_sentence
 
 LOOK = 'call("read_file", path="config.py")'

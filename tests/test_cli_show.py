@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signoff.graph.machine import TRANSITIONS, State
-from signoff.storage.locks import thread_lock
+from signoff.storage.sqlite import thread_lock
 from tests.cli_bench import Bench, offered, steps
 
 DONE = 'call("finish_task", summary="All done.")'

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.storage.locks import is_locked
+from signoff.storage.sqlite import is_locked
 from tests.cli_bench import Bench, bare, offered, steps, words_of
 from tests.cli_terminal import SECONDS, run_words, terminal, wait_until
 

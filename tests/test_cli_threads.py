@@ -11,7 +11,7 @@ import pytest
 from signoff import build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.session.standing import config_of
-from signoff.storage.locks import thread_lock
+from signoff.storage.sqlite import thread_lock
 from tests.cli_bench import Bench, one_sentence, steps
 
 DONE = 'call("finish_task", summary="All done.")'

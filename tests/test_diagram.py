@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from signoff import SetupError, build_graph
-from signoff.cli.diagram import FILES, diagram
+from signoff.cli.machine import FILES, diagram
 from signoff.graph.drawing import diagram as drawing
 from signoff.graph.drawing.diagram import Line, lines, mermaid, svg
 from signoff.graph.drawing.layout import ACROSS, BOXES, DOORS, HEIGHT, MAIN_LINES, ROUTES, WIDTH, Box, Point

@@ -27,8 +27,7 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.session.expiry import expire
-from signoff.session.standing import Condition
+from signoff.session.standing import Condition, expire
 from signoff.workers import Order, drive, post
 from tests.message_sweep import OPENINGS, script
 

@@ -50,7 +50,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "signoff.ui",
             "signoff.page",
             "signoff.server",
-            "signoff.server_saver",
+            "signoff.server",
             "signoff.graph.studio",
         ),
     ),

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from signoff.cli.app import app
+from signoff.cli.lint import MOST_ROWS
 from signoff.lint import FaultKind
-from signoff.lint.report import MOST_ROWS
 from tests.lint.cases import END, GO, finish, poll, work
 from tests.lint.writers import History, Res, User, ai, chat
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from signoff.lint import ControlNames, Trace, Unreadable, faults, read_file, read_trace
-from signoff.lint.formats import FORMATS, KNOWN
-from signoff.lint.reading import DEEPEST, MOST_BYTES
+from signoff.lint.formats import DEEPEST, FORMATS, KNOWN, MOST_BYTES
 from signoff.lint.trace import Result, TraceCall, TraceMessage, TraceReply
 from tests.lint.cases import END, GO
 from tests.lint.writers import WRITERS, Line, Res, Use, ai

@@ -10,8 +10,7 @@ import pytest
 
 from signoff import build_graph
 from signoff.models import ScriptedModel
-from signoff.storage.locks import thread_lock
-from signoff.storage.sqlite import sqlite_storage
+from signoff.storage.sqlite import sqlite_storage, thread_lock
 from tests.cli_bench import CUT_OFF, Bench, steps
 from tests.page_bench import Node
 from tests.page_shown import ASK, CONFIRM, DONE, EDIT, LOOK, Stand, badge, ended, facts, last_card, shown

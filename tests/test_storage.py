@@ -68,7 +68,7 @@ _MANY = """
 import resource, sys
 from contextlib import ExitStack
 from pathlib import Path
-from signoff.storage.locks import thread_lock
+from signoff.storage.sqlite import thread_lock
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:
     with ExitStack() as stack:

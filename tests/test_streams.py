@@ -20,7 +20,7 @@ from signoff import Decision, Failed, Finished, Limits, Paused, Session, build_g
 from signoff.graph.errors import SetupError
 from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel, call
-from signoff.session.signals import pause_on_signals
+from signoff.session.session import pause_on_signals
 from signoff.storage.sqlite import SqliteStorage
 from tests import hostile_server as hostile
 from tests.guard_cases import Wire

@@ -12,7 +12,7 @@ from langgraph.types import Command
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.server_saver import ServerSaver, narrow, wide
+from signoff.server import ServerSaver, narrow, wide
 from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from signoff.tools.pty.marks import Mark, Marks
+from signoff.tools.pty.job import Mark, Marks
 from signoff.tools.pty.output import HEAD, TAIL, Capture, Live, harmless
 
 NONCE = "0123456789abcdef" * 2

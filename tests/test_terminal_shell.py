@@ -10,7 +10,7 @@ import pytest
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.pty.marks import without_echo
+from signoff.tools.pty.job import without_echo
 from signoff.tools.terminal import Shell
 from tests.terminals import GETPASS, PYTHON, SLEEP, found, plain, until
 

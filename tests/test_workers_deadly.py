@@ -12,11 +12,11 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from signoff import build_graph
+from signoff.cli.workers import OneGraph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import PostgresStorage, postgres_storage
 from signoff.workers.figures import job_states
-from signoff.workers.graphs import OneGraph
 from signoff.workers.inbox import MOST_DEATHS, read_inbox
 from signoff.workers.worker import Worker
 from tests.postgres import execute

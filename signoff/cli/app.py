@@ -32,9 +32,9 @@ COMMANDS: Mapping[str, str] = {
     "serve": "signoff.ui.command:serve",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
-    "diagram": "signoff.cli.diagram:diagram",
+    "diagram": "signoff.cli.machine:diagram",
     "lint": "signoff.cli.lint:lint",
-    "verify": "signoff.cli.verify:verify",
+    "verify": "signoff.cli.machine:verify",
     "model": "signoff.cli.model:app",
     "sandbox": "signoff.cli.sandbox:app",
 }
@@ -124,12 +124,12 @@ def _check_folder() -> None:
 
 def _refuse(told: str, code: int, words: Sequence[str]) -> int:
     # Imported only when something is wrong, as it is not quick.
-    from signoff.front.report import Exit, Report, print_document
+    from signoff.front.report import CommandReport, Exit, print_document
     from signoff.front.text import one_line
 
     sys.stderr.write(f"{one_line(told)}\n")
     if "--json" in words:
-        print_document(Report(None, "error", Exit(code), error=told))
+        print_document(CommandReport(None, "error", Exit(code), error=told))
     return code
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
-from signoff.front.report import Exit, Report, print_document
+from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import named, one_line, plain, styled
 from signoff.graph.errors import ThreadError
@@ -256,7 +256,7 @@ class Display:
         """What `waiting.read` takes; None when nobody can be asked or nobody answers."""
         return None
 
-    def end(self, report: Report) -> None:
+    def end(self, report: CommandReport) -> None:
         """How it ended."""
         print_document(report)
 
@@ -267,7 +267,7 @@ class Quiet(Display):
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def end(self, report: Report) -> None:
+    def end(self, report: CommandReport) -> None:
         shown = ending(report)
         done = report.exit_code in (Exit.SUCCESS, Exit.HONEST)
         body = shown.body if done or report.waiting else f"{shown.title}. {shown.body}".strip()
@@ -312,7 +312,7 @@ class Plain(Display):
     def note(self, text: str) -> None:
         self.print(styled(text, AMBER))
 
-    def end(self, report: Report) -> None:
+    def end(self, report: CommandReport) -> None:
         shown = ending(report)
         self.gap()
         self.print(card(shown, self.boxed))

@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from signoff.cli.display import Display, Streamed
 from signoff.front import report
 from signoff.front.database import Database, OpenStorage
-from signoff.front.report import MORE_TURNS, Exit, Report, command, next_command
+from signoff.front.report import MORE_TURNS, CommandReport, Exit, command, next_command
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import busy
@@ -217,7 +217,7 @@ def stopping() -> Iterator[Stopper]:
             signal.signal(number, handler)
 
 
-def launch(thread_id: str, database: Database, options: Given, plan: Plan, display: Display) -> Report:
+def launch(thread_id: str, database: Database, options: Given, plan: Plan, display: Display) -> CommandReport:
     """Runs the thread until it ends, waits for a person, or is stopped; says which.
 
     Raises SetupError, StorageError, ThreadError or ThreadBusy before anything has run.
@@ -231,7 +231,7 @@ def launch(thread_id: str, database: Database, options: Given, plan: Plan, displ
             return _stopped(thread_id, database, stopper.begun)
 
 
-def _stopped(thread_id: str, database: Database, begun: bool) -> Report:
+def _stopped(thread_id: str, database: Database, begun: bool) -> CommandReport:
     """What is saved of a run that was stopped, and how it goes on."""
     with database.open() as storage:
         found = look(reading_graph(storage), thread_id)
@@ -253,7 +253,7 @@ class _Launch:
     display: Display
     stopper: Stopper
 
-    def run(self, plan: Plan) -> Report:
+    def run(self, plan: Plan) -> CommandReport:
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
         standing = look(reading_graph(self.storage), self.thread_id)
@@ -279,7 +279,7 @@ class _Launch:
         standing: Standing,
         move: Move,
         note: str,
-    ) -> Report:
+    ) -> CommandReport:
         policy = policy_of(settings, tools, standing.waiting)
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
@@ -294,9 +294,9 @@ class _Launch:
                 return self._until_done(session, move, streamed)
             except StorageError as error:
                 how = report.command("resume", self.thread_id, self.database)
-                return Report(self.thread_id, "error", Exit.ERROR, resume=how, error=str(error))
+                return CommandReport(self.thread_id, "error", Exit.ERROR, resume=how, error=str(error))
 
-    def _until_done(self, session: Session, move: Move, streamed: Streamed) -> Report:
+    def _until_done(self, session: Session, move: Move, streamed: Streamed) -> CommandReport:
         while True:
             decision = self._drive(session, move, streamed)
             if isinstance(decision, Finished | Failed):

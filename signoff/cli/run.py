@@ -12,7 +12,7 @@ from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_ret
 from signoff.front import report
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, TO_GO_ON, Json, Quiet, Task, Thread, takes, task_text
-from signoff.front.report import ANSWER, MORE_TURNS, Report, command
+from signoff.front.report import ANSWER, MORE_TURNS, CommandReport, command
 from signoff.front.settings import Given, recall, remember, settle
 from signoff.front.text import plain, shell_command
 from signoff.front.threads import checked_thread_id, forked_thread_id, new_thread_id
@@ -254,7 +254,7 @@ def _begin(standing: Standing, file: Database, plan: Plan) -> Begin:
 
 def hand_over(
     thread_id: str, file: Database, options: Given, plan: Plan, display: Display, *, bare: bool
-) -> Report:
+) -> CommandReport:
     """Tells the workers how the thread goes on. bare: just on, with whatever is left to do.
 
     Raises ThreadError, and changes nothing, when that does not fit where the thread stands.

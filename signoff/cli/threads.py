@@ -17,7 +17,7 @@ from signoff.cli.display import Plain, Terminal, stdout_console
 from signoff.cli.launch import unknown
 from signoff.front.database import Database, OpenStorage
 from signoff.front.options import Json, Thread, takes
-from signoff.front.report import Exit, Report, command, documents, of_outcome, of_stop, of_waiting
+from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.settings import recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.threads import Row, ago, checked_thread_id, found_in, in_words, status_of
@@ -27,10 +27,18 @@ from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.nodes.journal import recorded
 from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
-from signoff.session.expiry import Expired, expire
 from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
-from signoff.session.standing import Condition, Standing, kit_of, look, readable, reading_graph
+from signoff.session.standing import (
+    Condition,
+    Expired,
+    Standing,
+    expire,
+    kit_of,
+    look,
+    readable,
+    reading_graph,
+)
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import QueueFigures
 from signoff.workers.inbox import read_inbox
@@ -96,7 +104,7 @@ def show(
         _write_page(console, html, standing, told, outcomes, path, running, settings)
         return
     status = "running" if running else status_of(standing)
-    now = Report(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, file)
+    now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, file)
     if as_json:
         document = {
             "thread_id": thread_id,
@@ -240,7 +248,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _now(standing: Standing, database: Database) -> Report:
+def _now(standing: Standing, database: Database) -> CommandReport:
     if standing.outcome is not None:
         return of_outcome(standing.outcome, standing.thread_id, database)
     if standing.waiting:
@@ -252,7 +260,7 @@ def _print(
     console: Console,
     told: list[Chapter],
     outcomes: Mapping[str, Mapping[str, Any]],
-    now: Report | None,
+    now: CommandReport | None,
     database: Database,
 ) -> None:
     display = (Terminal if console.is_terminal else Plain)(console)

@@ -1,4 +1,7 @@
-"""`signoff submit` and `signoff worker`: threads that are run on other machines."""
+"""`signoff submit` and `signoff worker`: threads that are run on other machines.
+
+The graph of somebody's own that a worker runs its threads on.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,14 +31,54 @@ from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.standing import look, reading_graph
 from signoff.storage.postgres import PostgresStorage
-from signoff.workers.graphs import OneGraph, own_graph, queue_of
+from signoff.verify.worlds import load, run_theirs
 from signoff.workers.inbox import DEFAULT_QUEUE, HEARTBEAT_SECONDS, packages
 from signoff.workers.submitting import NO_POSTGRES, check
 from signoff.workers.submitting import submit as hand_to_workers
 
 if TYPE_CHECKING:
-    # Its packages are an extra.
     from signoff.workers.worker import Graphs, Worker
+
+
+def own_graph(named: str, storage: PostgresStorage) -> Graph:
+    """The graph that the function at `package.module:name` or `path/to/file.py:name` makes on `storage`.
+
+    The function takes the open storage and returns `build_graph(…, storage=storage)`. It is called once in
+    a process; the graph then runs several threads at once. Raises SetupError for anything else.
+    """
+    make = load(named)
+    if isinstance(make, Graph) or not callable(make):
+        raise SetupError(
+            f"{named} is no function; name one that takes the storage of the workers and returns "
+            "build_graph(…, storage=storage)."
+        )
+    graph = run_theirs(partial(make, storage), named)
+    if not isinstance(graph, Graph):
+        raise SetupError(
+            f"{named} returned {type(graph).__name__}, no graph; return what build_graph gave you."
+        )
+    if graph.checkpointer is not storage.checkpointer or graph.store is not storage.store:
+        raise SetupError(
+            f"The graph of {named} keeps its threads elsewhere; build it with the storage that the function "
+            "is given: build_graph(…, storage=storage)."
+        )
+    return graph
+
+
+def queue_of(named: str) -> str:
+    """The queue that the workers of such a graph take threads from, when none is named: `module:name`."""
+    place, _, name = named.rpartition(":")
+    return f"{Path(place).stem if place.endswith('.py') else place}:{name}"
+
+
+class OneGraph:
+    """All threads on one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __call__(self, thread_id: str) -> AbstractContextManager[Graph]:
+        return nullcontext(self._graph)
 
 
 _FORMAT = "%(asctime)s %(message)s"

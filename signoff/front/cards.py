@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.front.calls import in_full, in_short
-from signoff.front.report import Report
+from signoff.front.report import CommandReport
 from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
@@ -73,7 +73,7 @@ def card(content: Card, boxed: bool) -> RenderableType:
     return Panel(Group(*parts), title=title, title_align="left", border_style=content.colour, padding=(0, 1))
 
 
-def ending(report: Report) -> Card:
+def ending(report: CommandReport) -> Card:
     """The card of a report: what it came to and how it goes on."""
     if report.waiting:
         return asking(report.waiting, report.ways)
@@ -99,7 +99,7 @@ def ending(report: Report) -> Card:
     return _outcome(report.outcome, report)
 
 
-def _outcome(outcome: Mapping[str, Any], report: Report) -> Card:
+def _outcome(outcome: Mapping[str, Any], report: CommandReport) -> Card:
     found, facts = heading(outcome), [f"{facts_of(outcome)} · thread {one_line(report.thread_id or '')}"]
     title, colour = one_line(found.title), COLOURS[found.tone]
     if outcome["status"] == "success":
@@ -123,7 +123,7 @@ def checked(outcome: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _command(label: str, report: Report) -> list[tuple[str, str]]:
+def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
     return [(label, report.resume)] if report.resume else []
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from langgraph.store.base import BaseStore
 from platformdirs import user_data_path
 
-from signoff.front.settings import Place, environment, flag, read_options, user_file
+from signoff.front.settings import Source, environment, flag, read_options, user_file
 from signoff.graph.errors import SetupError
 from signoff.storage.sqlite import sqlite_storage
 
@@ -80,7 +80,7 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
     file in the user's data folder."""
     if given == "":
         raise SetupError("--database is empty; give a file, or postgresql://user@host/database.")
-    named = Place({"database": given} if given else {}, flag)
+    named = Source({"database": given} if given else {}, flag)
     where = read_options((named, environment(env), user_file(config))).database
     if not where:
         return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)

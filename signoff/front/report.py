@@ -31,7 +31,7 @@ MORE_TURNS = 10
 
 
 @dataclass(frozen=True)
-class Report:
+class CommandReport:
     """What one run came to. `resume` is the exact command that goes on, when one can.
 
     ways: the commands that go on, with the label of each; the first is `resume`.
@@ -69,23 +69,25 @@ def documents(waiting: Waiting | None) -> dict[str, Any]:
     }
 
 
-def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -> Report:
+def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -> CommandReport:
     """The report of a task that has ended."""
     if outcome["status"] == "success":
         code = Exit.SUCCESS if outcome["claim"] == "done" else Exit.HONEST
-        return Report(thread_id, "success", code, outcome)
+        return CommandReport(thread_id, "success", code, outcome)
     if outcome["status"] == "limit":
         more = command("extend", thread_id, database, str(MORE_TURNS))
-        return Report(thread_id, "limit", Exit.LIMIT, outcome, resume=more)
-    return Report(thread_id, "error", Exit.ERROR, outcome, resume=command("retry", thread_id, database))
+        return CommandReport(thread_id, "limit", Exit.LIMIT, outcome, resume=more)
+    return CommandReport(
+        thread_id, "error", Exit.ERROR, outcome, resume=command("retry", thread_id, database)
+    )
 
 
-def of_waiting(waiting: Waiting, thread_id: str, database: Database) -> Report:
+def of_waiting(waiting: Waiting, thread_id: str, database: Database) -> CommandReport:
     """The report of a thread that waits for a person."""
     ways = tuple(
         (label, command("resume", thread_id, database, answer)) for label, answer in _answers(waiting)
     )
-    return Report(thread_id, "waiting", Exit.PAUSED, waiting=waiting, resume=ways[0][1], ways=ways)
+    return CommandReport(thread_id, "waiting", Exit.PAUSED, waiting=waiting, resume=ways[0][1], ways=ways)
 
 
 def _answers(waiting: Waiting) -> list[tuple[str, str]]:
@@ -108,16 +110,16 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
     return found
 
 
-def of_stop(thread_id: str | None, database: Database) -> Report:
+def of_stop(thread_id: str | None, database: Database) -> CommandReport:
     """The report of a run that was told to stop. No thread: nothing was saved yet."""
     how = None if thread_id is None else command("resume", thread_id, database)
-    return Report(thread_id, "stopped", Exit.PAUSED, resume=how)
+    return CommandReport(thread_id, "stopped", Exit.PAUSED, resume=how)
 
 
-def of_queued(thread_id: str, database: Database) -> Report:
+def of_queued(thread_id: str, database: Database) -> CommandReport:
     """The report of a thread that was handed to the workers."""
     look = shell_command(["signoff", "threads", *database.options])
-    return Report(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
+    return CommandReport(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
 
 
 def command(verb: str, thread_id: str, database: Database, *words: str) -> str:
@@ -131,5 +133,5 @@ def next_command(thread_id: str, database: Database) -> str:
     return shell_command(["signoff", "run", "--thread", thread_id, *database.options, "the next task"])
 
 
-def print_document(report: Report) -> None:
+def print_document(report: CommandReport) -> None:
     sys.stdout.write(report.document() + "\n")

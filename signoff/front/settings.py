@@ -252,14 +252,14 @@ class Options(BaseSettings, RunOptions):
 
 
 @dataclass(frozen=True)
-class Place:
+class Source:
     """Where options come from. called: how a person finds the value of one there."""
 
     values: Mapping[str, Any]
     called: Callable[[str], str]
 
 
-def read_options(places: Sequence[Place]) -> Options:
+def read_options(places: Sequence[Source]) -> Options:
     """The options of these places. Raises SetupError that names the place of a wrong value."""
     try:
         from_places: dict[str, Any] = {"places": places}
@@ -268,7 +268,7 @@ def read_options(places: Sequence[Place]) -> Options:
         raise _refusal(error, lambda name: place_of(name, places).called(name)) from error
 
 
-def place_of(name: str, places: Sequence[Place]) -> Place:
+def place_of(name: str, places: Sequence[Source]) -> Source:
     """The place whose value of the option counts."""
     return next(place for place in places if name in place.values)
 
@@ -285,10 +285,10 @@ def variables(name: str) -> Sequence[str]:
     return _VARIABLES.get(name, (f"SIGNOFF_{name.upper()}",))
 
 
-def environment(env: Mapping[str, str]) -> Place:
+def environment(env: Mapping[str, str]) -> Source:
     """What `env` says. An empty variable says nothing."""
     named = {name: next(filter(env.get, variables(name)), "") for name in Options.model_fields}
-    return Place({name: env[variable] for name, variable in named.items() if variable}, named.__getitem__)
+    return Source({name: env[variable] for name, variable in named.items() if variable}, named.__getitem__)
 
 
 def option_extra(name: str) -> dict[str, Any]:
@@ -331,10 +331,10 @@ def config_file(named: str | None, env: Mapping[str, str]) -> Path | None:
     return path
 
 
-def user_file(path: Path | None) -> Place:
+def user_file(path: Path | None) -> Source:
     """What the user's file says. Raises SetupError for one that cannot be read, or that others may write."""
     if path is None:
-        return Place({}, str)
+        return Source({}, str)
 
     def called(name: str) -> str:
         return f"{name} in {path}"
@@ -345,7 +345,7 @@ def user_file(path: Path | None) -> Place:
         raise SetupError(
             f"{path} is not valid TOML ({error}); write one line for each setting, such as: turns = 20"
         ) from error
-    return Place({name: _absolute(value, called(name), name) for name, value in table.items()}, called)
+    return Source({name: _absolute(value, called(name), name) for name, value in table.items()}, called)
 
 
 def _read(path: Path) -> bytes:
@@ -433,7 +433,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
     protocol brings its own tools and turns.
     """
     same = before if before and (given.protocol or before.protocol) == before.protocol else None
-    command_line, thread = Place(given.options, flag), Place(_kept(given, before, same), _of_the_thread)
+    command_line, thread = Source(given.options, flag), Source(_kept(given, before, same), _of_the_thread)
     places = (command_line, thread, environment(env), user_file(given.config))
     options = read_options(places)
     protocol = options.protocol or PROTOCOLS[0]

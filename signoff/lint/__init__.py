@@ -1,8 +1,7 @@
 """Finds the faults of agent loops in message histories, of this package and of others."""
 
 from signoff.lint.faults import MEANINGS, Fault, FaultKind, faults
-from signoff.lint.formats import read_trace
-from signoff.lint.reading import read_file
+from signoff.lint.formats import read_file, read_trace
 from signoff.lint.trace import ControlNames, Trace, Unreadable, names
 
 __all__ = [

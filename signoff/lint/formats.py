@@ -1,13 +1,191 @@
-"""Which format a history is in, by its shape, and what it holds."""
+"""From a file to a history: the JSON value in it, where the messages are, in which format, and which tools were
+offered.
 
-from collections.abc import Callable, Iterator, Sequence
+A file may be a state, a request, a log, a trajectory, or the results of a benchmark. Whatever it is, the end is
+a history or one clear sentence.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-from signoff.lint import anthropic, harnesses, langchain, openai
-from signoff.lint.holders import held, keys
-from signoff.lint.pieces import Item
+from signoff.lint import harnesses, providers
+from signoff.lint.pieces import Item, is_cut, kind_of
 from signoff.lint.trace import Entry, Trace, Unreadable
+
+# Where programs keep the list: a state, a request, a response, a page of a conversation, a trajectory.
+_PLACES = ("messages", "history", "traj", "items", "data", "input", "output")
+_AROUND = ("values", "kwargs", "state")
+_OFFERS = ("tools", "functions", "available_tools")
+_ATTACHED = "attachment://"
+_MOST_SHOWN = 6
+
+
+class RunMessages(NamedTuple):
+    """The messages of one run. offered: the names of tools. cut: the last reply reached its limit."""
+
+    items: list[Item]
+    offered: frozenset[str]
+    cut: bool
+
+
+def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str) -> RunMessages:
+    """The messages in a JSON value: a list of them, or an object that holds one.
+
+    alone: whether an object is itself a message. name: of the file, for errors. run: which one, where the
+    file holds several. known: the formats, for errors. Raises Unreadable.
+    """
+    document = _chosen(document, name, run)
+    _refuse_by_name(document, name)
+    found = _messages(document, alone)
+    if not isinstance(found, list):
+        what = f" with {keys(document)}" if isinstance(document, dict) else ""
+        raise Unreadable(
+            f"{name} holds {kind_of(document)}{what}, not a list of messages; known are {known}."
+        )
+    if not found:
+        raise Unreadable(f"{name} holds an empty list; there is no message to look at.")
+    for at, item in enumerate(found):
+        if not isinstance(item, dict):
+            raise Unreadable(f"{name} holds a list in which item {at} is {kind_of(item)}, not a message.")
+    cut = isinstance(document, dict) and is_cut(document)
+    return RunMessages(found, frozenset(_offered(document)), cut)
+
+
+def keys(item: Mapping[str, Any]) -> str:
+    """The keys of an object, for people."""
+    if not item:
+        return "no keys"
+    shown = ", ".join(repr(key[:40]) for key in [*item][:_MOST_SHOWN])
+    return f"the keys {shown}" + (" …" if len(item) > _MOST_SHOWN else "")
+
+
+def _chosen(document: Any, name: str, run: int | None) -> Any:
+    """The run that was named, or the only one; the document itself where it is no collection of runs."""
+    several = _runs(document)
+    if several is None:
+        if run:
+            raise Unreadable(f"{name} holds one run; leave --run out.")
+        return document
+    what, runs = several
+    if run is None and len(runs) > 1:
+        raise Unreadable(
+            f"{name} holds {len(runs):,} {what}; name one of them with --run 0 to --run {len(runs) - 1}."
+        )
+    if not runs:
+        raise Unreadable(f"{name} holds no {what}; there is no message to look at.")
+    if run is not None and run >= len(runs):
+        raise Unreadable(f"{name} holds {len(runs):,} {what}; the last one is --run {len(runs) - 1}.")
+    return _attached(runs[run or 0])
+
+
+def _runs(document: Any) -> tuple[str, list[Any]] | None:
+    """The runs of a file that is made for several, and what they are called; None for any other."""
+    if isinstance(document, dict):
+        for key, what, inside in (
+            ("samples", "samples of an inspect log", "messages"),
+            ("simulations", "simulations of tau2-bench", "messages"),
+            ("attempts", "attempts of SWE-agent", "history"),
+        ):
+            if _all_hold(document.get(key), inside):
+                return what, document[key]
+        return None
+    if not isinstance(document, list) or not document:
+        return None
+    if _all_hold(document, "traj"):
+        return "results of tau-bench", document
+    if _all_hold(document, "messages") or all(isinstance(part, list) for part in document):
+        # A run's input is a batch of conversations in some logs.
+        return "conversations", document
+    return None
+
+
+def _all_hold(runs: Any, key: str) -> bool:
+    return (
+        isinstance(runs, list)
+        and bool(runs)
+        and all(isinstance(run, dict) and isinstance(run.get(key), list) for run in runs)
+    )
+
+
+def _refuse_by_name(document: Any, name: str) -> None:
+    """What is known, and holds no messages."""
+    if not isinstance(document, dict):
+        return
+    if "eval" in document and "plan" in document and not document.get("samples"):
+        raise Unreadable(f"{name} is an inspect log without samples; read the log with its samples.")
+    if isinstance(document.get("trajectory"), list) and not any(key in document for key in _PLACES):
+        raise Unreadable(
+            f"{name} is a trajectory of SWE-agent without its history; take the file that has `history`, too."
+        )
+
+
+def _messages(document: Any, alone: Callable[[Item], bool]) -> Any:
+    """The list of messages in the object around it."""
+    if not isinstance(document, dict) or alone(document):
+        return [document] if isinstance(document, dict) else document
+    for around in _AROUND:
+        if isinstance(document.get(around), dict):
+            return _messages(document[around], alone)
+    if isinstance(document.get("input"), list) and isinstance(document.get("output"), list):
+        return [*document["input"], *document["output"]]
+    if isinstance(document.get("history"), list) and "messages" not in document:
+        return [*document["history"], *_only_in_trajectory(document)]
+    return next((document[key] for key in _PLACES if isinstance(document.get(key), list)), None)
+
+
+def _only_in_trajectory(document: Item) -> Iterator[Item]:
+    """The submission of SWE-agent, which some versions keep out of the history."""
+    found = document.get("trajectory")
+    steps = [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
+    last = str(steps[-1].get("action")).strip() if steps else ""
+    written = [
+        item.get("action") for item in document["history"] if isinstance(item, dict) and "action" in item
+    ]
+    if last.split()[:1] == ["submit"] and str(written[-1] if written else "").strip() != last:
+        yield {"role": "assistant", "content": steps[-1].get("response"), "thought": "", "action": last}
+
+
+def _offered(document: Any) -> Iterator[str]:
+    """The names of the tools that were offered: in a request, a state, or the calls of the model in a log."""
+    if not isinstance(document, dict):
+        return
+    for key in _OFFERS:
+        found = document.get(key)
+        for tool in found if isinstance(found, list) else []:
+            yield from _name_of(tool)
+    for around in (*_AROUND, "body", "request", "metadata", "invocation_params"):
+        yield from _offered(document.get(around))
+    events = document.get("events")
+    for event in events if isinstance(events, list) else []:
+        yield from _offered(event)
+
+
+def _name_of(tool: Any) -> Iterator[str]:
+    """The name of a tool as requests write it: bare, at the top, or below `function`."""
+    if isinstance(tool, dict):
+        function = tool.get("function")
+        tool = function.get("name") if isinstance(function, dict) else tool.get("name")
+    if isinstance(tool, str):
+        yield tool
+
+
+def _attached(run: Any) -> Any:
+    """The run with the texts in place that inspect keeps apart in `attachments`."""
+    parts = run.get("attachments") if isinstance(run, dict) else None
+    if not isinstance(parts, dict) or not parts:
+        return run
+
+    def put(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith(_ATTACHED):
+            return parts.get(value.removeprefix(_ATTACHED), value)
+        if isinstance(value, list):
+            return [put(part) for part in value]
+        return {key: put(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+    return {**run, "messages": put(run.get("messages"))}
 
 
 def _nothing(_: Sequence[Item]) -> frozenset[str]:
@@ -29,15 +207,20 @@ def _each(read: Callable[[int, Item], Iterator[Entry]]) -> Callable[[Sequence[It
 
 
 FORMATS = (
-    Format("LangChain messages", langchain.is_message, _each(langchain.read), langchain.offers),
-    Format("OpenAI Responses items", openai.is_item, openai.read_items),
+    Format(
+        "LangChain messages",
+        providers.is_langchain,
+        _each(providers.read_langchain),
+        providers.langchain_offers,
+    ),
+    Format("OpenAI Responses items", providers.is_item, providers.read_items),
     Format("SWE-agent messages", harnesses.is_swe_agent, harnesses.read_swe_agent, harnesses.offers),
     Format("mini-swe-agent messages", harnesses.is_mini, harnesses.read_mini, harnesses.offers),
-    Format("AgentDojo messages", harnesses.is_agentdojo, _each(openai.read_chat)),
-    Format("tau2-bench messages", harnesses.is_tau2, _each(openai.read_chat)),
-    Format("inspect messages", harnesses.is_inspect, _each(openai.read_chat)),
-    Format("Anthropic messages", anthropic.is_message, _each(anthropic.read)),
-    Format("OpenAI chat messages", openai.is_chat, _each(openai.read_chat)),
+    Format("AgentDojo messages", harnesses.is_agentdojo, _each(providers.read_chat)),
+    Format("tau2-bench messages", harnesses.is_tau2, _each(providers.read_chat)),
+    Format("inspect messages", harnesses.is_inspect, _each(providers.read_chat)),
+    Format("Anthropic messages", providers.is_anthropic, _each(providers.read_anthropic)),
+    Format("OpenAI chat messages", providers.is_chat, _each(providers.read_chat)),
 )
 """The formats that are known; the first that an item shows is taken."""
 
@@ -62,8 +245,103 @@ def read_trace(document: Any, name: str = "The file", run: int | None = None) ->
 
 
 def _is_message(item: Item) -> bool:
-    return openai.is_chat(item) or langchain.is_message(item)
+    return providers.is_chat(item) or providers.is_langchain(item)
 
 
 def _shape(items: Sequence[Item]) -> str:
     return f"{len(items):,} object{'s' * (len(items) != 1)}, the first with {keys(items[0])}"
+
+
+MOST_BYTES = 64 * 1024 * 1024
+"""A longer file is not read."""
+
+DEEPEST = 100
+"""Levels of nesting that a message history may have."""
+
+_ARCHIVE = b"PK\x03\x04"
+
+
+def read_file(path: Path) -> Any:
+    """The JSON value in the file at `path`; of JSON lines, the list of the values.
+
+    Raises Unreadable, naming the file, when it cannot be read, is too large, is no JSON, or is nested too
+    deeply.
+    """
+    try:
+        with path.open("rb") as file:
+            return parse(taken(file, str(path)), str(path))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "that is no name of a file"
+        raise Unreadable(f"{path} cannot be read ({why}); name a JSON file with messages.") from error
+
+
+def taken(file: IO[bytes], name: str) -> bytes:
+    """All bytes of an open file. Raises Unreadable when there are more than `MOST_BYTES`."""
+    data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Unreadable(
+            f"{name} is longer than {MOST_BYTES // 2**20} MB; cut it down to the messages of one thread."
+        )
+    return data
+
+
+def parse(data: bytes, name: str) -> Any:
+    """The JSON value in `data`. name: of the file, for the sentence when there is none."""
+    if data.startswith(_ARCHIVE):
+        raise Unreadable(
+            f"{name} is an archive, as inspect's logs (.eval) are; write the log as JSON, with "
+            "`inspect log dump FILE`."
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{name} is no UTF-8 text (byte {error.start:,}); save it as UTF-8 JSON.") from error
+    if not text.strip():
+        raise Unreadable(f"{name} is empty; write the messages into it as JSON.")
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        value = _lines(text, name, error)
+    except (RecursionError, ValueError) as error:
+        raise _odd(name, error) from error
+    if _deeper(value, DEEPEST):
+        raise Unreadable(f"{name} is nested deeper than {DEEPEST} levels; no message history is.")
+    return value
+
+
+def _lines(text: str, name: str, error: json.JSONDecodeError) -> list[Any]:
+    """The values of JSON lines; `error`: why the whole is no JSON."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    values: list[Any] = []
+    for number, line in lines:
+        try:
+            values.append(json.loads(line))
+        except json.JSONDecodeError as wrong:
+            at = f"line {number}" if values else f"line {error.lineno}, column {error.colno}"
+            why = wrong.msg if values else error.msg
+            raise Unreadable(f"{name} is no JSON ({at}: {why}); write the messages as JSON.") from error
+        except (RecursionError, ValueError) as wrong:
+            raise _odd(name, wrong) from wrong
+    return values
+
+
+def _odd(name: str, error: Exception) -> Unreadable:
+    if isinstance(error, RecursionError):
+        return Unreadable(f"{name} is nested too deeply to be read; no message history is.")
+    return Unreadable(f"{name} holds a number that is too long to be read; no message history does.")
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether `value` has more than `levels` of nesting. Without recursion: it may have very many."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            part
+            for found in layer
+            if isinstance(found, dict | list)
+            for part in (found.values() if isinstance(found, dict) else found)
+            if isinstance(part, dict | list)
+        ]
+        if not layer:
+            return False
+    return True

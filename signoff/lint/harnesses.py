@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from signoff.lint import openai
+from signoff.lint import providers
 from signoff.lint.pieces import Item, call, looks_failed, mapping, text_of, word
 from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceReply
 
@@ -108,7 +108,7 @@ def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Tr
         elif role == "exit":
             found = _exit(at, item, last)
         else:
-            found = openai.read_chat(at, item)
+            found = providers.read_chat(at, item)
         for entry in found:
             if isinstance(entry, TraceReply):
                 calls = entry.calls or tuple(command(at, item, entry.text))

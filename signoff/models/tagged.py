@@ -26,8 +26,14 @@ from signoff.graph.limits import Limits
 from signoff.graph.state import Acting, Evidence
 from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.prompt import Prompt, shortened
-from signoff.models.text_protocol.reply import TaggedReply
-from signoff.models.text_protocol.status import EXECUTORS, Position, Progress, current_status, position
+from signoff.models.text_protocol.status import (
+    EXECUTORS,
+    Position,
+    Progress,
+    TaggedReply,
+    current_status,
+    position,
+)
 from signoff.models.text_protocol.texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
 
 __all__ = ["DEFAULT", "TAGGED_LIMITS", "Progress", "TaggedText", "TaggedTexts", "current_status"]

@@ -62,7 +62,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Node:
+class StateBox:
     """A state of the picture. middle: the height of its name. flag: what the thread does in it."""
 
     state: State
@@ -83,7 +83,7 @@ class Picture:
     """
 
     edges: Sequence[Edge]
-    nodes: Sequence[Node]
+    nodes: Sequence[StateBox]
     doors: Sequence[tuple[str, int, str]]
     ends: Sequence[tuple[str, str]]
     states: Sequence[tuple[State, int]]
@@ -162,13 +162,13 @@ def _between(wanted: int, start: int, end: int) -> int:
     return sorted((first, wanted, last))[1]
 
 
-def _node(state: State, visits: int, flag: str) -> Node:
+def _node(state: State, visits: int, flag: str) -> StateBox:
     box, often = BOXES[state], counted(visits, "visit") if visits else ""
     look = "main" if state in MAIN_PATH else "pause" if state in PAUSES else "plain"
     looks = ["box", look, *(["lit"] if visits else []), *(["here"] if flag else [])]
     title = f"{state}: {WHAT_IT_DOES[state]}; {often or 'not visited'}" + (f"; {flag}" if flag else "")
     middle = max(DOORS.values()) + 38 if state is LAST else box.y
-    return Node(state, title, " ".join(looks), box, middle, often, flag)
+    return StateBox(state, title, " ".join(looks), box, middle, often, flag)
 
 
 def _flag(run: Run, state: State) -> str:

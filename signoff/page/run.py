@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from signoff.front.database import Database
-from signoff.front.report import Exit, Report, of_outcome, of_stop, of_waiting
+from signoff.front.report import CommandReport, Exit, of_outcome, of_stop, of_waiting
 from signoff.front.settings import Settings
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.task import phases_of
@@ -90,17 +90,17 @@ class Run:
         )
 
     @cached_property
-    def now(self) -> Report:
+    def now(self) -> CommandReport:
         """How the thread stands, with the commands that go on."""
         if self.running:
-            return Report(self.thread_id, "stopped", Exit.PAUSED)
+            return CommandReport(self.thread_id, "stopped", Exit.PAUSED)
         if self.standing.outcome is not None:
             return self.ending(self.standing.outcome)
         if self.standing.waiting:
             return of_waiting(self.standing.waiting, valid_text(self.thread_id), _DATABASE)
         return of_stop(valid_text(self.thread_id), _DATABASE)
 
-    def ending(self, outcome: Mapping[str, Any]) -> Report:
+    def ending(self, outcome: Mapping[str, Any]) -> CommandReport:
         """How a task ended."""
         return of_outcome(outcome, valid_text(self.thread_id), _DATABASE)
 

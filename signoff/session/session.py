@@ -1,8 +1,15 @@
-"""The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id."""
+"""The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id.
+
+SIGTERM and Ctrl-C for a program that drives a session: the first one pauses it, nothing is lost.
+"""
 
 import asyncio
+import signal
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -16,10 +23,9 @@ from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
 from signoff.session.events import Decided, Event
-from signoff.session.fork import fork
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
-from signoff.session.path import steps
+from signoff.session.path import fork, steps
 from signoff.session.standing import Standing, config_of, kit_of, readable
 
 _ON_PENDING = ("answer", "supersede", "refuse")
@@ -215,3 +221,32 @@ def _last(events: Iterator[Event]) -> Decision:
 async def _alast(events: AsyncIterator[Event]) -> Decision:
     found = [event async for event in events if isinstance(event, Decided)]
     return found[-1].decision
+
+
+@contextmanager
+def pause_on_signals(session: Session) -> Iterator[None]:
+    """While this lasts, SIGINT and SIGTERM pause the session's run at the next step boundary.
+
+    Its method then returns `Paused("signal")`. A second signal, or one while nothing runs, raises
+    KeyboardInterrupt. A signal that the parent process ignores stays ignored. Raises SetupError outside the
+    main thread, where Python handles no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise SetupError("pause_on_signals works in the main thread only; call session.pause() elsewhere.")
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked or not session.pause("signal"):
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,5 +1,9 @@
-"""Where a thread stands, read from what is saved."""
+"""Where a thread stands, read from what is saved.
 
+Questions whose deadline has passed: answered by their default, without a model.
+"""
+
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +21,12 @@ from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
-from signoff.graph.machine import FIRST, State
+from signoff.graph.machine import FIRST, Event, State
+from signoff.graph.messages import result
 from signoff.graph.outcome import current_outcome
 from signoff.nodes.node import Dependencies, Node
-from signoff.session.decisions import Waiting, waiting_of
+from signoff.session.decisions import Question, Waiting, waiting_of
+from signoff.tools.answers import expired
 
 
 class Condition(StrEnum):
@@ -146,3 +152,42 @@ def readable(thread_id: str) -> Iterator[None]:
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
             f"{error}); begin another thread, or put back a copy of the database."
         ) from error
+
+
+@dataclass(frozen=True)
+class Expired:
+    """A question that nobody answered in time, and what was taken as the answer."""
+
+    thread_id: str
+    question: str
+    answer: str
+
+
+def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | None:
+    """Answers the thread's question by its default when its deadline has passed (`now`: epoch seconds).
+
+    The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`. None when
+    nothing has expired. Raises ThreadBusy when the thread is running.
+    """
+    with graph.runner(config_of(thread_id)):
+        standing = look(graph, thread_id)
+        waiting, moment = standing.waiting, time.time() if now is None else now
+        if not isinstance(waiting, Question):
+            return None
+        answer = expired({"type": "question", **waiting.document()}, moment, kit_of(graph).texts)
+        if answer is None:
+            return None
+        name, reply_id = _asked_by(standing.values, waiting.call_id)
+        answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
+        values = {"messages": [answered], "event": str(Event.ANSWERED)}
+        graph.update_state(config_of(thread_id), values, str(State.ASK_USER))
+    return Expired(thread_id, waiting.text, answer)
+
+
+def _asked_by(values: Mapping[str, Any], call_id: str) -> tuple[str, str]:
+    """The tool and the reply of a call."""
+    for message in reversed(values["messages"]):
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            if call["id"] == call_id:
+                return call["name"], message.id or ""
+    return "ask_user", ""

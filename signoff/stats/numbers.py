@@ -183,7 +183,7 @@ _ABOUT_ARGUMENTS = frozenset({"arguments", "empty_summary"})
 
 
 @dataclass(frozen=True)
-class Sign:
+class SectionSign:
     """What is seen in a task, and the part of the prompt that it speaks of."""
 
     name: str
@@ -191,25 +191,27 @@ class Sign:
     seen: Callable[[TaskRecord, bool], bool]
 
 
-SIGNS: tuple[Sign, ...] = (
-    Sign("replies of words only", HOW, lambda task, _: bool(task.figures and task.figures["talk"])),
-    Sign("a limit, then done as it was", HOW, lambda task, _: _cut_short(task)),
-    Sign(
+SIGNS: tuple[SectionSign, ...] = (
+    SectionSign("replies of words only", HOW, lambda task, _: bool(task.figures and task.figures["talk"])),
+    SectionSign("a limit, then done as it was", HOW, lambda task, _: _cut_short(task)),
+    SectionSign(
         "a finish beside calls that failed", LOOK, lambda task, _: bool(_kinds_refused(task) & _ABOUT_RESULTS)
     ),
-    Sign(
+    SectionSign(
         "a finish whose arguments did not fit",
         FINISH,
         lambda task, _: bool(_kinds_refused(task) & _ABOUT_ARGUMENTS),
     ),
-    Sign(
+    SectionSign(
         "a finish that was refused for the work",
         BEFORE,
         lambda task, _: bool(_kinds_refused(task) - _ABOUT_RESULTS - _ABOUT_ARGUMENTS - {SENT_BACK}),
     ),
-    Sign("a finish that a person sent back", BEFORE, lambda task, _: SENT_BACK in _kinds_refused(task)),
-    Sign("reopened", BEFORE, lambda _, reopened: reopened),
-    Sign("out of turns", NEAR, lambda task, _: (task.status, task.reason) == ("limit", "turns")),
+    SectionSign(
+        "a finish that a person sent back", BEFORE, lambda task, _: SENT_BACK in _kinds_refused(task)
+    ),
+    SectionSign("reopened", BEFORE, lambda _, reopened: reopened),
+    SectionSign("out of turns", NEAR, lambda task, _: (task.status, task.reason) == ("limit", "turns")),
 )
 
 

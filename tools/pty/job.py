@@ -1,11 +1,187 @@
-"""One command while it runs in a shell: its marks, what it wrote, and when it has ended."""
+"""One command while it runs in a shell: its marks, what it wrote, and when it has ended.
 
+How a command is given to bash, and the marks by which its beginning, end and exit code are known.
+
+The marks are OSC 133 sequences, as terminals know them, each with a nonce of its own for every command.
+They are written to the terminal itself, so they arrive in order with the output wherever that was
+redirected to. A command can read the nonces of its prompt (`$PS1`) and of its beginning (`$_`), but not
+that of its end, so it is not ended by what it happens to print. One that sets out to can still forge its
+end (by a DEBUG trap, `set -v`, or bash's memory): a shell is not a boundary.
+"""
+
+import re
+import secrets
+import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
-from signoff.tools.pty.marks import Mark, Nonces, without_echo
 from signoff.tools.pty.output import Capture
+
+Kind = Literal["prompt", "ready", "begin", "end"]
+
+_MARK = re.compile(rb"\x1b\]133;([ABCD]);(?:(\d{1,3});)?([0-9a-f]{32})\x07")
+_HEAD = b"\x1b]133;"
+_LONGEST = 64
+_KINDS: dict[bytes, Kind] = {b"A": "prompt", b"B": "ready", b"C": "begin", b"D": "end"}
+# Erases what somebody typed and did not enter, so that it does not become part of the line.
+_CLEAR_LINE = b"\x15"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One mark: `begin` of a command, its `end` with the exit code, or where bash's prompt after it begins
+    (`prompt`) and ends (`ready`)."""
+
+    kind: Kind
+    code: int | None
+    nonce: str
+    raw: bytes
+
+
+def _nonce() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True)
+class Nonces:
+    """What makes the marks of one command its own. All differ, as a command can read the first two."""
+
+    prompt: str = field(default_factory=_nonce)
+    begin: str = field(default_factory=_nonce)
+    end: str = field(default_factory=_nonce)
+
+    def own(self, mark: Mark) -> bool:
+        """Whether `mark` is one of this command's."""
+        nonces = {"prompt": self.prompt, "ready": self.prompt, "begin": self.begin, "end": self.end}
+        return mark.nonce == nonces[mark.kind]
+
+
+class Marks:
+    """Splits a stream of bytes into output and marks, also where a mark comes in two pieces."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def split(self, data: bytes) -> Iterator[bytes | Mark]:
+        data = self._held + data
+        self._held = b""
+        at = 0
+        for found in _MARK.finditer(data):
+            if found.start() > at:
+                yield data[at : found.start()]
+            code = int(found[2]) if found[2] else None
+            yield Mark(_KINDS[found[1]], code, found[3].decode(), found[0])
+            at = found.end()
+        start = data.rfind(b"\x1b", max(at, len(data) - _LONGEST))
+        if start >= 0 and _HEAD.startswith(data[start : start + len(_HEAD)]) and b"\x07" not in data[start:]:
+            self._held = data[start:]
+            data = data[:start]
+        if at < len(data):
+            yield data[at:]
+
+
+def prompt_text(prompt: str, nonce: str = "") -> str:
+    """The `PS1` that shows `prompt` between two marks, with a nonce or without one."""
+    end = f";{nonce}" if nonce else ""
+    return rf"\[\e]133;A{end}\a\]{prompt}\[\e]133;B{end}\a\]"
+
+
+def run_line(nonces: Nonces, path: str, prompt: str = "") -> bytes:
+    """What to type to run the commands in the file `path` between two marks.
+
+    The prompt holds marks too: they show that bash gave the whole line up (^C, a failed expansion), so
+    that the end has to be asked for with `end_line`. Without the mark of its beginning nothing runs.
+    """
+    shown = f"PS1={shlex.quote(prompt_text(prompt, nonces.prompt))} PS2="
+    if prompt:
+        # Not exported: a bash within this one would mark its own prompts as if they were this one's.
+        shown += r"'> '; \declare +x PS1"
+    mark = rf"'\033]133;C;{nonces.begin}\a'"
+    file = shlex.quote(path)
+    line = (
+        f"{{ {shown}; }} 2>/dev/null; if {_SHADOWED}; "
+        rf"then {{ ({_unshadowed(mark)}); }} 2>/dev/null && \. {file}; "
+        rf"else {{ \builtin printf {mark} >/dev/tty; }} 2>/dev/null && \builtin . {file}; fi; "
+    )
+    return _CLEAR_LINE + f"{line}{_end(nonces)}\n".encode()
+
+
+def end_line(nonces: Nonces) -> bytes:
+    """What to type at the prompt to have the end mark of a command that was given up."""
+    return f"{_end(nonces)}\n".encode()
+
+
+def without_echo(data: bytes, typed: bytes) -> bytes:
+    """What came while a line was typed, without the echo of it; nothing when the echo cannot be told from it.
+
+    A background job may write at any time, so the echo may come in pieces. Under `set -v` it comes twice.
+    """
+    echo = typed.removeprefix(_CLEAR_LINE).replace(b"\n", b"\r\n")
+    pieces = _pieces(data, echo)
+    if not pieces:
+        return b""
+    while pieces:
+        data = b"".join(data[end:start] for end, start in _gaps(data, pieces))
+        pieces = _pieces(data, echo)
+    return data
+
+
+def _pieces(data: bytes, echo: bytes) -> list[tuple[int, int]]:
+    """Where the echo is in `data`, in as few pieces as may be; none when it is not all there."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while echo:
+        # A prefix is there wherever a longer one is, so the longest is found by halving.
+        least, most = 0, len(echo)
+        while least < most:
+            middle = (least + most + 1) // 2
+            least, most = (middle, most) if echo[:middle] in data[at:] else (least, middle - 1)
+        if not least:
+            return []
+        start = data.index(echo[:least], at)
+        at = start + least
+        found.append((start, at))
+        echo = echo[least:]
+    return found
+
+
+def _gaps(data: bytes, pieces: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """From the end of each piece to the beginning of the next."""
+    ends = [0, *(end for _, end in pieces)]
+    starts = [*(start for start, _ in pieces), len(data)]
+    for end, start in zip(ends, starts, strict=True):
+        # What was written in between may have begun as the echo goes on: a job mostly writes whole lines.
+        shift = 0
+        while shift < end and data[end - shift - 1] == data[start - shift - 1] and start > end:
+            shift += 1
+            if data[: start - shift].endswith(b"\n"):
+                end, start = end - shift, start - shift
+                break
+        yield end, start
+
+
+# The variable that holds the exit code until its mark is written.
+_CODE = "__signoff"
+# Whether somebody has defined a function of that name, which would run in place of bash's own.
+_SHADOWED = r"{ \declare -F builtin >/dev/null; } 2>/dev/null"
+
+
+def _unshadowed(mark: str) -> str:
+    # In POSIX mode no function stands before `unset`; in a subshell, so that outside it stays defined.
+    return rf"POSIXLY_CORRECT=; \unset -f builtin; \builtin printf {mark} >/dev/tty"
+
+
+def _end(nonces: Nonces) -> str:
+    # Quoted, as IFS may hold a digit; grouped, so that `set -x` does not show the nonce in the output.
+    mark = rf"'\033]133;D;%s;{nonces.end}\a'" + f' "${_CODE}"'
+    return (
+        f"{{ {_CODE}=$?; if {_SHADOWED}; then ({_unshadowed(mark)}); "
+        rf"else \builtin printf {mark} >/dev/tty; fi; }} 2>/dev/null"
+    )
+
 
 _MOST_PENDING = 100_000
 

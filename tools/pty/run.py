@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 
 from signoff.tools.pty.bash import INTERRUPT, QUIT, Bash, InputWatch, ShellEnded, WaitingFor, at_prompt
-from signoff.tools.pty.job import RunningCommand
-from signoff.tools.pty.marks import end_line, run_line
+from signoff.tools.pty.job import RunningCommand, end_line, run_line
 
 GRACE_SECONDS = 1.0
 """How long each step (^C, ^\\, kill) may take to end a command before the next one."""

@@ -14,8 +14,7 @@ from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.environment import bash_path, check, clean_environment, written
-from signoff.tools.pty.job import RunningCommand
-from signoff.tools.pty.marks import Mark, Marks, Nonces, prompt_text
+from signoff.tools.pty.job import Mark, Marks, Nonces, RunningCommand, prompt_text
 from signoff.tools.pty.output import Capture, Spool
 
 if TYPE_CHECKING:

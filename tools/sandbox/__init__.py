@@ -3,8 +3,7 @@
 from signoff.tools.sandbox.base import Bounds, PythonResult, Sandbox
 from signoff.tools.sandbox.linux import LinuxSandbox
 from signoff.tools.sandbox.monty import MontySandbox
-from signoff.tools.sandbox.tool import choose_sandbox, python_tool
-from signoff.tools.sandbox.unsafe import UnsafeSandbox
+from signoff.tools.sandbox.tool import UnsafeSandbox, choose_sandbox, python_tool
 
 __all__ = [
     "Bounds",

@@ -24,8 +24,7 @@ from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.base import Bounds, PythonResult
 from signoff.tools.sandbox.bubblewrap import mounted_as_wanted
 from signoff.tools.sandbox.confine import Confinement
-from signoff.tools.sandbox.pool import Pool
-from signoff.tools.sandbox.process import Interpreter, Launch
+from signoff.tools.sandbox.process import Interpreter, Launch, Pool
 from signoff.tools.sandbox.program import PROGRAM, installation
 from signoff.tools.sandbox.watch import EVERY_DISK
 from signoff.tools.workspace import Workspace

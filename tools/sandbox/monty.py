@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from signoff.graph.errors import SetupError
 from signoff.tools.protected import find_protected
 from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
-from signoff.tools.sandbox.pool import LOST, MOST
+from signoff.tools.sandbox.process import LOST, MOST
 from signoff.tools.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""Reads OpenAI's formats: chat completions, and the items of the Responses API."""
+"""Reads the messages of OpenAI (chat completions, items of the Responses API), Anthropic and LangChain."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from signoff.graph.messages import KEY
 from signoff.lint.pieces import (
     Item,
     blocks,
@@ -172,3 +173,159 @@ def _output(at: int, item: Item) -> Result:
 
 def _keys(item: Item) -> str:
     return "its keys: " + (", ".join([*item][:5]) or "none")
+
+
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
+
+
+def is_anthropic(item: Item) -> bool:
+    """Whether this can only be a message of Anthropic's."""
+    if item.get("role") not in ("user", "assistant"):
+        return False
+    content = item.get("content")
+    parts = content if isinstance(content, list) else []
+    return "stop_reason" in item or any(
+        isinstance(part, dict) and part.get("type") in _BLOCKS for part in parts
+    )
+
+
+def read_anthropic(at: int, item: Item) -> Iterator[Entry]:
+    """What the message `at` holds. Raises Unreadable for wrong types.
+
+    Tools that the provider runs itself are left out: their results stand in the same reply. Text beside
+    results is a reminder of the program that sent them, and begins no task.
+    """
+    role = item.get("role")
+    parts = blocks(at, item.get("content"))
+    if role == "assistant":
+        text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+        calls = [
+            call(at, part.get("id"), part.get("name"), part.get("input"))
+            for part in parts
+            if part.get("type") == "tool_use"
+        ]
+        yield TraceReply(at, said(text), tuple(calls), is_cut({"stop_reason": item.get("stop_reason")}))
+    elif role == "user":
+        results = [part for part in parts if part.get("type") == "tool_result"]
+        for part in results:
+            call_id = word(at, "tool_use_id", part.get("tool_use_id"))
+            yield Result(at, call_id, shown(at, part.get("content")), part.get("is_error") is True)
+        if len(results) < len(parts) or not parts:
+            yield TraceMessage(at, genuine=not results)
+    elif role not in ("system", "developer"):
+        raise Unreadable(f"Message {at} has a role that Anthropic does not have: {str(role)[:40]!r}.")
+
+
+_CALLING = ("tool_use", "tool_call", "function_call")
+_LANGCHAIN_PEOPLE = {"human", "user"}
+_TYPES = {*_LANGCHAIN_PEOPLE, "ai", "assistant", "tool", "function", "system", "developer", "chat", "remove"}
+
+
+def fields(item: Item) -> Item:
+    """The fields of a message out of what one of LangChain's functions has wrapped around them."""
+    if "lc" in item:
+        kwargs, path = item.get("kwargs"), item.get("id")
+        named = {"type": path[-1]} if isinstance(path, list) and path else {}
+        return {**named, **kwargs} if isinstance(kwargs, dict) else {}
+    if isinstance(item.get("data"), dict):
+        return {"type": item.get("type"), **item["data"]}
+    return item
+
+
+def type_of(item: Item) -> str:
+    """The type of a message, in small letters: `ai` also of a chunk (`AIMessageChunk`)."""
+    found = fields(item).get("type")
+    small = found.lower() if isinstance(found, str) else ""
+    return small.removesuffix("chunk").removesuffix("message")
+
+
+def is_langchain(item: Item) -> bool:
+    """Whether this is a message of LangChain's."""
+    wrapped = "lc" in item or (isinstance(item.get("data"), dict) and "type" in item)
+    return type_of(item) in _TYPES and (wrapped or "content" in item)
+
+
+def read_langchain(at: int, item: Item) -> Iterator[Entry]:
+    """What the message `at` holds. Raises Unreadable for wrong types."""
+    message, kind = fields(item), type_of(item)
+    if kind not in _TYPES:
+        raise Unreadable(f"Message {at} has a type that LangChain does not have: {kind or 'none'!r}.")
+    if kind in ("ai", "assistant"):
+        yield _reply(at, message)
+    elif kind in ("tool", "function"):
+        text = shown(at, message.get("content"))
+        status = message.get("status")
+        yield Result(
+            at,
+            word(at, "tool_call_id", message.get("tool_call_id")),
+            text,
+            looks_failed(text) if status is None else status == "error",
+            word(at, "the name of a tool", message.get("name")),
+        )
+    elif kind in _LANGCHAIN_PEOPLE:
+        marks = mapping(at, "additional_kwargs", message.get("additional_kwargs")).get(KEY)
+        text_of(at, message.get("content"))
+        yield TraceMessage(at, genuine=not (isinstance(marks, dict) and "nudge" in marks))
+
+
+def langchain_offers(items: Sequence[Item]) -> frozenset[str]:
+    """Signoff's own finishing tool, where a message carries a mark of Signoff."""
+    marked = (
+        notes.get(KEY)
+        for message in map(fields, items)
+        for notes in (message.get("additional_kwargs"), message.get("response_metadata"))
+        if isinstance(notes, dict)
+    )
+    return frozenset({"finish_task"}) if any(marked) else frozenset()
+
+
+def _reply(at: int, message: Item) -> TraceReply:
+    metadata = mapping(at, "response_metadata", message.get("response_metadata"))
+    text = text_of(at, message.get("content"))
+    return TraceReply(at, said(text), tuple(_langchain_calls(at, message, metadata)), is_cut(metadata))
+
+
+def _langchain_calls(at: int, message: Item, metadata: Item) -> list[TraceCall]:
+    """The calls, wherever they are: parsed, else as the provider sent them, else among the blocks."""
+    good = [
+        call(at, part.get("id"), part.get("name"), part.get("args"))
+        for part in listing(at, "tool_calls", message.get("tool_calls"))
+    ]
+    bad = [
+        TraceCall(
+            at,
+            word(at, "the id of a call", part.get("id")),
+            word(at, "the name of a call", part.get("name")),
+            word(at, "the arguments of a malformed call", part.get("args")),
+            whole=False,
+        )
+        for part in listing(at, "invalid_tool_calls", message.get("invalid_tool_calls"))
+    ]
+    extras = mapping(at, "additional_kwargs", message.get("additional_kwargs"))
+    raw = [raw_call(at, part) for part in listing(at, "tool_calls", extras.get("tool_calls"))]
+    if good or bad:
+        return _in_order([*bad, *good], raw, metadata)
+    if raw:
+        return raw
+    return [
+        call(at, part.get("call_id") or part.get("id"), part.get("name"), _arguments(part))
+        for part in blocks(at, message.get("content"))
+        if part.get("type") in _CALLING
+    ]
+
+
+def _arguments(part: Item) -> object:
+    return next((part[key] for key in ("input", "args", "arguments") if part.get(key)), None)
+
+
+def _in_order(found: list[TraceCall], raw: list[TraceCall], metadata: Item) -> list[TraceCall]:
+    """`found` (the malformed first) as it was noted, else as the provider sent it, else as it is."""
+    marks = metadata.get(KEY)
+    order = marks.get("order") if isinstance(marks, dict) else None
+    places = order if isinstance(order, list) and all(type(place) is int for place in order) else []
+    if places and sorted(places) == [*range(len(found))]:
+        return [found[place] for place in places]
+    ids = [sent.id for sent in raw]
+    if len({*ids}) == len(ids) and sorted(ids) == sorted(made.id for made in found):
+        return sorted(found, key=lambda made: ids.index(made.id))
+    return found

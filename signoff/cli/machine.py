@@ -1,10 +1,11 @@
-"""`signoff verify`: every short run of a graph of yours, and what holds in all of them."""
+"""`signoff verify` and `signoff diagram`: the machine, explored and drawn."""
 
 import json
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,11 +15,11 @@ from rich.text import Text
 from signoff.cli.display import stdout_console
 from signoff.front.options import Json
 from signoff.front.text import one_line, styled
+from signoff.graph.drawing.diagram import mermaid, svg
 from signoff.graph.errors import SetupError
 from signoff.verify.explore import OVERALL, Broken, Exploration, Explorer
-from signoff.verify.loading import load_graph
 from signoff.verify.properties import PROPERTIES
-from signoff.verify.worlds import worlds
+from signoff.verify.worlds import load_graph, worlds
 
 _SENTENCES: Mapping[str, str] = {**{one.name: one.sentence for one in PROPERTIES}, **OVERALL}
 _LENGTH = 5
@@ -122,3 +123,37 @@ def _print(found: Mapping[str, Exploration], broken: Mapping[str, Broken], secon
     held = len(_SENTENCES) - len(broken)
     told = f"{held} of {len(_SENTENCES)} properties held, in {seconds:.0f} seconds."
     console.print(Text(told, "bold red" if broken else "bold green"), soft_wrap=True)
+
+
+FILES = {"machine.mmd": mermaid, "machine.svg": svg}
+
+Svg = Annotated[bool, typer.Option("--svg", help="Print the SVG picture instead of Mermaid.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="Write both, machine.mmd and machine.svg, there."),
+]
+
+
+def diagram(as_svg: Svg = False, output: Output = None) -> None:
+    """Draw the machine from its table: Mermaid on stdout, the SVG picture, or both as files."""
+    if output is None:
+        sys.stdout.write(svg() if as_svg else mermaid())
+        return
+    if as_svg:
+        raise typer.BadParameter("--svg prints the picture, --output writes both files: give one of them.")
+    for path in write(output):
+        typer.echo(path)
+
+
+def write(folder: Path) -> list[Path]:
+    """Write both drawings into `folder`, which is created when it is missing. Returns their paths.
+
+    Raises SetupError when they cannot be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, draw in FILES.items():
+            (folder / name).write_text(draw(), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SetupError(f"Cannot write to {folder} ({error.strerror}); choose another folder.") from error
+    return [folder / name for name in FILES]
