@@ -10,13 +10,19 @@ from types import MappingProxyType
 from langgraph.checkpoint.base import CheckpointTuple
 
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import State
+from signoff.graph.machine import Event, State
 
 MACHINE = 1
 """Raised by one whenever a state is renamed or removed. A thread carries it under `machine`."""
 
 ALIASES: Mapping[str, State] = MappingProxyType({})
 """Names that states had in older versions: a thread that stands in one goes on in the state of today."""
+
+EVENT_ALIASES: Mapping[str, Event] = MappingProxyType({})
+"""Names that events had in older versions: what is stored is read as the event of today."""
+
+RULE_ALIASES: Mapping[str, str] = MappingProxyType({})
+"""Names that rules of `decide` had in older versions, with those of today."""
 
 _BRANCH = "branch:to:"
 

@@ -21,6 +21,7 @@ from signoff.nodes.node import Part, Store, Swap
 from signoff.nodes.record import label
 from signoff.tools.approvals import fingerprint
 
+JOURNAL = "journal"
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
@@ -38,7 +39,7 @@ class Entry:
 
 
 def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
-    return ("signoff", "journal", label(thread_id), label(reply_id))
+    return ("signoff", JOURNAL, label(thread_id), label(reply_id))
 
 
 def look(run: Run, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, Entry]]:

@@ -37,6 +37,7 @@ REPOSITORY = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "released"
 VERSION = version("signoff")
 SQLITE, POSTGRES = ".sqlite.gz", ".postgres.sql.gz"
+FILES, DUMPS = sorted(FOLDER.glob(f"*{SQLITE}")), sorted(FOLDER.glob(f"*{POSTGRES}"))
 
 QUEUED: dict[str, tuple[Any, ...]] = {
     "queued: a task": (FINISH,),
@@ -241,6 +242,11 @@ def _keep(target: Path, content: bytes) -> None:
 def current(sort: str) -> Path:
     """The file of the current version."""
     return FOLDER / f"{VERSION}{sort}"
+
+
+def name_of(packed: Path) -> str:
+    """The name of a written database, for a test."""
+    return packed.name.removesuffix(".gz")
 
 
 def check_target(target: Path) -> None:

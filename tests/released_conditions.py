@@ -29,17 +29,12 @@ NOTHING = call("finish_task", summary="Nothing.")
 EMPTY = call("finish_task", summary=" ")
 UNSAID = call("finish_task", summary=" ", pending_issues=["the logo"])
 PHASE = call("finish_task", summary="The first half.", completion_percentage=50, next_phase="the rest")
-LATER_PHASE = call(
-    "finish_task",
-    summary="Three quarters.",
-    completion_percentage=75,
-    next_phase="the last quarter",
-)
 ASK = call("ask_user", question="Which one?")
 PAY = call("pay", amount=3)
 MORE = call("request_more_turns", turns=2, reason="two files are left")
 THINK = call("think", thought="Hm.", approach="halves first", status="Working")
 NOTES = [call("note", text=f"{number} " + "x" * 1_000) for number in range(12)]
+NOTE = call("note", text="a")
 LONG = [call("note", text=f"{number} " + "x" * 3_000) for number in range(3)]
 SUCCESS = ("success", "finish_task")
 
@@ -450,12 +445,12 @@ CONDITIONS: dict[str, Condition] = {
         ends=(*SUCCESS, 4, 1),
     ),
     "reminded near its limit": Condition(
-        before=[call("pay", amount=number) for number in range(5)],
-        settings={"limits": Limits(turns=6)},
+        before=[PAY, call("pay", amount=4)],
+        settings={"limits": Limits(turns=3)},
         left="nudge",
         stands="stopped",
         go_on=go_on,
-        ends=(*SUCCESS, 6, 5),
+        ends=(*SUCCESS, 3, 2),
     ),
     "with a call too many in a reply": Condition(
         before=[[PAY, call("pay", amount=4)], ASK],
@@ -470,6 +465,20 @@ CONDITIONS: dict[str, Condition] = {
         stands="error",
         go_on=lambda state: retry(state.values),
         ends=(*SUCCESS, 3, 1),
+    ),
+    "ended at the limit of tool calls": Condition(
+        before=[[PAY, call("pay", amount=4)]],
+        settings={"limits": Limits(tool_calls=1)},
+        stands="limit",
+        go_on=lambda state: extend(state.values, turns=1),
+        ends=(*SUCCESS, 2, 1),
+    ),
+    "ended at the limit of tokens": Condition(
+        before=[PAY],
+        settings={"limits": Limits(tokens=100)},
+        stands="limit",
+        go_on=lambda state: extend(state.values, turns=1),
+        ends=(*SUCCESS, 2, 1),
     ),
     "ended by talk": Condition(
         before=["a", "b"],
@@ -514,7 +523,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "with replies of every kind": Condition(
         before=[
-            [THINK, call("note", text="a"), call("note", text="b"), PAY],
+            [THINK, NOTE, call("note", text="b"), PAY],
             reply(call("pay", amount=4), finish_reason="length"),
             [call("pay", amount="much"), call("fly", to="Rome")],
             reply(),
@@ -640,18 +649,39 @@ CONDITIONS: dict[str, Condition] = {
     "an imported history that ends in a finish": Condition(
         before=[],
         tasks=(),
-        moves=[imported(HumanMessage("the first"), said(FINISH), ToolMessage("ok", tool_call_id="c0"))],
+        moves=[
+            imported(HumanMessage("the first"), said(FINISH), ToolMessage("ok", tool_call_id="c0")),
+            given(lambda state: {"messages": []}),
+        ],
         stands="success",
         go_on=message("the second"),
         ends=(*SUCCESS, 1, 0),
     ),
+    "an imported history that ends in a call": Condition(
+        before=[ASK],
+        tasks=(),
+        moves=[imported(HumanMessage("the first"), said(PAY))],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 3, 1),
+        shows="paid 3",
+    ),
+    "an imported history that ends in talk, then a round": Condition(
+        before=[NOTE, ASK],
+        tasks=(),
+        moves=[imported(HumanMessage("the first"), AIMessage("Let me see."))],
+        settings={"rounds": True},
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 4, 1),
+    ),
     "a dialogue": Condition(
-        before=["Hello, what is it?", PAY, "It is paid."],
+        before=["Hello, what is it?", "And then?"],
         settings={"talk": "natural"},
-        moves=[given(answer("Pay."))],
+        moves=[given(answer("The roof."))],
         stands="question",
         go_on=answer("Thanks."),
-        ends=(*SUCCESS, 4, 1),
+        ends=(*SUCCESS, 3, 0),
         shows="Thanks.",
     ),
     "the prompt was too long": Condition(
@@ -669,11 +699,11 @@ CONDITIONS: dict[str, Condition] = {
         shows="Some notes were taken.",
     ),
     "with a contract beside the digest": Condition(
-        before=[THINK, PHASE, PAY, LATER_PHASE, UNSAID, *LONG, ASK],
+        before=[THINK, PHASE, UNSAID, *LONG, ASK],
         settings={"view_tokens": 1_800},
         stands="question",
         go_on=answer("blue"),
-        ends=(*SUCCESS, 10, 4),
+        ends=(*SUCCESS, 8, 3),
         shows="halves first",
     ),
     "an agent by text after a failed execution": Condition(

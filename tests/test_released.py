@@ -18,7 +18,8 @@ from signoff.nodes.record import recorded
 from signoff.postgres import postgres_storage
 from tests.histories import assert_sendable
 from tests.released import (
-    FOLDER,
+    DUMPS,
+    FILES,
     POSTGRES,
     QUEUED,
     SQLITE,
@@ -27,6 +28,7 @@ from tests.released import (
     current,
     graph_for,
     load,
+    name_of,
     stands,
     thread,
     unpack,
@@ -34,13 +36,7 @@ from tests.released import (
 )
 from tests.released_conditions import CONDITIONS
 
-FILES = sorted(FOLDER.glob(f"*{SQLITE}"))
-DUMPS = sorted(FOLDER.glob(f"*{POSTGRES}"))
 Run = Callable[[Graph, Any, Any], dict[str, Any]]
-
-
-def name_of(file: Path) -> str:
-    return file.name.removesuffix(".gz")
 
 
 every_file = pytest.mark.parametrize("packed", FILES, ids=name_of)

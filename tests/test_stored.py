@@ -32,10 +32,11 @@ MARKS = {
     "sent_back", "shown", "unknown", "wait", "waited",
 }  # fmt: skip
 NUDGES = {
-    "empty", "filtered", "near_limit", "repeating", "resumed", "sent_back", "talked", "truncated",
+    "empty", "filtered", "near_limit", "repeating", "resumed", "round", "sent_back", "talked", "truncated",
 }  # fmt: skip
 NOT_RUN = {
-    "after_control", "ended", "invalid", "rejected", "superseded", "too_many", "truncated", "unknown",
+    "after_control", "ended", "invalid", "rejected", "superseded", "too_many", "tool_calls", "truncated",
+    "unknown",
 }  # fmt: skip
 WAITS = {"action", "answer", "approval", "confirmation", "word"}
 VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
