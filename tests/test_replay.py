@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import signoff.graph.rules
+import signoff.session.path
 from signoff import Limits, SetupError, build_graph, sqlite_storage
 from signoff.graph.machine import _TABLE, Event, State
 from signoff.graph.rules import RULES
@@ -46,7 +47,7 @@ def check(packed: Path, name: str, storage: Any) -> None:
     """The thread is decided again as it was; no step is left out, and none is only taken that could be."""
     found = replay(graph_for(name, ScriptedModel([]), storage, []), name)
     assert [str(one) for one in found.differences if not explained(packed, one)] == [], name
-    whole = [step for step in steps(storage.checkpointer, name) if step.state is not None]
+    whole = [step for step in steps(storage.checkpointer, name) if step.name]
     assert sorted([*found.again, *found.taken], key=whole.index) == whole, name
     assert {step.state for step in found.taken} & DECIDED <= NOT_KEPT.get(name, set()), name
 
@@ -115,6 +116,16 @@ def swapped(one: str, other: str) -> Break:
 def leads(state: State, event: Event, target: State) -> Break:
     """The table with one event that leads elsewhere."""
     return lambda patch, *_: patch.setitem(_TABLE[state], event, target)
+
+
+def unknown(state: State) -> Break:
+    """A state of which nothing is known by its stored name."""
+    known = signoff.session.path.known_state
+
+    def of_another_version(name: str) -> State | None:
+        return None if name == state else known(name)
+
+    return lambda patch, *_: patch.setattr(signoff.session.path, "known_state", of_another_version)
 
 
 def edited(channel: str, edit: Callable[[Any], Any], *, where: Callable[[Any], bool]) -> Break:
@@ -256,6 +267,11 @@ MUTATIONS: Mapping[str, Mutation] = {
             where=bool,
         ),
     ),
+    "a state is not known any more": Mutation(
+        "just reminded after talk",
+        "turn 1, nudge: state was 'nudge', and now is 'one of: compress, decide, ",
+        unknown(State.NUDGE),
+    ),
     "an event leads elsewhere": Mutation(
         "just reminded after talk",
         "turn 1, nudge: next was [<State.COMPRESS: 'compress'>], and now is [<State.DECIDE: 'decide'>]",
@@ -296,6 +312,31 @@ def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_pat
     assert found.differences == ()
     assert len(found.again) > 400
     assert sum(step.state is State.COMPRESS for step in found.again) > 5, "the history was folded"
+
+
+def test_a_run_that_saved_only_its_end_is_taken_as_it_is(tmp_path: Path) -> None:
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    finish, note = call("finish_task", summary="All of it."), call("note", text="a")
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note, finish] * 2) as model:
+        reads = [tool for tool in tools([], False) if tool.name == "note"]
+        graph = build_graph(model, reads, storage=storage)
+        graph.invoke({"messages": ["one"]}, thread, durability="exit")
+        graph.invoke({"messages": ["two"]}, thread)
+        found = replay(graph, "t")
+    assert found.differences == ()
+    assert [str(step.state) for step in found.taken] == ["finish", "call_llm", "execute", "call_llm"]
+    assert len(found.again) == 8
+
+
+def test_the_context_of_the_runs_can_be_given(tmp_path: Path) -> None:
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    note = call("note", text="a")
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note]) as model:
+        graph = build_graph(model, tools([], False), storage=storage)
+        graph.invoke({"messages": ["one"]}, thread, context={"turns": 1})
+        assert replay(graph, "t", context={"turns": 1}).differences == ()
+        (rule, *_) = replay(graph, "t").differences
+    assert (rule.turn, rule.what, rule.now) == (1, "rule", "think → think: nothing else applies")
 
 
 def test_an_unknown_thread_has_nothing_to_decide(storage: SqliteStorage) -> None:

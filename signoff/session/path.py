@@ -182,17 +182,24 @@ def _next(channels: Collection[str]) -> tuple[str, ...]:
 def ran_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
     """The name of the node that ran between `parent` and `saved`; empty for none.
 
+    More than one ran when steps between were not saved (`durability="exit"`): this is the last of them.
+    """
+    seen = saved.checkpoint["versions_seen"]
+    return max(all_between(saved, parent), key=lambda name: max(seen[name].values()), default="")
+
+
+def all_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> list[str]:
+    """The names of all nodes that ran between `parent` and `saved`.
+
     A node that runs notes which versions of the channels it has seen. An input notes the same for what it
     cuts short, though nothing ran.
     """
     if saved.metadata.get("source") != "loop":
-        return ""
+        return []
     seen = saved.checkpoint["versions_seen"]
     before = parent.checkpoint["versions_seen"] if parent else {}
     names = [name for name in seen if name == _START or not name.startswith("__")]
-    ran = [name for name in names if seen[name] and seen[name] != before.get(name)]
-    # More than one when steps between were not saved (`durability="exit"`): the last one saw the newest.
-    return max(ran, key=lambda name: max(seen[name].values()), default="")
+    return [name for name in names if seen[name] and seen[name] != before.get(name)]
 
 
 def step_of(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Step:

@@ -5,7 +5,8 @@ Each step of the thread is taken with the state that was stored before it. The s
 of checks and of a finishing tool, and the journal as it was at that moment. Nothing outside is called, and
 nothing is written. What the other states did (the model's replies, effects, what people said) is taken as it
 is stored; of these only the event and where it led are compared with the table. The settings that decide
-(limits, tools, texts, `talk` and so on) are those of the graph that is given.
+(limits, tools, texts, `talk` and so on) are those of the graph that is given; the context of a run is not
+stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +33,13 @@ from signoff.graph.versions import EVENT_ALIASES, RULE_ALIASES
 from signoff.nodes.checks import Checked, Checking
 from signoff.nodes.journal import JOURNAL, STARTED
 from signoff.nodes.kit import Kit, Run
-from signoff.nodes.node import Files, Report, Store, Swap, kept
+from signoff.nodes.node import Files, Report, Steps, Store, Swap, kept
 from signoff.nodes.once import Jobs
 from signoff.nodes.record import OUTCOMES, label
 from signoff.session.path import (
     NO_TASK,
     Step,
+    all_between,
     known_state,
     ran_between,
     step_of,
@@ -61,13 +63,14 @@ _CLOCK = frozenset({"seconds", "waited", "at"})
 class Difference:
     """Something that is decided differently now.
 
-    turn: the turn of its task that the step belongs to. what: `rule` (of `decide`, with its reason), `event`,
-    `next` (where the event leads), a channel of the state, `recorded outcome`, or `error` where the state
-    raised something. checkpoint_id: the checkpoint that the step led to.
+    turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
+    (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
+    outcome`, `state` where this version does not know it, or `error` where it raised something.
+    checkpoint_id: the checkpoint that the step led to.
     """
 
     turn: int
-    state: State
+    state: str
     what: str
     stored: Any
     now: Any
@@ -87,11 +90,12 @@ class Replay:
     differences: tuple[Difference, ...]
 
 
-def replay(graph: Graph, thread_id: str) -> Replay:
+def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
     """Decides the thread again, from its first step to where it stands.
 
-    Steps of states that this version does not know, and of a run that saved only its end, are not looked at.
-    Raises SetupError for a graph without a checkpointer, StorageError for what cannot be read.
+    context: the context that its runs had. Steps of a run that saved only its end (`durability="exit"`) are
+    taken as they are. Raises SetupError for a graph without a checkpointer, StorageError for what cannot be
+    read.
     """
     config_of(thread_id)
     kit = kit_of(graph)
@@ -99,17 +103,24 @@ def replay(graph: Graph, thread_id: str) -> Replay:
         raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
     with readable(thread_id):
         moments = tuple(_moments(graph, trail(graph.checkpointer, thread_id)))
-        return _Again(graph, kit, thread_id, moments).replay()
+        return _Again(graph, kit, thread_id, moments, context).replay()
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """One step of a state, with the state of the thread before and after it."""
+    """One step of a state, with the state of the thread before and after it.
+
+    whole: no other step was between the two. state: None for one that this version does not know.
+    """
 
     step: Step
-    state: State
     before: AgentState
     after: AgentState
+    whole: bool = True
+
+    @property
+    def state(self) -> State | None:
+        return self.step.state
 
     @property
     def written(self) -> Sequence[BaseMessage]:
@@ -128,7 +139,7 @@ def _moments(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[_Moment
     kinds = {name: kind for name, kind in graph.channels.items() if isinstance(kind, DeltaChannel)}
     live = {name: kind.from_checkpoint(kind.typ()) for name, kind in kinds.items()}
     parent: CheckpointTuple | None = None
-    before: dict[str, Any] = {}
+    before = _values({}, live)
     for one in saved:
         stored = one.checkpoint["channel_values"]
         _take_up(live, parent, by_tasks=True)
@@ -136,17 +147,17 @@ def _moments(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[_Moment
         live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
         after = _values(stored, live)
         step = step_of(one, ran_between(one, parent), stored)
-        if step.state is not None and parent is not None:
-            yield _Moment(step, step.state, cast(AgentState, before), cast(AgentState, after))
+        if step.name:
+            whole = len(all_between(one, parent)) == 1
+            yield _Moment(step, cast(AgentState, before), cast(AgentState, after), whole)
         _take_up(live, one, by_tasks=False)
         given = {name: value for task, name, value in one.pending_writes or () if task == NO_TASK}
         before, parent = _values({**stored, **given}, live), one
     if parent is not None and (found := unsaved(parent)):
         step = step_of(parent, *found)
         _take_up(live, parent, by_tasks=True)
-        if step.state is not None:
-            after = _values(found[1], live)
-            yield _Moment(step, step.state, cast(AgentState, before), cast(AgentState, after))
+        if step.name:
+            yield _Moment(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
 
 
 def _take_up(
@@ -172,8 +183,11 @@ class _NotKept(Exception):
 class _Again:
     """Decides the moments of one thread again."""
 
-    def __init__(self, graph: Graph, kit: Kit, thread_id: str, moments: Sequence[_Moment]) -> None:
+    def __init__(
+        self, graph: Graph, kit: Kit, thread_id: str, moments: Sequence[_Moment], context: Any
+    ) -> None:
         self._graph = graph
+        self._context = Context() if context is None else context
         self._thread_id = thread_id
         # Readings of its own: a run of the thread at the same time must not find these.
         self._kit = replace(kit, readings={})
@@ -186,41 +200,49 @@ class _Again:
     def replay(self) -> Replay:
         again, taken = list[Step](), list[Step]()
         for at, moment in enumerate(self._moments):
-            run = self._run()
-            self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
-            self._check_table(moment)
-            done = moment.state in DECIDED and self._decide(at, moment, run)
+            done = moment.whole and self._look(at, moment)
             (again if done else taken).append(moment.step)
-            run.give_back()
         self._check_records()
         return Replay(self._thread_id, tuple(again), tuple(taken), tuple(self._found))
 
+    def _look(self, at: int, moment: _Moment) -> bool:
+        """Checks the moment; whether it could be decided again."""
+        run = self._run()
+        self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
+        if moment.state is None:
+            self._differs(moment, "state", moment.step.name, f"one of: {', '.join(State)}")
+            return False
+        self._check_table(moment, moment.state)
+        done = moment.state in DECIDED and self._decide(at, moment, moment.state, run)
+        run.give_back()
+        return done
+
     def _run(self) -> Run:
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
-        runtime = SimpleNamespace(store=self._graph.store, context=Context(), control=None)
+        runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
         return Run(self._kit, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
 
     def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
-        self._found.append(Difference(self._turn, moment.state, what, stored, now, place))
+        self._found.append(Difference(self._turn, moment.step.name, what, stored, now, place))
 
-    def _check_table(self, moment: _Moment) -> None:
+    def _check_table(self, moment: _Moment, state: State) -> None:
         """Whether the stored event is one of its state, and leads where the thread went."""
-        row, event = TRANSITIONS[moment.state], moment.event
+        row, event = TRANSITIONS[state], moment.event
         led = [known_state(name) or name for name in moment.step.next]
         if not row:
             if led:
                 self._differs(moment, "next", led, [])
         elif event is None or event not in row:
             self._differs(moment, "event", moment.step.event, f"one of: {', '.join(row)}")
-        elif led != [next_state(moment.state, event)]:
-            self._differs(moment, "next", led, [next_state(moment.state, event)])
+        elif led != [next_state(state, event)]:
+            self._differs(moment, "next", led, [next_state(state, event)])
 
-    def _decide(self, at: int, moment: _Moment, run: Run) -> bool:
+    def _decide(self, at: int, moment: _Moment, state: State, run: Run) -> bool:
         """Runs the state once more and compares. False where the record does not hold what it asks for."""
         try:
-            report = self._report(at, moment, run)
+            report = self._report(at, moment, NODES[state](moment.before, run))
         except _NotKept:
             return False
         except Exception as error:  # noqa: BLE001  a state that fails on a stored thread is what is looked for
@@ -232,8 +254,7 @@ class _Again:
         self._compare(moment, update)
         return True
 
-    def _report(self, at: int, moment: _Moment, run: Run) -> Report:
-        work = NODES[moment.state](moment.before, run)
+    def _report(self, at: int, moment: _Moment, work: Report | Steps) -> Report:
         if isinstance(work, Report):
             return work
         answer: Any = None
@@ -289,7 +310,7 @@ class _Again:
         if moment.state is State.DECIDE and (rules := _rules(moment, now)):
             self._differs(moment, "rule", *rules)
             return
-        event = moment.event if TRANSITIONS[moment.state] else moment.step.event
+        event = moment.step.event if moment.state is State.FINISH else moment.event
         if event != now["event"]:
             self._differs(moment, "event", moment.step.event, now["event"])
             return
