@@ -165,6 +165,12 @@ MACHINE = 1
 ALIASES: Mapping[str, State] = MappingProxyType({})
 """Names that states had in older versions: a thread that stands in one goes on in the state of today."""
 
+EVENT_ALIASES: Mapping[str, Event] = MappingProxyType({})
+"""Names that events had in older versions: what is stored is read as the event of today."""
+
+RULE_ALIASES: Mapping[str, str] = MappingProxyType({})
+"""Names that rules of `decide` had in older versions, with those of today."""
+
 _BRANCH = "branch:to:"
 
 

@@ -64,6 +64,7 @@ def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
     return [Outcome.model_validate(item.value) for item in ordered]
 
 
+JOURNAL = "journal"
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
@@ -81,7 +82,7 @@ class JournalEntry:
 
 
 def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
-    return ("signoff", "journal", label(thread_id), label(reply_id))
+    return ("signoff", JOURNAL, label(thread_id), label(reply_id))
 
 
 def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, JournalEntry]]:

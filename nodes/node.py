@@ -390,16 +390,16 @@ class Node(Runnable[AgentState, dict[str, Any]]):
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
         if self.kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= _kept(self.kit.keeper, state, update)
+            update |= kept(self.kit.keeper, state, update)
         return update
 
 
-def _kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
+def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
     """What the model keeps in the thread, where this step changes it."""
     before, task = state.get("acting"), update.get("task", state.get("task", ""))
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
-    kept = keeper.kept(before, messages, task)
-    return {} if kept == before else {"acting": kept}
+    found = keeper.kept(before, messages, task)
+    return {} if found == before else {"acting": found}
 
 
 def _next(go_on: Callable[[], Request]) -> Request | Report:

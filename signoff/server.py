@@ -8,8 +8,6 @@ The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.tom
 data folder. With the store in the same database as the checkpoints an effect runs at most once, whoever runs
 the thread.
 
-A checkpointer of ours as a LangGraph server uses it.
-
 The server wraps every checkpointer that it is given, and its wrapper makes the channels' version strings by a
 rule of its own, wider than ours. LangGraph orders versions as strings, so one thread must not hold both: the
 newer would count as the older, and the next state would never run. What the server saves is therefore

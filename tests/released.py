@@ -1,156 +1,54 @@
-"""Databases of released versions: one file a version, with a thread in every condition it can be left in.
+"""Databases that versions have written, with a thread in every condition it can be left in.
 
-Run before a release, in the repository: `python -m tests.released` writes the file of the current version.
-`tests/test_released.py` picks every thread of every file up. Conditions are added, never removed or renamed.
+Run before a release, in the repository: `python -m tests.released` writes those of the current version, for
+SQLite and for PostgreSQL. `tests/test_released.py` picks every thread of every file up. The files of another
+version, and those of a version that was released, are never written again.
 """
 
+import asyncio
 import gzip
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from langchain_core.tools import BaseTool, tool
+import psycopg
+from langchain_core.tools import BaseTool, ToolException, tool
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import StateSnapshot, interrupt
 
-from signoff import Limits, build_graph, current_outcome, extend, go_on, retry, sqlite_storage
-from signoff.graph.build import Graph, Storage
-from signoff.models import ScriptedModel, call
+from signoff import Answer, Session, build_graph, current_outcome, postgres_storage, sqlite_storage
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel
+from signoff.workers import drive, submit
+from tests import postgres
+from tests.released_conditions import ASK, CONDITIONS, FINISH
+from tests.workers_bench import Bench, opened, taken
 
 REPOSITORY = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "released"
-CURRENT = FOLDER / f"{version('signoff')}.sqlite.gz"
+VERSION = version("signoff")
+SQLITE, POSTGRES = ".sqlite.gz", ".postgres.sql.gz"
+FILES, DUMPS = sorted(FOLDER.glob(f"*{SQLITE}")), sorted(FOLDER.glob(f"*{POSTGRES}"))
 
-FINISH = call("finish_task", summary="All of it.")
-ASK = call("ask_user", question="Which one?")
-PAY = call("pay", amount=3)
-NOTES = [call("note", text=f"{number} " + "x" * 1_000) for number in range(12)]
-
-GoOn = Callable[[StateSnapshot], Any]
-
-
-def answer(words: Any) -> GoOn:
-    """Goes on with the answer to what the thread waits for."""
-    return lambda state: Command(resume={state.interrupts[0].id: words})
-
-
-def message(text: str) -> GoOn:
-    """Goes on with a new message."""
-    return lambda state: {"messages": [("user", text)]}
-
-
-@dataclass(frozen=True)
-class Condition:
-    """How a thread is left, and how it ends when it is picked up.
-
-    before: what the model says until then. tasks: the messages. left: what cuts the last run short, if
-    something does: "drained", "killed", or the state after which it stops. settings: of the graph.
-    stands: how it is found (see `stands`). go_on: how it is picked up. after: what the model says then.
-    ends: status, reason, turns and tool calls of the outcome. runs: the effects that take place when it is
-    picked up, and no others. shows: words that the model is shown again.
-    """
-
-    before: Sequence[Any]
-    stands: str
-    go_on: GoOn
-    ends: tuple[str, str, int, int]
-    after: Sequence[Any] = (FINISH,)
-    tasks: Sequence[str] = ("the first",)
-    left: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    runs: Sequence[str] = ()
-    shows: str = "the first"
-
-
-CONDITIONS: dict[str, Condition] = {
-    "waits for an answer": Condition(
-        before=[ASK],
-        stands="question",
-        go_on=answer("blue"),
-        ends=("success", "finish_task", 2, 0),
-        shows="blue",
-    ),
-    "waits for an approval": Condition(
-        before=[PAY],
-        settings={"approvals": {"pay": True}},
-        stands="approval",
-        go_on=answer("approve"),
-        runs=["pay 3"],
-        ends=("success", "finish_task", 2, 1),
-    ),
-    "waits for an action": Condition(
-        before=[call("shell", command="ls")],
-        stands="action",
-        go_on=answer("3 files"),
-        ends=("success", "finish_task", 2, 1),
-        shows="3 files",
-    ),
-    "drained after a reply with an open call": Condition(
-        before=[PAY],
-        left="drained",
-        stands="stopped",
-        go_on=go_on,
-        runs=["pay 3"],
-        ends=("success", "finish_task", 2, 1),
-        shows="paid 3",
-    ),
-    "killed in a tool": Condition(
-        before=[PAY],
-        left="killed",
-        stands="stopped",
-        go_on=go_on,
-        ends=("success", "finish_task", 2, 1),
-        shows="Outcome unknown",
-    ),
-    "just reminded after talk": Condition(
-        before=["Let me see."],
-        left="nudge",
-        stands="stopped",
-        go_on=go_on,
-        ends=("success", "finish_task", 2, 0),
-        shows="Let me see.",
-    ),
-    "ended with success": Condition(
-        before=[FINISH], stands="success", go_on=message("the second"), ends=("success", "finish_task", 1, 0)
-    ),
-    "ended at a limit": Condition(
-        before=[PAY],
-        settings={"limits": Limits(turns=1)},
-        stands="limit",
-        go_on=lambda state: extend(state.values, turns=1),
-        ends=("success", "finish_task", 2, 1),
-    ),
-    "ended with an error": Condition(
-        before=[PAY, ConnectionError("down")],
-        stands="error",
-        go_on=lambda state: retry(state.values),
-        ends=("success", "finish_task", 2, 1),
-    ),
-    "in its second task": Condition(
-        before=[PAY, FINISH, PAY, ASK],
-        tasks=["the first", "the second"],
-        stands="question",
-        go_on=answer("blue"),
-        ends=("success", "finish_task", 3, 1),
-    ),
-    "with a folded history": Condition(
-        before=[*NOTES, ASK],
-        settings={"view_tokens": 3_000},
-        stands="question",
-        go_on=answer("blue"),
-        ends=("success", "finish_task", 14, 12),
-        shows="- note({'text': '2 xxx",
-    ),
+QUEUED: dict[str, tuple[Any, ...]] = {
+    "queued: a task": (FINISH,),
+    "queued: an answer": (ASK, FINISH),
+    "queued: its worker died": (FINISH,),
+    "queued: two tasks, one of them done": (FINISH, FINISH, FINISH),
 }
+"""The threads of workers, which only a PostgreSQL database holds, with what the model says in each."""
+
+# What `pg_dump` writes for its own shell, and settings that an older server does not know.
+_NOT_LOADED = ("\\restrict", "\\unrestrict", "SET transaction_timeout", "--")
 
 
 def tools(ran: list[str], deadly: bool) -> list[BaseTool]:
@@ -165,6 +63,18 @@ def tools(ran: list[str], deadly: bool) -> list[BaseTool]:
         return f"paid {amount}"
 
     @tool
+    def choose() -> str:
+        """Pay with a card that the user chooses."""
+        chosen = interrupt({"type": "card", "question": "Which card?"})
+        ran.append(f"chose {chosen}")
+        return f"chose {chosen}"
+
+    @tool
+    def run_python(code: str) -> str:
+        """Run a program."""
+        raise ToolException("NameError: name 'x' is not defined")
+
+    @tool
     def note(text: str) -> str:
         """Note."""
         return "noted"
@@ -175,7 +85,7 @@ def tools(ran: list[str], deadly: bool) -> list[BaseTool]:
         raise AssertionError("the driver runs it")
 
     note.metadata, shell.metadata = {"kind": "read"}, {"kind": "terminal"}
-    return [pay, note, shell]
+    return [pay, choose, run_python, note, shell]
 
 
 def thread(name: str) -> Any:
@@ -183,12 +93,24 @@ def thread(name: str) -> Any:
     return {"configurable": {"thread_id": name}}
 
 
+def opened_at(address: Path | str) -> AbstractContextManager[Any]:
+    """The storage at this file, or at this URL of a PostgreSQL database."""
+    is_url = str(address).startswith("postgresql://")
+    return postgres_storage(str(address)) if is_url else sqlite_storage(address)
+
+
 def graph_for(
-    name: str, model: ScriptedModel, storage: Storage, ran: list[str], *, deadly: bool = False
+    name: str, model: ScriptedModel, storage: Any, ran: list[str], *, deadly: bool = False
 ) -> Graph:
     """The graph that runs the thread in this condition."""
-    settings = CONDITIONS[name].settings
-    return build_graph(model, tools(ran, deadly), hand_over=["shell"], storage=storage, **settings)
+    condition = CONDITIONS[name]
+    return build_graph(
+        condition.model(model),
+        tools(ran, deadly),
+        hand_over=["shell"],
+        storage=storage,
+        **condition.settings,
+    )
 
 
 def stands(state: StateSnapshot) -> str:
@@ -200,8 +122,8 @@ def stands(state: StateSnapshot) -> str:
     return "stopped"
 
 
-def leave(name: str, file: Path) -> None:
-    """Brings the thread into its condition; does not return where it is killed."""
+def begin(name: str, address: Path | str) -> None:
+    """Runs the tasks of a condition; does not return where that is killed."""
     condition, control = CONDITIONS[name], RunControl()
 
     def drained(messages: Any) -> Any:
@@ -209,46 +131,165 @@ def leave(name: str, file: Path) -> None:
         return condition.before[-1]
 
     before = [*condition.before[:-1], drained] if condition.left == "drained" else condition.before
-    stops = [condition.left] if condition.left not in ("", "drained", "killed") else None
-    with sqlite_storage(file) as storage, ScriptedModel(before) as model:
+    cut = condition.left in ("", "drained") or condition.left.startswith("killed")
+    stops = None if cut else [condition.left]
+    with opened_at(address) as storage, ScriptedModel(before) as model:
         graph = graph_for(name, model, storage, [], deadly=condition.left == "killed")
+        if condition.left == "killed unsaved":
+            _die_after_a_reply(storage.checkpointer)
         for text in condition.tasks:
             given = {"messages": [("user", text)]}
             try:
                 graph.invoke(given, thread(name), control=control, interrupt_after=stops)
             except GraphDrained:
                 assert condition.left == "drained"
+        for move in condition.moves if not condition.left else ():
+            move(graph, thread(name))
 
 
-def write(target: Path) -> None:
+def _die_after_a_reply(saver: Any) -> None:
+    """From now on the process is killed when the first reply of a model is saved, before its checkpoint."""
+    put_writes = saver.put_writes
+
+    def put_and_die(config: Any, writes: Any, *rest: Any, **named: Any) -> None:
+        put_writes(config, writes, *rest, **named)
+        if ("event", "replied") in list(writes):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    saver.put_writes = put_and_die
+
+
+def leave(name: str, address: Path | str) -> None:
+    """Brings the thread into its condition."""
+    condition = CONDITIONS[name]
+    if not condition.left.startswith("killed"):
+        begin(name, address)
+        return
+    # By its module name, so that it imports as this one does.
+    done = subprocess.run([sys.executable, "-m", "tests.released", str(address), name], cwd=REPOSITORY)
+    assert done.returncode == -signal.SIGKILL, f"{name} was not killed"
+    with opened_at(address) as storage, ScriptedModel(condition.later) as model:
+        for move in condition.moves:
+            move(graph_for(name, model, storage, []), thread(name))
+
+
+def write_sqlite(target: Path) -> None:
     """Writes the database with one thread in each condition."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "threads.sqlite"
-        for name, condition in CONDITIONS.items():
-            if condition.left == "killed":
-                # By its module name, so that it imports as this one does.
-                done = subprocess.run([sys.executable, "-m", "tests.released", file, name], cwd=REPOSITORY)
-                assert done.returncode == -signal.SIGKILL
-            else:
-                leave(name, file)
+        for name in CONDITIONS:
+            leave(name, file)
         with sqlite3.connect(file) as connection:
             connection.execute("PRAGMA journal_mode=DELETE")
             connection.execute("VACUUM")
         connection.close()
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+        _keep(target, file.read_bytes())
+
+
+def write_postgres(target: Path, server: postgres.Server) -> None:
+    """Writes the dump of a database with one thread in each condition, and the workers' queue."""
+    url = server.fresh()
+    for name in CONDITIONS:
+        leave(name, url)
+    with postgres_storage(url) as storage:
+        _hand_to_workers(QueueBench(storage, url))
+    command = [str(server.binaries / "pg_dump"), "--no-owner", "--no-privileges", "--inserts", url]
+    dumped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = [line for line in dumped.splitlines() if not line.startswith(_NOT_LOADED)]
+    _keep(target, "\n".join(lines).encode())
+
+
+class QueueBench(Bench):
+    """The threads of workers, each with its own script."""
+
+    @contextmanager
+    def graphs(self, thread_id: str) -> Iterator[Graph]:
+        self.steps = QUEUED[thread_id]
+        yield self.graph()
+
+
+def _hand_to_workers(bench: QueueBench) -> None:
+    """Leaves jobs that wait, one that its worker took and died with, and requests that are not delivered."""
+    task, waits, died, half = QUEUED
+    bench.submit("the first", half)
+    bench.work()
+    bench.submit("the second", half, id="order 2")
+    bench.submit("the third", half)
+    with bench.graphs(waits) as graph:
+        submit(bench.storage, "the first", waits)
+        assert drive(graph, waits).state == "waiting"
+        waiting = Session(graph, waits).standing().waiting
+        assert waiting is not None
+    bench.submit(Answer("blue", waiting.interrupt_id), waits)
+    postgres.execute(bench.url, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
+    bench.submit("the first", died)
+    asyncio.run(_die(bench))
+    postgres.execute(bench.url, "UPDATE procrastinate_jobs SET scheduled_at = NULL")
+    bench.submit("the first", task)
+
+
+async def _die(bench: Bench) -> None:
+    """A worker takes a job, and is heard of no more."""
+    async with opened(bench) as jobs:
+        assert (await taken(jobs)).task_kwargs["thread_id"] == "queued: its worker died"
+
+
+def _keep(target: Path, content: bytes) -> None:
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(gzip.compress(content, mtime=0))
+
+
+def current(sort: str) -> Path:
+    """The file of the current version."""
+    return FOLDER / f"{VERSION}{sort}"
+
+
+def name_of(packed: Path) -> str:
+    """The name of a written database, for a test."""
+    return packed.name.removesuffix(".gz")
+
+
+def check_target(target: Path) -> None:
+    """Raises SystemExit for a file that must not be written again."""
+    written = target.name.removesuffix(SQLITE).removesuffix(POSTGRES)
+    if written != VERSION:
+        raise SystemExit(f"{target.name} is of another version than {VERSION}; it is never written again.")
+    if target.exists() and ".dev" not in written:
+        raise SystemExit(f"{target.name} is of a released version; it is never written again.")
 
 
 def unpack(packed: Path, folder: Path) -> Path:
-    """A copy of a written database in `folder`, to be opened."""
+    """A copy of a written SQLite database in `folder`, to be opened."""
     file = folder / "threads.sqlite"
     file.write_bytes(gzip.decompress(packed.read_bytes()))
     return file
 
 
+def load(packed: Path, url: str) -> None:
+    """Loads a written dump into the empty PostgreSQL database at `url`."""
+    with psycopg.connect(url) as connection:
+        connection.execute(gzip.decompress(packed.read_bytes()))
+
+
+def main() -> None:
+    """Writes the databases of the current version."""
+    binaries = postgres.binaries()
+    if binaries is None:
+        raise SystemExit(postgres.MISSING)
+    for sort in (SQLITE, POSTGRES):
+        check_target(current(sort))
+    write_sqlite(current(SQLITE))
+    server = postgres.Server(binaries)
+    try:
+        write_postgres(current(POSTGRES), server)
+    finally:
+        server.remove()
+    for sort in (SQLITE, POSTGRES):
+        print(f"{current(sort)}: {len(CONDITIONS)} threads, {current(sort).stat().st_size:,} bytes")
+
+
 if __name__ == "__main__":
     if sys.argv[1:]:
-        leave(sys.argv[2], Path(sys.argv[1]))
+        begin(sys.argv[2], sys.argv[1])
     else:
-        write(CURRENT)
-        print(f"{CURRENT}: {len(CONDITIONS)} threads, {CURRENT.stat().st_size:,} bytes")
+        main()

@@ -1,6 +1,5 @@
-"""`signoff stats` and `signoff rate`: what the recorded outcomes say, and what people say of them.
-
-The picture of `signoff stats`: turns to finish and the exit mix. Needs the extra `signoff[plot]`.
+"""`signoff stats` and `signoff rate`: what the recorded outcomes say, as a table or a picture, and what people
+say of them. The picture needs the extra `signoff[plot]`.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""`signoff submit` and `signoff worker`: threads that are run on other machines.
-
-The graph of somebody's own that a worker runs its threads on.
-"""
+"""`signoff submit` and `signoff worker`: threads that are run on other machines, on a graph of one's own."""
 
 import asyncio
 import logging

@@ -1,8 +1,7 @@
-"""From a file to a history: the JSON value in it, where the messages are, in which format, and which tools were
-offered.
+"""From a file to a history: the JSON value in it, where the messages are, their format, the tools on offer.
 
-A file may be a state, a request, a log, a trajectory, or the results of a benchmark. Whatever it is, the end is
-a history or one clear sentence.
+A file may be a state, a request, a log, a trajectory, or the results of a benchmark. Whatever it is, the end
+is a history or one clear sentence.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The path of a thread (which states ran, what each reported and why), and forks: copies that go their own way."""
+"""The path of a thread: which states ran, what each reported and why. And forks, copies that go their own way."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from signoff.session.standing import config_of, kit_of, readable
 
 _START = "__start__"
 # LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.
-_NO_TASK = str(UUID(int=0))
+NO_TASK = str(UUID(int=0))
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,17 @@ async def asteps(
     return walk.path()
 
 
+def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> list[CheckpointTuple]:
+    """The checkpoints that led to where the thread stands, oldest first, without branches that were left."""
+    found: list[CheckpointTuple] = []
+    for saved in checkpointer.list(_whole(thread_id)):
+        if not found or _id(saved) == _parent_id(found[-1]):
+            found.append(saved)
+        if _parent_id(found[-1]) is None:
+            break
+    return found[::-1]
+
+
 def before_turn(path: Sequence[Step], turn: int) -> Step:
     """The last step before the model was called for this turn of the current task, counted from 1.
 
@@ -84,7 +95,7 @@ def before_turn(path: Sequence[Step], turn: int) -> Step:
     for step in path:
         if not task or step.task != task:
             continue
-        if replies == turn - 1 and [_known(name) for name in step.next] == [State.CALL_LLM]:
+        if replies == turn - 1 and [known_state(name) for name in step.next] == [State.CALL_LLM]:
             found = step
         replies += step.state is State.CALL_LLM and step.event == Event.REPLIED
     if found is None:
@@ -96,7 +107,8 @@ def _whole(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
 
 
-def _known(name: str) -> State | None:
+def known_state(name: str) -> State | None:
+    """The state of today that this name stands for; None for one of another version."""
     return ALIASES.get(name) or (State(name) if name in set(State) else None)
 
 
@@ -135,63 +147,79 @@ class _Walk:
         return self.found[::-1]
 
     def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
-        name = _ran(saved, parent)
+        name = ran_between(saved, parent)
         # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
         # run that saves only its end there is an empty checkpoint.
         again = self.entered and saved.metadata.get("source") == "input"
         if saved.checkpoint["channel_versions"] and not again:
-            self.found.append(_step(saved, name, saved.checkpoint["channel_values"]))
+            self.found.append(step_of(saved, name, saved.checkpoint["channel_values"]))
         self.entered = name == _START
 
     def _add_unsaved(self, newest: CheckpointTuple) -> None:
         """Adds what was done, and killed before there was a checkpoint of it."""
-        wrote = dict[str, dict[str, Any]]()
-        for task, channel, value in newest.pending_writes or ():
-            wrote.setdefault(task, {})[channel] = value
-        values = {**newest.checkpoint["channel_values"], **wrote.pop(_NO_TASK, {})}
-        runs = _next(values)
-        done = [found for found in wrote.values() if "event" in found or next_states(found)]
-        if len(runs) == len(done) == 1:
-            kept = {channel: value for channel, value in values.items() if not _next([channel])}
-            self.found.append(_step(newest, runs[0], {**kept, **done[0]}))
-            self.entered = runs == (_START,)
+        if found := unsaved(newest):
+            self.found.append(step_of(newest, *found))
+            self.entered = found[0] == _START
+
+
+def unsaved(newest: CheckpointTuple) -> tuple[str, dict[str, Any]] | None:
+    """The node that had run when its process was killed before there was a checkpoint of it, and the values
+    after it (of channels that keep only what is written: what it wrote). None when there is none."""
+    wrote = dict[str, dict[str, Any]]()
+    for task, channel, value in newest.pending_writes or ():
+        wrote.setdefault(task, {})[channel] = value
+    values = {**newest.checkpoint["channel_values"], **wrote.pop(NO_TASK, {})}
+    runs = _next(values)
+    done = [found for found in wrote.values() if "event" in found or next_states(found)]
+    if not len(runs) == len(done) == 1:
+        return None
+    kept = {channel: value for channel, value in values.items() if not _next([channel])}
+    return runs[0], {**kept, **done[0]}
 
 
 def _next(channels: Collection[str]) -> tuple[str, ...]:
     return next_states(channels) or ((_START,) if _START in channels else ())
 
 
-def _ran(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
+def ran_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
     """The name of the node that ran between `parent` and `saved`; empty for none.
+
+    More than one ran when steps between were not saved (`durability="exit"`): this is the last of them.
+    """
+    seen = saved.checkpoint["versions_seen"]
+    return max(all_between(saved, parent), key=lambda name: max(seen[name].values()), default="")
+
+
+def all_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> list[str]:
+    """The names of all nodes that ran between `parent` and `saved`.
 
     A node that runs notes which versions of the channels it has seen. An input notes the same for what it
     cuts short, though nothing ran.
     """
     if saved.metadata.get("source") != "loop":
-        return ""
+        return []
     seen = saved.checkpoint["versions_seen"]
     before = parent.checkpoint["versions_seen"] if parent else {}
     names = [name for name in seen if name == _START or not name.startswith("__")]
-    ran = [name for name in names if seen[name] and seen[name] != before.get(name)]
-    # More than one when steps between were not saved (`durability="exit"`): the last one saw the newest.
-    return max(ran, key=lambda name: max(seen[name].values()), default="")
+    return [name for name in names if seen[name] and seen[name] != before.get(name)]
 
 
-def _step(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Step:
-    ran = name not in ("", _START)
+def step_of(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Step:
+    """The step by which the node of this name led to `saved`, or to these values after it."""
+    is_state = name not in ("", _START)
     source = "input" if name == _START else str(saved.metadata.get("source", ""))
-    state = _known(name) if ran else None
+    state = known_state(name) if is_state else None
     decision = values["decision"] if state is State.DECIDE else {"rule": "", "why": ""}
     return Step(
         at=saved.checkpoint["ts"],
         checkpoint_id=_id(saved),
         state=state,
-        event=values["event"] if ran else source,
+        event=values["event"] if is_state else source,
         rule=decision["rule"],
         why=decision["why"],
         next=_next(values),
         task=values.get("task", ""),
-        name=name if ran else "",
+        name=name if is_state else "",
     )
 
 

@@ -1,6 +1,7 @@
 """The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id.
 
-SIGTERM and Ctrl-C for a program that drives a session: the first one pauses it, nothing is lost.
+`pause_on_signals` is for a program that drives a session: the first SIGTERM or Ctrl-C pauses it, and nothing is
+lost.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
-"""Where a thread stands, read from what is saved.
-
-Questions whose deadline has passed: answered by their default, without a model.
+"""Where a thread stands, read from what is saved; and the answer by default to a question whose deadline has
+passed, without a model.
 """
 
 import time

@@ -1,9 +1,4 @@
-"""run_python: the model's Python, in a sandbox.
-
-Which sandbox this host can offer.
-
-No sandbox at all: for hosts and code that one trusts anyway.
-"""
+"""run_python: the model's Python, in the sandbox that this host can offer, or in none where one trusts it."""
 
 import os
 import platform

@@ -1,0 +1,463 @@
+"""Decides a stored thread again, turn by turn, without a model or a tool, and compares with what is stored.
+
+Each step of the thread is taken with the state that was stored before it. The states that only decide
+(`DECIDED`) run once more, by their own functions. What they ask for is answered from the record: the results
+of checks and of a finishing tool, and the journal as it was at that moment. Nothing outside is called, and
+nothing is written. What the other states did (the model's replies, effects, what people said) is taken as it
+is stored; of these only the event and where it led are compared with the table. The settings that decide
+(limits, tools, texts, `talk` and so on) are those of the graph that is given; the context of a run is not
+stored.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.store.base import GetOp, Item, Op, PutOp
+
+from signoff.graph.build import NODES, Graph
+from signoff.graph.errors import SetupError
+from signoff.graph.history.reader import verdicts_of
+from signoff.graph.history.usage import FROM_TOOL
+from signoff.graph.inside.private import played
+from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Event, State, next_state
+from signoff.graph.messages import KEY, append_messages, marks, nudge_kind
+from signoff.graph.state import AgentState, Context
+from signoff.nodes.finishing.checks import Checking, CheckResults
+from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
+from signoff.nodes.node import Dependencies, Files, NodeContext, Report, Steps, Store, Swap, kept
+from signoff.nodes.tool_calls.run import ToolRuns
+from signoff.session.path import (
+    NO_TASK,
+    Step,
+    all_between,
+    known_state,
+    ran_between,
+    step_of,
+    trail,
+    unsaved,
+)
+from signoff.session.standing import config_of, kit_of, readable
+
+DECIDED = frozenset(
+    {State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.NUDGE, State.REVIEW, State.FINISH}
+)
+"""The states that are decided again. The others do what cannot be done again, or wait for a person."""
+
+_SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
+# Which machine a thread was run with says nothing of what it decided.
+_NOT_COMPARED = frozenset({"machine"})
+_CLOCK = frozenset({"seconds", "waited", "at"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is decided differently now.
+
+    turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
+    (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
+    outcome`, `state` where this version does not know it, or `error` where it raised something.
+    checkpoint_id: the checkpoint that the step led to.
+    """
+
+    turn: int
+    state: str
+    what: str
+    stored: Any
+    now: Any
+    checkpoint_id: str
+
+    def __str__(self) -> str:
+        return f"turn {self.turn}, {self.state}: {self.what} was {self.stored!r}, and now is {self.now!r}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of deciding a thread again: the steps that were, and those taken as they are stored."""
+
+    thread_id: str
+    again: tuple[Step, ...]
+    taken: tuple[Step, ...]
+    differences: tuple[Difference, ...]
+
+
+def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
+    """Decides the thread again, from its first step to where it stands.
+
+    context: the context that its runs had. Steps of a run that saved only its end (`durability="exit"`) are
+    taken as they are. Raises SetupError for a graph without a checkpointer, StorageError for what cannot be
+    read.
+    """
+    config_of(thread_id)
+    kit = kit_of(graph)
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
+        raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
+    with readable(thread_id):
+        moments = tuple(_moments(graph, trail(graph.checkpointer, thread_id)))
+        return _Again(graph, kit, thread_id, moments, context).replay()
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """One step of a state, with the state of the thread before and after it.
+
+    whole: no other step was between the two. state: None for one that this version does not know.
+    """
+
+    step: Step
+    before: AgentState
+    after: AgentState
+    whole: bool = True
+
+    @property
+    def state(self) -> State | None:
+        return self.step.state
+
+    @property
+    def written(self) -> Sequence[BaseMessage]:
+        """The messages that the step appended."""
+        return self.after["messages"][len(self.before["messages"]) :]
+
+    @property
+    def event(self) -> Event | None:
+        """What the state reported, by its name of today."""
+        name = self.step.event
+        return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
+
+
+def _moments(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[_Moment]:
+    """Every step of a state between two of these checkpoints, and the one after the last of them."""
+    kinds = {name: kind for name, kind in graph.channels.items() if isinstance(kind, DeltaChannel)}
+    live = {name: kind.from_checkpoint(kind.typ()) for name, kind in kinds.items()}
+    parent: CheckpointTuple | None = None
+    before = _values({}, live)
+    for one in saved:
+        stored = one.checkpoint["channel_values"]
+        _take_up(live, parent, by_tasks=True)
+        # Where a branch begins there is a full copy: what its parent holds beside is another branch's.
+        live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
+        after = _values(stored, live)
+        step = step_of(one, ran_between(one, parent), stored)
+        if step.name:
+            whole = len(all_between(one, parent)) == 1
+            yield _Moment(step, cast(AgentState, before), cast(AgentState, after), whole)
+        _take_up(live, one, by_tasks=False)
+        given = {name: value for task, name, value in one.pending_writes or () if task == NO_TASK}
+        before, parent = _values({**stored, **given}, live), one
+    if parent is not None and (found := unsaved(parent)):
+        step = step_of(parent, *found)
+        _take_up(live, parent, by_tasks=True)
+        if step.name:
+            yield _Moment(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
+
+
+def _take_up(
+    live: Mapping[str, "DeltaChannel[Any]"], saved: CheckpointTuple | None, *, by_tasks: bool
+) -> None:
+    """Adds what was written after this checkpoint: by the states that ran, or by whoever let them run."""
+    for task, name, value in (saved.pending_writes or ()) if saved else ():
+        if name in live and (task != NO_TASK) is by_tasks:
+            live[name].update([value])
+
+
+def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
+    """The state of a thread: the channels that are stored whole, and those that only what is written to."""
+    names = AgentState.__annotations__.keys() - live.keys()
+    plain = {name: stored[name] for name in names if name in stored}
+    return {**plain, **{name: channel.get() for name, channel in live.items()}}
+
+
+class _NotKept(Exception):
+    """What a state asks for cannot be answered from the record."""
+
+
+class _Again:
+    """Decides the moments of one thread again."""
+
+    def __init__(
+        self, graph: Graph, kit: Dependencies, thread_id: str, moments: Sequence[_Moment], context: Any
+    ) -> None:
+        self._graph = graph
+        self._context = Context() if context is None else context
+        self._thread_id = thread_id
+        # Readings of its own: a run of the thread at the same time must not find these.
+        self._kit = replace(kit, readings={})
+        self._moments = moments
+        self._settled, self._tried = _attempts(moments)
+        self._recorded: dict[str, tuple[_Moment, int, Any]] = {}
+        self._found: list[Difference] = []
+        self._turn = 0
+
+    def replay(self) -> Replay:
+        again, taken = list[Step](), list[Step]()
+        for at, moment in enumerate(self._moments):
+            done = moment.whole and self._look(at, moment)
+            (again if done else taken).append(moment.step)
+        self._check_records()
+        return Replay(self._thread_id, tuple(again), tuple(taken), tuple(self._found))
+
+    def _look(self, at: int, moment: _Moment) -> bool:
+        """Checks the moment; whether it could be decided again."""
+        run = self._run()
+        self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
+        if moment.state is None:
+            self._differs(moment, "state", moment.step.name, f"one of: {', '.join(State)}")
+            return False
+        self._check_table(moment, moment.state)
+        done = moment.state in DECIDED and self._decide(at, moment, moment.state, run)
+        run.give_back()
+        return done
+
+    def _run(self) -> NodeContext:
+        pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
+        runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
+        own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
+        return NodeContext(
+            self._kit, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}}
+        )
+
+    def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
+        place = moment.step.checkpoint_id
+        self._found.append(Difference(self._turn, moment.step.name, what, stored, now, place))
+
+    def _check_table(self, moment: _Moment, state: State) -> None:
+        """Whether the stored event is one of its state, and leads where the thread went."""
+        row, event = TRANSITIONS[state], moment.event
+        led = [known_state(name) or name for name in moment.step.next]
+        if not row:
+            if led:
+                self._differs(moment, "next", led, [])
+        elif event is None or event not in row:
+            self._differs(moment, "event", moment.step.event, f"one of: {', '.join(row)}")
+        elif led != [next_state(state, event)]:
+            self._differs(moment, "next", led, [next_state(state, event)])
+
+    def _decide(self, at: int, moment: _Moment, state: State, run: NodeContext) -> bool:
+        """Runs the state once more and compares. False where the record does not hold what it asks for."""
+        try:
+            report = self._report(at, moment, NODES[state](moment.before, run))
+        except _NotKept:
+            return False
+        except Exception as error:  # noqa: BLE001  a state that fails on a stored thread is what is looked for
+            self._differs(moment, "error", moment.step.event, f"{type(error).__name__}: {error}")
+            return True
+        update = {"event": str(report.event or "ended"), **report.update}
+        if self._kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
+            update |= kept(self._kit.keeper, moment.before, update)
+        self._compare(moment, update)
+        return True
+
+    def _report(self, at: int, moment: _Moment, work: Report | Steps) -> Report:
+        if isinstance(work, Report):
+            return work
+        answer: Any = None
+        try:
+            while True:
+                answer = self._answer(work.send(answer), at, moment)
+        except StopIteration as end:
+            report: Report = end.value
+            return report
+
+    def _answer(self, request: Any, at: int, moment: _Moment) -> Any:
+        match request:
+            case Store(ops=ops):
+                return [self._operation(op, at, moment) for op in ops]
+            case Swap():
+                return True
+            case Files():
+                return None
+            case Checking():
+                return _checked(moment)
+            case ToolRuns(jobs=jobs):
+                return [_done(job.call.id, moment) for job in jobs]
+        raise _NotKept
+
+    def _operation(self, op: Op, at: int, moment: _Moment) -> Any:
+        if isinstance(op, PutOp) and op.namespace[1] == OUTCOMES:
+            self._recorded[op.key] = moment, self._turn, op.value
+        if not isinstance(op, GetOp) or self._graph.store is None:
+            return None
+        item = self._graph.store.get(op.namespace, op.key)
+        if item is None or op.namespace[1] != JOURNAL:
+            return item
+        return self._entry_then(item, op.namespace[3], at)
+
+    def _entry_then(self, item: Item, reply: str, at: int) -> Any:
+        """What the journal said of a call at this moment, by what it says of it at last.
+
+        Before the call was settled it had no entry, unless an attempt had been cut short. One that was never
+        settled is seen by whoever closes it, and by what comes after the step that found it cut short.
+        """
+        settled = self._settled.get((reply, item.key))
+        cut_short = any(tried < at for tried in self._tried.get(reply, ()))
+        if settled is None:
+            closes = self._moments[at].state in (State.COMPRESS, State.FINISH)
+            return item if cut_short or closes else None
+        if settled < at:
+            return item
+        begun = {**item.value, "status": STARTED, "attempt": max(1, item.value["attempt"] - 1)}
+        return SimpleNamespace(value={**begun, "messages": []}) if cut_short else None
+
+    def _compare(self, moment: _Moment, update: Mapping[str, Any]) -> None:
+        now: dict[str, Any] = {**moment.before, **update, "messages": moment.after["messages"]}
+        if moment.state is State.DECIDE and (rules := _rules(moment, now)):
+            self._differs(moment, "rule", *rules)
+            return
+        event = moment.step.event if moment.state is State.FINISH else moment.event
+        if event != now["event"]:
+            self._differs(moment, "event", moment.step.event, now["event"])
+            return
+        if _is_refused_by_checks(moment):
+            # What the checks said is not kept as they said it: only that they refused is compared.
+            now["verdicts"] = _kinds(now["verdicts"])
+            stored: dict[str, Any] = {**moment.after, "verdicts": _kinds(moment.after["verdicts"])}
+        else:
+            stored = dict(moment.after)
+            written = _named(update.get("messages", []), moment)
+            now["messages"] = append_messages(moment.before["messages"], [written])
+        now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
+        for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
+            if not _is_same(stored.get(name), now.get(name)):
+                self._differs(moment, name, *_shown(name, moment, stored.get(name), now.get(name)))
+
+    def _check_records(self) -> None:
+        """Compares the outcomes that the store keeps with those that were concluded again."""
+        store = self._graph.store
+        for task, (moment, turn, now) in self._recorded.items() if store is not None else ():
+            assert store is not None, "as above"
+            item = store.get(("signoff", OUTCOMES, label(self._thread_id)), task)
+            stored = item.value if item else None
+            if not _is_same(stored, known := _known(stored, now)):
+                self._turn = turn
+                self._differs(moment, "recorded outcome", *_shown("", moment, stored, known))
+
+
+def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
+    """When each call was settled by the state that ran it, by reply and call; and when a reply's next call
+    was tried, and brought no result."""
+    settled: dict[tuple[str, str], int] = {}
+    tried: dict[str, list[int]] = {}
+    for at, moment in enumerate(moments):
+        if moment.state not in _SETTLE:
+            continue
+        replies = (m for m in reversed(moment.before["messages"]) if isinstance(m, AIMessage))
+        reply = label(getattr(next(replies, None), "id", None))
+        results = [message for message in moment.written if isinstance(message, ToolMessage)]
+        settled |= {(reply, message.tool_call_id): at for message in results}
+        if moment.state is State.EXECUTE and not results:
+            tried.setdefault(reply, []).append(at)
+    return settled, tried
+
+
+def _done(call_id: str, moment: _Moment) -> Any:
+    """What came of a call that was run in this step."""
+    found = [message for message in moment.written if getattr(message, "tool_call_id", None) == call_id]
+    if not found:
+        raise _NotKept
+    more = [message for message in moment.written if nudge_kind(message) == FROM_TOOL]
+    return SimpleNamespace(result=found[0], more=tuple(more), messages=[found[0], *more])
+
+
+def _checked(moment: _Moment) -> CheckResults:
+    """What came of the checks in this step, as far as it is kept."""
+    after, event = moment.after, moment.event
+    if _is_refused_by_checks(moment):
+        return CheckResults(names=("a check",))
+    runs: Sequence[dict[str, Any]] = ()
+    if event is Event.NEEDS_PERSON:
+        asked = after["verdicts"]["asked"]
+        if asked["problem"]:
+            raise _NotKept
+        runs = asked.get("checks", ())
+        return CheckResults(tuple(runs), asked["seconds"])
+    if event in (Event.ACCEPTED, Event.FAILED):
+        runs = after["ending"].get("checks", ())
+    elif event is Event.DEADLOCK:
+        raise _NotKept
+    seconds = [marks(message)["seconds"] for message in moment.written if "seconds" in marks(message)]
+    return CheckResults(tuple(runs), seconds[0] if seconds else 0.0)
+
+
+def _is_refused_by_checks(moment: _Moment) -> bool:
+    """Whether the step refused a finish since its checks did not pass."""
+    if moment.state is not State.REVIEW or moment.event is not Event.REFUSED:
+        return False
+    now = moment.after.get("verdicts")
+    before = verdicts_of(moment.before.get("verdicts"), now["task"] if now else "")
+    fresh = [one for key, one in (now["calls"] if now else {}).items() if before.get(key) != one]
+    return any(not isinstance(one, str) and one["kind"] == "checks" for one in fresh)
+
+
+def _kinds(verdicts: Any) -> Any:
+    """Verdicts without the words of their reasons."""
+    calls = {key: one if isinstance(one, str) else one["kind"] for key, one in verdicts["calls"].items()}
+    return {**verdicts, "calls": calls}
+
+
+def _rules(moment: _Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The rule that fired and the one that fires now, each with event and reason, where they differ."""
+    stored: dict[str, Any] = {**moment.after["decision"]}
+    stored["rule"] = RULE_ALIASES.get(stored["rule"], stored["rule"])
+    stored["event"] = str(EVENT_ALIASES.get(stored["event"], stored["event"]))
+    if stored == now["decision"]:
+        return None
+    return _told(stored), _told(now["decision"])
+
+
+def _told(decision: Mapping[str, Any]) -> str:
+    return f"{decision['rule']} → {decision['event']}: {decision['why']}"
+
+
+def _named(written: Any, moment: _Moment) -> list[BaseMessage]:
+    """What a state appends now, with the ids that LangGraph once gave to the messages that had none."""
+    known, fresh = {message.id for message in moment.before["messages"]}, iter(moment.written)
+    named = list[BaseMessage]()
+    for message in written:
+        stored = next(fresh, None) if message.id not in known else None
+        own = stored.id if stored is not None and message.id is None else message.id
+        named.append(message.model_copy(update={"id": own}))
+    return named
+
+
+def _shown(name: str, moment: _Moment, stored: Any, now: Any) -> tuple[Any, Any]:
+    """Two values that differ, cut to what differs in them."""
+    if name == "messages":
+        begin = len(moment.before["messages"])
+        return _plain(stored[begin:]), _plain(now[begin:])
+    if isinstance(stored, Mapping) and isinstance(now, Mapping):
+        keys = [key for key in {**stored, **now} if not _is_same(stored.get(key), now.get(key))]
+        return {key: stored.get(key) for key in keys}, {key: now.get(key) for key in keys}
+    return stored, now
+
+
+def _is_same(stored: Any, now: Any) -> bool:
+    """Whether two values say the same, but for the clock."""
+    if stored is now:
+        return True
+    if isinstance(stored, list) and isinstance(now, list):
+        return len(stored) == len(now) and all(map(_is_same, stored, now))
+    return bool(_plain(stored) == _plain(now))
+
+
+def _known(stored: Any, now: Any) -> Any:
+    """An outcome with only the fields that the stored one has: an older version did not know all."""
+    if isinstance(stored, Mapping) and isinstance(now, Mapping):
+        return {name: _known(stored[name], value) for name, value in now.items() if name in stored}
+    return now
+
+
+def _plain(value: Any) -> Any:
+    """A value to be compared or shown: messages without what providers and the clock add."""
+    if isinstance(value, BaseMessage):
+        notes = {name: note for name, note in marks(value).items() if name not in _CLOCK}
+        others = {name: one for name, one in value.additional_kwargs.items() if name != KEY}
+        calls = getattr(value, "tool_calls", None), getattr(value, "invalid_tool_calls", None)
+        answers = getattr(value, "tool_call_id", None), getattr(value, "status", None)
+        return value.type, value.id, value.content, value.name, *calls, *answers, others, notes
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
