@@ -1,5 +1,6 @@
-"""`signoff stats` and `signoff rate`: what the recorded outcomes say, as a table or a picture, and what people
-say of them. The picture needs the extra `signoff[plot]`.
+"""`signoff stats` and `signoff rate`: what the recorded outcomes say, and what people say of them.
+
+A picture of them needs the extra `signoff[plot]`.
 """
 
 import json

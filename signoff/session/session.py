@@ -1,7 +1,6 @@
 """The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id.
 
-`pause_on_signals` is for a program that drives a session: the first SIGTERM or Ctrl-C pauses it, and nothing is
-lost.
+`pause_on_signals` is for a program that drives a session: at the first SIGTERM or Ctrl-C it pauses.
 """
 
 import asyncio
