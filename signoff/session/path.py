@@ -1,4 +1,4 @@
-"""The path of a thread: which states ran, what each reported, and why. And its forks, which go their own way."""
+"""The path of a thread (which states ran, what each reported, and why), and the forks of a thread."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
