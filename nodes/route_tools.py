@@ -119,7 +119,8 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
             return Report(Event.NEEDS_APPROVAL, update)
         driven = run.kit.toolbox.is_driven(left[0].name)
         return Report(Event.TO_HAND_OVER if driven else Event.WORK, update)
-    if why := TALKED.applies(task, run.limits):
+    if TALKED.applies(task, run.limits):
+        why = "the reply is text without a call"
         update["decision"] = Decision(rule=TALKED.name, event=TALKED.event.value, why=why)
         return Report(TALKED.event, update)
     return Report(Event.SETTLED, update)

@@ -201,8 +201,8 @@ def test_a_key_that_does_not_occur_is_found() -> None:
     assert set(_keys(get_type_hints(AgentState)["approvals"], approvals)) == {
         ("Decisions", "task"),
         ("Decisions", "calls"),
-        ("Decided", "type"),
-        ("Decided", "hash"),
+        ("CallDecision", "type"),
+        ("CallDecision", "hash"),
     }
 
 
