@@ -60,7 +60,6 @@ def _remembered() -> Rule:
 
 
 DROPPED: Mapping[str, str] = {
-    "not_ready": "few calls",
     "no_task": "imports",
     "ended": "two events",
     "cancelled": "two events",
@@ -86,7 +85,11 @@ DROPPED: Mapping[str, str] = {
     "talked": "imports",
     "think": "few calls",
 }
-"""Each rule, and the world in which it is missed. `seconds` is not among them: no clock runs here."""
+"""Each rule, and the world in which it is missed.
+
+Two are not among them: `seconds`, since no clock runs here, and `not_ready`, without which every property
+holds, only later or with a prompt over its budget; `tests/test_not_ready.py` misses it.
+"""
 
 RULE_MUTATIONS: Mapping[str, Mutation] = {
     **{f"no rule {name!r}": Mutation(world, without(name), ()) for name, world in DROPPED.items()},
