@@ -34,6 +34,8 @@ from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
 from signoff.models.choose import Chosen, choose_model
 from signoff.session.standing import config_of, standing_of
 
+__all__ = ["compose", "served"]
+
 
 class MissingModel(BaseChatModel):
     """Stands where a model cannot be made, so that the graph can be drawn; every call raises SetupError.

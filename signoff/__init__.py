@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from signoff.graph.build import build_graph
+    from signoff.graph.build import Graph, Storage, build_graph
     from signoff.graph.compiled.inputs import extend, go_on, retry
     from signoff.graph.errors import (
         SetupError,
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
         ThreadError,
         ThreadLost,
     )
+    from signoff.graph.history.task import Task
     from signoff.graph.kinds import Effect, Kind
-    from signoff.graph.limits import Limits, Prices
-    from signoff.graph.outcome import Outcome, current_outcome
+    from signoff.graph.limits import Limits, Prices, TokenCounts
+    from signoff.graph.machine import State
+    from signoff.graph.outcome import Change, CheckRun, Outcome, Usage, current_outcome
     from signoff.graph.texts import Texts
     from signoff.session.decisions import (
         Action,
@@ -30,42 +32,71 @@ if TYPE_CHECKING:
         Finished,
         Message,
         Paused,
+        PendingCall,
         Question,
+        Waiting,
     )
-    from signoff.session.moves import Answer, Extend, Retry, request_pause
+    from signoff.session.history import Turn
+    from signoff.session.moves import Answer, Choose, Extend, Move, Retry, Stop, request_pause
+    from signoff.session.path import Step
     from signoff.session.session import Session, pause_on_signals
-    from signoff.session.standing import expire
-    from signoff.storage.postgres import postgres_storage
-    from signoff.storage.sqlite import sqlite_storage
-    from signoff.tools.control import ControlTool
+    from signoff.session.standing import Condition, Expired, Standing, expire
+    from signoff.storage.postgres import PostgresStorage, postgres_storage
+    from signoff.storage.sqlite import SqliteStorage, sqlite_storage
+    from signoff.tools.approvals import Policy
+    from signoff.tools.checks import Check
+    from signoff.tools.control import ControlTool, ResponseFormat, standard_controls
 
 __all__ = [
     "Action",
     "Answer",
     "Approval",
+    "Change",
+    "Check",
+    "CheckRun",
+    "Choose",
+    "Condition",
     "Confirmation",
     "ControlTool",
     "Decision",
     "Effect",
+    "Expired",
     "Extend",
     "Failed",
     "Finished",
+    "Graph",
     "Kind",
     "Limits",
     "Message",
+    "Move",
     "Outcome",
     "Paused",
+    "PendingCall",
+    "Policy",
+    "PostgresStorage",
     "Prices",
     "Question",
+    "ResponseFormat",
     "Retry",
     "Session",
     "SetupError",
     "SignoffError",
+    "SqliteStorage",
+    "Standing",
+    "State",
+    "Step",
+    "Stop",
+    "Storage",
     "StorageError",
+    "Task",
     "Texts",
     "ThreadBusy",
     "ThreadError",
     "ThreadLost",
+    "TokenCounts",
+    "Turn",
+    "Usage",
+    "Waiting",
     "build_graph",
     "current_outcome",
     "expire",
@@ -76,12 +107,21 @@ __all__ = [
     "request_pause",
     "retry",
     "sqlite_storage",
+    "standard_controls",
 ]
 
 # By module what stands above for type checkers, and nothing else.
 _NAMES = {
-    "signoff.graph.build": ("build_graph",),
-    "signoff.graph.compiled.inputs": ("extend", "go_on", "retry"),
+    "signoff.graph.build": (
+        "Graph",
+        "Storage",
+        "build_graph",
+    ),
+    "signoff.graph.compiled.inputs": (
+        "extend",
+        "go_on",
+        "retry",
+    ),
     "signoff.graph.errors": (
         "SetupError",
         "SignoffError",
@@ -90,9 +130,24 @@ _NAMES = {
         "ThreadError",
         "ThreadLost",
     ),
-    "signoff.graph.kinds": ("Effect", "Kind"),
-    "signoff.graph.limits": ("Limits", "Prices"),
-    "signoff.graph.outcome": ("Outcome", "current_outcome"),
+    "signoff.graph.history.task": ("Task",),
+    "signoff.graph.kinds": (
+        "Effect",
+        "Kind",
+    ),
+    "signoff.graph.limits": (
+        "Limits",
+        "Prices",
+        "TokenCounts",
+    ),
+    "signoff.graph.machine": ("State",),
+    "signoff.graph.outcome": (
+        "Change",
+        "CheckRun",
+        "Outcome",
+        "Usage",
+        "current_outcome",
+    ),
     "signoff.graph.texts": ("Texts",),
     "signoff.session.decisions": (
         "Action",
@@ -103,14 +158,46 @@ _NAMES = {
         "Finished",
         "Message",
         "Paused",
+        "PendingCall",
         "Question",
+        "Waiting",
     ),
-    "signoff.session.moves": ("Answer", "Extend", "Retry", "request_pause"),
-    "signoff.session.session": ("Session", "pause_on_signals"),
-    "signoff.session.standing": ("expire",),
-    "signoff.storage.postgres": ("postgres_storage",),
-    "signoff.storage.sqlite": ("sqlite_storage",),
-    "signoff.tools.control": ("ControlTool",),
+    "signoff.session.history": ("Turn",),
+    "signoff.session.moves": (
+        "Answer",
+        "Choose",
+        "Extend",
+        "Move",
+        "Retry",
+        "Stop",
+        "request_pause",
+    ),
+    "signoff.session.path": ("Step",),
+    "signoff.session.session": (
+        "Session",
+        "pause_on_signals",
+    ),
+    "signoff.session.standing": (
+        "Condition",
+        "Expired",
+        "Standing",
+        "expire",
+    ),
+    "signoff.storage.postgres": (
+        "PostgresStorage",
+        "postgres_storage",
+    ),
+    "signoff.storage.sqlite": (
+        "SqliteStorage",
+        "sqlite_storage",
+    ),
+    "signoff.tools.approvals": ("Policy",),
+    "signoff.tools.checks": ("Check",),
+    "signoff.tools.control": (
+        "ControlTool",
+        "ResponseFormat",
+        "standard_controls",
+    ),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -42,6 +42,17 @@ from signoff.graph.kinds import Effect, Kind
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.tools.answers import seconds_of, text_of
 
+__all__ = [
+    "AskUser",
+    "ControlTool",
+    "FinishTask",
+    "RequestMoreTurns",
+    "ResponseFormat",
+    "Think",
+    "should_continue",
+    "standard_controls",
+]
+
 
 def _as_list(value: Any) -> Any:
     """Small models give one string, or null, where a list is meant."""
@@ -342,7 +353,7 @@ def finishing(
     if not any(map(_is_ours, controls)):
         raise SetupError(
             "response_format= and evidence= are for finish_task, and control_tools= has no such tool: add "
-            "the one of standard_controls()."
+            "the one of signoff.standard_controls()."
         )
     return tuple(made)
 

@@ -25,6 +25,8 @@ from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, o
 from signoff.tools.filesystem.unseen import UNSEEN
 from signoff.tools.workspace import FolderEntry, Workspace
 
+__all__ = ["workspace_tools"]
+
 _CONTEXT = 3
 _MOST_PLACES = 3
 _MOST_NAMED_LINES = 10

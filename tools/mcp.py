@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult, Tool
 
+__all__ = ["mcp_tools"]
+
 SECONDS = 30.0
 """How long a server may take to start and to list its tools."""
 

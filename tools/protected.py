@@ -25,6 +25,8 @@ from platformdirs import user_cache_path, user_config_path, user_data_path
 
 from signoff.graph.errors import SetupError
 
+__all__ = ["PROTECTED"]
+
 GIT, PYTHON, SIGNOFF = "git", "python", "signoff"
 
 PROTECTED = frozenset({GIT, PYTHON, SIGNOFF})

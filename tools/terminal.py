@@ -21,11 +21,17 @@ from signoff.graph.foreign import LIMIT, capped
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import hold, holding_of, together, when_gone
 from signoff.tools.pty.environment import bash_path
-from signoff.tools.pty.output import Live
+from signoff.tools.pty.output import Live, Spool
 from signoff.tools.pty.shell import Shell, ShellResult
 from signoff.tools.workspace import Workspace
 
-__all__ = ["Shell", "ShellPool", "ShellResult", "terminal_tool"]
+__all__ = [
+    "Shell",
+    "ShellPool",
+    "ShellResult",
+    "Spool",
+    "terminal_tool",
+]
 
 _CALL_ID = "tool_call_id"
 _ROOM_FOR_NOTES = 1_000

@@ -16,6 +16,8 @@ from signoff.tools.filesystem.globs import IgnoreRule, is_ignored, rules_of
 from signoff.tools.filesystem.paths import FOLDER_FLAGS, Place, beneath, shown, steps
 from signoff.tools.protected import STATE, PathGuard
 
+__all__ = ["FolderEntry", "Workspace"]
+
 OWN_FOLDER = STATE
 """The tools' own folder in a workspace: full texts of capped outputs, ignored by git."""
 

@@ -2,14 +2,27 @@
 
 from signoff.lint.faults import MEANINGS, Fault, FaultKind, faults
 from signoff.lint.formats import read_file, read_trace
-from signoff.lint.trace import ControlNames, Trace, Unreadable, names
+from signoff.lint.trace import (
+    ControlNames,
+    Result,
+    Trace,
+    TraceCall,
+    TraceMessage,
+    TraceReply,
+    Unreadable,
+    names,
+)
 
 __all__ = [
     "MEANINGS",
     "ControlNames",
     "Fault",
     "FaultKind",
+    "Result",
     "Trace",
+    "TraceCall",
+    "TraceMessage",
+    "TraceReply",
     "Unreadable",
     "faults",
     "names",

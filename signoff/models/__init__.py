@@ -1,5 +1,27 @@
 """Chat models that Signoff brings."""
 
-from signoff.models.scripted import ScriptedModel, call, reply
+from signoff.models.scripted import (
+    Player,
+    ScriptedCall,
+    ScriptedModel,
+    ScriptedReply,
+    Seen,
+    UnexpectedCall,
+    UnusedSteps,
+    Wire,
+    call,
+    reply,
+)
 
-__all__ = ["ScriptedModel", "call", "reply"]
+__all__ = [
+    "Player",
+    "ScriptedCall",
+    "ScriptedModel",
+    "ScriptedReply",
+    "Seen",
+    "UnexpectedCall",
+    "UnusedSteps",
+    "Wire",
+    "call",
+    "reply",
+]

@@ -36,7 +36,16 @@ from signoff.models.text_protocol.status import (
 )
 from signoff.models.text_protocol.texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
 
-__all__ = ["DEFAULT", "TAGGED_LIMITS", "Progress", "TaggedText", "TaggedTexts", "current_status"]
+__all__ = [
+    "DEFAULT",
+    "TAGGED_LIMITS",
+    "Acting",
+    "Evidence",
+    "Progress",
+    "TaggedText",
+    "TaggedTexts",
+    "current_status",
+]
 
 TAGGED_LIMITS = Limits(turns=10)
 """The limits of a task for an agent that acts by code: ten turns."""

@@ -17,6 +17,23 @@ from signoff.nodes.execute import PARALLEL_READS
 from signoff.session.decisions import Decision
 from signoff.tools.toolbox import Toolbox
 
+__all__ = [
+    "Answered",
+    "CallFinished",
+    "CallStarted",
+    "Decided",
+    "Ended",
+    "Entered",
+    "Event",
+    "Nudged",
+    "Resumed",
+    "Said",
+    "Stopping",
+    "Thought",
+    "Token",
+    "Wrote",
+]
+
 
 @dataclass(frozen=True)
 class Entered:

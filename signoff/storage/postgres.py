@@ -10,6 +10,11 @@ from signoff.graph.errors import SetupError
 if TYPE_CHECKING:
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
 
+__all__ = [
+    "PostgresStorage",
+    "postgres_storage",
+]
+
 
 @dataclass(frozen=True)
 class PostgresStorage:

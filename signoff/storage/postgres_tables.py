@@ -21,6 +21,11 @@ from signoff.storage.base import SaverInThreads, StoreInThreads, strict_serde
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
 
+__all__ = [
+    "PostgresEntries",
+    "PostgresThreads",
+]
+
 
 class PostgresThreads(SaverInThreads, PostgresSaver):
     """LangGraph's PostgreSQL checkpointer, usable from sync and async runs alike, by several machines.

@@ -41,6 +41,13 @@ from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
 from signoff.storage.base import SaverInThreads, StoreInThreads
 
+__all__ = [
+    "SqliteStorage",
+    "ThreadSaver",
+    "ThreadStore",
+    "sqlite_storage",
+]
+
 
 def lock_folder(database: Path) -> Path:
     """Where the lock files of `database` are."""
