@@ -3,11 +3,13 @@
 Its size is no matter of this test: new capabilities add to it. `python -m tests.house` prints all figures.
 """
 
+import re
 from collections.abc import Callable
 
 import pytest
 
-from tests.house import code_lines, front, product_files, shared_names, walk_of_a_turn
+from signoff.graph.machine import State
+from tests.house import ROOT, code_lines, front, product_files, shared_names, walk_of_a_turn
 
 MOST_AT_THE_FRONT = {"nodes": 17, "graph": 14}
 MOST_SHARED_NAMES = 5
@@ -45,3 +47,17 @@ def test_a_turn_passes_through_few_files(figure: Callable[[str], None]) -> None:
 )
 def test_lines_of_code_are_counted_without_what_explains_them(source: str, lines: int) -> None:
     assert code_lines(source) == lines
+
+
+def test_the_architecture_names_files_and_states_that_there_are() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    paths = re.findall(r"`((?:graph|nodes|tools|signoff|tests)/[\w/]*(?:\.py)?)`", text)
+    assert len(paths) > 50
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    named = {
+        word
+        for cell in re.findall(r"^\| \d+ \| ([^|]*)\|", text, re.MULTILINE)
+        for word in re.findall(r"`(\w+)`", cell)
+    }
+    assert named <= {str(state) for state in State}
+    assert len(named) == 7
