@@ -5,13 +5,12 @@ synthetic: it is there for the model's sake and never counts as the user's word.
 `not_run` mark answers a call that was not run.
 
 Merging is deterministic: a replay of the writes, in whatever batches, makes the same value.
-
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -30,14 +29,52 @@ from signoff.graph.inside.private import with_fields_set
 
 KEY = "signoff"
 
+
+class Marks(TypedDict, total=False):
+    """All notes that Signoff leaves on messages. What is stored keeps its name: see docs/storage.md."""
+
+    # On a reply of the model.
+    at: float  # when it was whole, in seconds since 1970
+    seconds: float  # how long its call took; on a tool result: how long the call ran
+    shown: int  # the tokens of its prompt, by estimate
+    checked: bool  # its arguments were read by the strict parser
+    estimated: bool  # its usage is an estimate
+    cut: int  # so many of its calls are kept
+    ended: str  # why it was ended before it was whole
+    stopped: bool  # somebody asked it to stop
+    order: list[int]  # the order of its calls, where the parser lost it
+    # On a tool result.
+    not_run: str  # why the call was not run
+    reply: str  # the id of the reply that made the call
+    waited: float  # seconds for which a person was waited for
+    edited: bool  # a person changed the arguments
+    responded: bool  # a person answered in place of the tool
+    answered: bool  # it is a person's answer to a question
+    expired: bool  # it is the answer by default, after the deadline
+    unknown: bool  # nobody knows whether the call took place
+    granted: int  # turns that were granted
+    sent_back: bool  # a person did not accept the finish
+    confirmed: bool  # a person accepted the finish
+    said: str  # in these words
+    # On a human-role message.
+    nudge: str  # why Signoff wrote it
+    finish: str  # the finish that it is about, by `Reply.key`
+    extended: dict[str, Any]  # what the summaries had cost when the task was extended
+    approach: str | None  # what the summary says of the approach
+    status: str | None  # what the summary says of the status
+    begins: bool  # it began a task beside open calls
+    answers: list[str]  # the ids of the calls that it answers
+    wait: str  # what these calls waited for
+
+
 _M = TypeVar("_M", bound=BaseMessage)
 
 
-def marks(message: BaseMessage) -> Mapping[str, Any]:
+def marks(message: BaseMessage) -> Marks:
     """The notes on `message`; empty when there are none."""
     where = message.response_metadata if isinstance(message, AIMessage) else message.additional_kwargs
     found = where.get(KEY)
-    return found if isinstance(found, dict) else {}
+    return cast(Marks, found) if isinstance(found, dict) else {}
 
 
 def slim(message: _M) -> _M:

@@ -4,6 +4,7 @@ Whoever adds a channel, a key or a kind of entry adds the condition in which it 
 (`tests/released_conditions.py`) and writes the databases again.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -15,7 +16,7 @@ from typing_extensions import is_typeddict
 
 from signoff import Outcome, sqlite_storage
 from signoff.graph.finish.figures import Figures
-from signoff.graph.messages import KEY
+from signoff.graph.messages import KEY, Marks
 from signoff.graph.outcome import Change, CheckRun, Usage
 from signoff.graph.state import AgentState
 from signoff.storage.postgres import postgres_storage
@@ -208,3 +209,17 @@ def test_a_key_that_does_not_occur_is_found() -> None:
 
 def test_the_recordings_are_where_they_are_looked_for() -> None:
     assert all(Path(current(sort)).exists() for sort in (SQLITE, POSTGRES))
+
+
+def test_the_page_of_what_is_stored_names_every_channel_and_every_mark() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "storage.md").read_text("utf-8")
+    state, _, rest = page.partition("## Marks on messages")
+    marks, _, entries = rest.partition("## Store entries")
+    assert first_cells(state) >= set(get_type_hints(AgentState))
+    assert first_cells(marks) == set(get_type_hints(Marks)) >= MARKS
+    assert all(f"`{sort}`" in entries for sort in ("journal", "outcomes", "figures", "requests", "inbox"))
+
+
+def first_cells(text: str) -> set[str]:
+    """The words in backticks that begin the rows of tables."""
+    return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from string import Formatter
 from typing import NotRequired, TypedDict
@@ -11,7 +11,7 @@ from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import NO_NUDGES, RESUMED, SENT_BACK
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import marks
+from signoff.graph.messages import Marks, marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.rules import RULES
 from signoff.graph.state import RefusedFinish
@@ -264,7 +264,7 @@ def _rules(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]]) -> d
 
 
 def _began(task: Task) -> float | None:
-    noted: Mapping[str, float] = marks(task.replies[0].message) if task.replies else {}
+    noted = marks(task.replies[0].message) if task.replies else Marks()
     return noted["at"] - noted.get("seconds", 0.0) if "at" in noted else None
 
 
