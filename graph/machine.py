@@ -36,6 +36,7 @@ class State(StrEnum):
 
 class Event(StrEnum):
     READY = "ready"
+    STOP = "stop"
     NOT_READY = "not ready"
     CALLS_OPEN = "calls open"
     ASKED = "asked"
@@ -70,7 +71,8 @@ class Event(StrEnum):
 
 
 _TABLE: dict[State, dict[Event, State]] = {
-    State.COMPRESS: {Event.READY: State.DECIDE},
+    # `stop` is written from outside, in place of what was pending: no node reports it.
+    State.COMPRESS: {Event.READY: State.DECIDE, Event.STOP: State.DECIDE},
     State.DECIDE: {
         Event.NOT_READY: State.COMPRESS,
         Event.CALLS_OPEN: State.ROUTE_TOOLS,

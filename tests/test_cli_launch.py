@@ -14,7 +14,7 @@ from signoff.front.report import CommandReport
 from signoff.front.settings import Given, Settings
 from signoff.models.local.weights import Progress, silent
 from signoff.session.decisions import Question, Waiting
-from signoff.session.events import Event
+from signoff.session.events import SessionEvent
 from tests.cli_bench import ASKS, Bench
 
 
@@ -39,7 +39,7 @@ class Recorder(Display):
         yield
         self.told.append("stands")
 
-    def show(self, event: Event) -> None:
+    def show(self, event: SessionEvent) -> None:
         """The order is what counts here."""
 
     def ask(self, waiting: Waiting) -> str:

@@ -20,10 +20,10 @@ from signoff.session.events import (
     Answered,
     CallFinished,
     Entered,
-    Event,
     Follower,
     Nudged,
     Said,
+    SessionEvent,
     Thought,
     Wrote,
 )
@@ -180,7 +180,7 @@ def test_messages_as_events() -> None:
         ToolMessage("Refused: no summary", tool_call_id="4", status="error"),
     ]
     follower = Follower(Task(), toolbox(), turns=9)
-    found: list[Event] = [event for message in messages for event in follower.message(message)]
+    found: list[SessionEvent] = [event for message in messages for event in follower.message(message)]
     assert found == [
         Wrote("do it"),
         Said(1, "first", ("read_file", "think", "ask_user"), tokens=5),

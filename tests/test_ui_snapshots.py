@@ -17,7 +17,7 @@ from signoff.front.settings import Given
 from signoff.front.threads import Row
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import Step
-from signoff.session.events import Ended, Event
+from signoff.session.events import Ended, SessionEvent
 from signoff.tools.files import workspace_tools
 from signoff.tools.terminal import terminal_tool
 from signoff.ui.app import SignoffApp, Threads
@@ -66,7 +66,7 @@ def thread(folder: Path, script: Sequence[Step]) -> Database:
     return database
 
 
-def steady(event: Event) -> Event:
+def steady(event: SessionEvent) -> SessionEvent:
     """The event without what differs from run to run."""
     return Ended({**event.outcome, "seconds_active": 1.5}) if isinstance(event, Ended) else event
 

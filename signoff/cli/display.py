@@ -26,7 +26,7 @@ from signoff.front.text import named, one_line, plain, styled
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import counted, valid_text
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
-from signoff.session.events import CallFinished, CallStarted, Entered, Event, Stopping
+from signoff.session.events import CallFinished, CallStarted, Entered, SessionEvent, Stopping
 from signoff.tools.pty.output import harmless
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Streamed(BaseCallbackHandler):
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
         self.pieces += 1
 
-    def seen(self, event: Event) -> None:
+    def seen(self, event: SessionEvent) -> None:
         """With the next state the reply is counted among those that are whole."""
         if isinstance(event, Entered):
             self.pieces = 0
@@ -243,7 +243,7 @@ class Display:
         """While the graph runs."""
         return nullcontext()
 
-    def show(self, event: Event) -> None:
+    def show(self, event: SessionEvent) -> None:
         """Something happened."""
 
     def note(self, text: str) -> None:
@@ -303,7 +303,7 @@ class Plain(Display):
 
         yield progress
 
-    def show(self, event: Event) -> None:
+    def show(self, event: SessionEvent) -> None:
         if isinstance(event, Stopping):
             self.note("Another process asks for a pause; stopping after this step.")
         elif rendered := self.lines.render(event):
@@ -359,7 +359,7 @@ class Terminal(Plain):
         with Live(self.live, console=self.console, refresh_per_second=8, transient=True):
             yield
 
-    def show(self, event: Event) -> None:
+    def show(self, event: SessionEvent) -> None:
         if isinstance(event, Entered):
             self.live.tail.clear()
             self.live.entered, self.live.running = event, None

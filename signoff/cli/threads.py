@@ -26,7 +26,7 @@ from signoff.graph.foreign import counted
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.nodes.journal import recorded
-from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
+from signoff.session.events import Answered, CallFinished, Nudged, Said, SessionEvent, Thought, Wrote
 from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
 from signoff.session.standing import (
@@ -280,7 +280,7 @@ def _print(
 
 
 def _print_turn(display: Plain, turn: Turn) -> None:
-    events: list[Event] = [Said(turn.number, turn.text, beside=turn.beside), *turn.events]
+    events: list[SessionEvent] = [Said(turn.number, turn.text, beside=turn.beside), *turn.events]
     for event in events:
         display.show(event)
     if turn.status:

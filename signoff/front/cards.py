@@ -15,7 +15,7 @@ from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import Answered, CallFinished, Event, Nudged, Said, Thought, Wrote
+from signoff.session.events import Answered, CallFinished, Nudged, Said, SessionEvent, Thought, Wrote
 from signoff.tools.approvals import DECISIONS
 
 AMBER = "dark_orange"
@@ -235,7 +235,7 @@ class Lines:
     turn: int = 0
     asked: str = ""
 
-    def render(self, event: Event) -> RenderableType | None:
+    def render(self, event: SessionEvent) -> RenderableType | None:
         """What to print for `event`; None for one that is not shown as a line."""
         match event:
             case Wrote(text=text, answers=False):

@@ -15,7 +15,7 @@ from signoff.nodes.tool_calls.run import as_json
 from signoff.page.run import Run
 from signoff.page.text import Fold, fold, line
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
-from signoff.session.events import Answered, CallFinished, Event, Nudged, Thought, Wrote
+from signoff.session.events import Answered, CallFinished, Nudged, SessionEvent, Thought, Wrote
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.tools.approvals import DECISIONS
@@ -154,7 +154,7 @@ class Reply:
 
     turn: Turn
     anchor: str
-    events: Fold[Event | Call | Finish]
+    events: Fold[SessionEvent | Call | Finish]
     phases: Sequence[Mapping[str, Any]]
     decided: bool
     signed: Sign | None
@@ -332,7 +332,7 @@ def _reply(run: Run, at: int, turn: Turn) -> Reply:
     )
 
 
-def _view(run: Run, event: Event) -> Event | Call | Finish:
+def _view(run: Run, event: SessionEvent) -> SessionEvent | Call | Finish:
     if not isinstance(event, CallFinished):
         return event
     notes = run.notes.get(event.call_id, {})

@@ -25,12 +25,12 @@ from langgraph.store.base import BaseStore, Op
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import State
+from signoff.graph.machine import FIRST, Event, State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
-from signoff.session.events import Decided, Event, Follower, Resumed, Said, Stopping, Token
+from signoff.session.events import Decided, Follower, Resumed, Said, SessionEvent, Stopping, Token
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
@@ -180,7 +180,7 @@ Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def carry_out(driver: Driver) -> Iterator[Event]:
+def carry_out(driver: Driver) -> Iterator[SessionEvent]:
     """Runs a driver; gives its events."""
     with ExitStack() as stack, storage_errors():
         go_on: Callable[[], Any] = driver.__next__
@@ -197,7 +197,7 @@ def carry_out(driver: Driver) -> Iterator[Event]:
                 go_on = _sending(driver, found)
 
 
-async def acarry_out(driver: Driver) -> AsyncIterator[Event]:
+async def acarry_out(driver: Driver) -> AsyncIterator[SessionEvent]:
     """`carry_out` for an event loop."""
     async with AsyncExitStack() as stack:
         with storage_errors():
@@ -362,10 +362,9 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
 
 
 def _cancel(thread: DrivenThread, standing: Standing) -> Write:
-    # In the name of `nudge`, whose only way leads to `compress`: what was pending is dropped, and the rules
-    # find the stop.
-    values = {"stop": standing.task.id, "event": "nudged"}
-    return Write(thread.graph, thread.config, values, str(State.NUDGE))
+    # What was pending is dropped, and the rules find the stop.
+    values = {"stop": standing.task.id, "event": str(Event.STOP)}
+    return Write(thread.graph, thread.config, values, str(FIRST))
 
 
 def _stretch(

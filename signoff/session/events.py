@@ -8,8 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
-from signoff.graph.machine import Event as MachineEvent
-from signoff.graph.machine import State, next_state
+from signoff.graph.machine import Event, State, next_state
 from signoff.graph.messages import is_genuine, marks, nudge_kind
 from signoff.models.text_protocol.reading import read_text
 from signoff.models.text_protocol.status import tagged_notes
@@ -24,10 +23,10 @@ __all__ = [
     "Decided",
     "Ended",
     "Entered",
-    "Event",
     "Nudged",
     "Resumed",
     "Said",
+    "SessionEvent",
     "Stopping",
     "Thought",
     "Token",
@@ -159,7 +158,7 @@ class Decided:
     decision: Decision
 
 
-Event = (
+SessionEvent = (
     Entered
     | Token
     | Wrote
@@ -194,7 +193,7 @@ class Follower:
             self._last_reply = reply.message.id
             self.open = {call.id: (call.name, call.args) for call in reply.calls if reply.open(call)}
 
-    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[Event]:
+    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[SessionEvent]:
         """What the update of one state of the machine means."""
         for message in written.get("messages", ()):
             yield from self.message(message)
@@ -203,7 +202,7 @@ class Follower:
         if written.get("outcome"):
             yield Ended(written["outcome"])
         if state is not State.FINISH:
-            to = next_state(state, MachineEvent(written["event"]))
+            to = next_state(state, Event(written["event"]))
             yield Entered(to, self.turn, self.turns + self.extra, self.tokens, state)
             if to is State.EXECUTE:
                 yield from self._batch()
@@ -223,7 +222,7 @@ class Follower:
         self.turn = self.tokens = self.extra = 0
         self.open.clear()
 
-    def message(self, message: BaseMessage) -> Iterator[Event]:
+    def message(self, message: BaseMessage) -> Iterator[SessionEvent]:
         if isinstance(message, AIMessage):
             yield from self._reply(message)
         elif isinstance(message, ToolMessage):
@@ -251,7 +250,7 @@ class Follower:
             beside = read_text(text).plain if names and tagged_notes(message) is not None else None
             yield Said(self.turn, text.strip(), names, _tokens(message), seconds, beside)
 
-    def _result(self, message: ToolMessage) -> Iterator[Event]:
+    def _result(self, message: ToolMessage) -> Iterator[SessionEvent]:
         call_id = message.tool_call_id
         name, args = self.open.pop(call_id, (message.name or "", {}))
         ok, effect, notes = message.status != "error", self.toolbox.effect(name), marks(message)

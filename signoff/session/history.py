@@ -10,11 +10,10 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import Task
 from signoff.graph.limits import Limits
-from signoff.graph.machine import Event as MachineEvent
-from signoff.graph.machine import State
+from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, marks
 from signoff.models.text_protocol.status import reply_statuses
-from signoff.session.events import Event, Follower, Said, Wrote
+from signoff.session.events import Follower, Said, SessionEvent, Wrote
 from signoff.session.path import Step
 from signoff.tools.toolbox import Toolbox
 
@@ -33,7 +32,7 @@ class Turn:
     task: str
     number: int
     text: str
-    events: tuple[Event, ...] = ()
+    events: tuple[SessionEvent, ...] = ()
     tokens: int = 0
     seconds: float = 0.0
     steps: tuple[Step, ...] = ()
@@ -79,7 +78,7 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
     return [*found, Chapter(current, tuple(words), tuple(turns))] if current or turns else found
 
 
-def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, Event]]:
+def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
     """Everything in the messages as events, each with the id of its task."""
     messages: Sequence[BaseMessage] = values.get("messages", ())
     spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
@@ -101,6 +100,6 @@ def _ways(steps: Sequence[Step]) -> list[Sequence[Step]]:
     """The steps from each reply to the next."""
     starts = [
         at for at, step in enumerate(steps)
-        if step.state is State.CALL_LLM and step.event == MachineEvent.REPLIED
+        if step.state is State.CALL_LLM and step.event == Event.REPLIED
     ]  # fmt: skip
     return [steps[at:until] for at, until in pairwise([*starts, len(steps)])]

@@ -22,7 +22,7 @@ from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
-from signoff.session.events import Decided, Event
+from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
 from signoff.session.path import fork, steps
@@ -112,7 +112,9 @@ class Session:
         """Tries a task again that ended with an error."""
         return self.run(Retry())
 
-    def events(self, move: Move = None, *, by_step: bool = False, tokens: bool = False) -> Iterator[Event]:
+    def events(
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+    ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
         tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
@@ -189,7 +191,7 @@ class Session:
 
     def aevents(
         self, move: Move = None, *, by_step: bool = False, tokens: bool = False
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop; `tokens` costs nothing here."""
         return acarry_out(self._driver(move, by_step, tokens))
 
@@ -213,12 +215,12 @@ class Session:
         return drive(self._thread, move, by_step, tokens)
 
 
-def _last(events: Iterator[Event]) -> Decision:
+def _last(events: Iterator[SessionEvent]) -> Decision:
     found = [event for event in events if isinstance(event, Decided)]
     return found[-1].decision
 
 
-async def _alast(events: AsyncIterator[Event]) -> Decision:
+async def _alast(events: AsyncIterator[SessionEvent]) -> Decision:
     found = [event async for event in events if isinstance(event, Decided)]
     return found[-1].decision
 

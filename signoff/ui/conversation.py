@@ -15,7 +15,7 @@ from signoff.front.cards import AMBER, WHY, Card, Lines, card, ending
 from signoff.front.database import Database
 from signoff.front.report import of_outcome
 from signoff.front.text import cut, one_line, plain
-from signoff.session.events import CallFinished, Ended, Event, Nudged, Said, Wrote
+from signoff.session.events import CallFinished, Ended, Nudged, Said, SessionEvent, Wrote
 
 _SHOWN = 300
 _LONG = 1_200
@@ -71,7 +71,7 @@ class Conversation(VerticalScroll):
         self.found = -1
         self.coming = ""
 
-    def begin(self, thread_id: str, events: Sequence[Event]) -> None:
+    def begin(self, thread_id: str, events: Sequence[SessionEvent]) -> None:
         """Shows another thread."""
         self.thread_id = thread_id
         self.query(Item).remove()
@@ -84,7 +84,7 @@ class Conversation(VerticalScroll):
         self.mount_all(items)
         self.anchor()
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SessionEvent) -> None:
         if isinstance(event, Said):
             self.coming = ""
             self.query("#coming").remove()
@@ -127,7 +127,7 @@ class Conversation(VerticalScroll):
         if len(items) > 2 * _SHOWN:
             items.first().remove()
 
-    def _item(self, event: Event) -> Item | None:
+    def _item(self, event: SessionEvent) -> Item | None:
         before = self.lines.turn
         item = self._shown(event)
         if item and (isinstance(event, Wrote | Ended) or self.lines.turn != before):
@@ -135,7 +135,7 @@ class Conversation(VerticalScroll):
             item.add_class("-opens")
         return item
 
-    def _shown(self, event: Event) -> Item | None:
+    def _shown(self, event: SessionEvent) -> Item | None:
         match event:
             case CallFinished():
                 words = f"{event.name} {event.args} {event.result[:_MOST]}"

@@ -18,7 +18,7 @@ from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.nodes.journal import recorded
 from signoff.session.decisions import Action, Decision, Message
-from signoff.session.events import Decided, Ended, Entered, Event, Said, Wrote
+from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
 from signoff.session.history import Chapter, chapters
 from signoff.session.moves import Answer, Move
 from signoff.session.path import Step, steps
@@ -43,7 +43,7 @@ class Story:
     """
 
     standing: Standing
-    events: Sequence[Event]
+    events: Sequence[SessionEvent]
     edges: Counter[Edge]
     at: State | None
     running: bool
@@ -66,7 +66,7 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
     return Story(standing, list(_events(told, ends)), _edges(ran, at), at, running)
 
 
-def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
+def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
     for chapter in told:
         for words in chapter.words:
             yield Wrote(words)
@@ -105,7 +105,7 @@ class Ready:
     settings: Settings
 
 
-News = Event | Loading | Ready
+News = SessionEvent | Loading | Ready
 
 
 @dataclass
