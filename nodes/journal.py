@@ -211,7 +211,6 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
         task,
         outcome,
         nudges,
-        texts=run.kit.texts,
         changes=run.kit.toolbox.is_effect,
         earlier=cast(Figures, known.value) if known else None,
         at=time.time(),

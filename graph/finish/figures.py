@@ -1,10 +1,7 @@
 """What the analytics need to know of a task beside its outcome, read from the task at its end."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from string import Formatter
 from typing import NotRequired, TypedDict
 
 from signoff.graph.history.replies import Call, Reply, fingerprint
@@ -15,7 +12,6 @@ from signoff.graph.messages import Marks, marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.rules import RULES
 from signoff.graph.state import RefusedFinish
-from signoff.graph.texts import Texts
 
 OTHER = "other"
 _WORK = (None, Effect.FINISH, Effect.ASK)
@@ -100,7 +96,6 @@ def figures(
     outcome: Outcome,
     nudges: Sequence[tuple[str, int]],
     *,
-    texts: Texts,
     changes: Callable[[str], bool],
     earlier: Figures | None = None,
     at: float,
@@ -108,7 +103,6 @@ def figures(
     """The figures of `task`, which ended with `outcome`. A pure function of what it is given.
 
     nudges: the reminders of the task, each with the number of replies before it.
-    texts: names the reason of a refusal of which only the words are known.
     changes: whether a tool of this name may change something (kinds write and terminal).
     earlier: what was recorded when the task ended before; None when it never did.
     at: the time now, in seconds since 1970.
@@ -121,7 +115,7 @@ def figures(
         model=_model(task),
         talk=sum(reply.talk for reply in task.replies),
         nudges=_nudges(task, nudges),
-        refused=_refused(task, outcome, texts),
+        refused=_refused(task, outcome),
         end=EndFigures(status=outcome.status, reason=_short(outcome.reason), turns=outcome.turns),
         ends=ends,
         resumed=resumed,
@@ -132,24 +126,12 @@ def figures(
     )
 
 
-def refusal_kind(refused: RefusedFinish | None, texts: Texts) -> str:
-    """The name of a refusal: a key of `Texts.refusals`, `sent_back` or `other`.
+def refusal_kind(refused: RefusedFinish | None) -> str:
+    """The name of a refusal: a key of `Texts.refusals`, `sent_back`, or `other`.
 
-    Version 0.1.0 kept the words alone, by which it is told then. None: an import says that it was refused.
+    Other are the refusals of an imported history, and those of which version 0.1.0 kept the words alone.
     """
-    if refused is None or refused["kind"]:
-        return refused["kind"] if refused else OTHER
-    why = refused["why"]
-    fitting = [name for name, text in texts.refusals.items() if _pattern(text).fullmatch(why)]
-    return max(fitting, key=lambda name: len(texts.refusals[name]), default=OTHER)
-
-
-@lru_cache(maxsize=64)
-def _pattern(template: str) -> re.Pattern[str]:
-    parts = [
-        re.escape(text) + ("" if field is None else ".*") for text, field, *_ in Formatter().parse(template)
-    ]
-    return re.compile("".join(parts), re.S)
+    return (refused["kind"] if refused else "") or OTHER
 
 
 def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, NudgeFigures]:
@@ -168,7 +150,7 @@ def _works(reply: Reply) -> bool:
     return any(call.problem is None and call.effect in _WORK for call in reply.calls)
 
 
-def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, RefusalFigures]:
+def _refused(task: Task, outcome: Outcome) -> dict[str, RefusalFigures]:
     times, needless = Counter[str](), Counter[str]()
     finishes = list(_finishes(task))
     claims = [found for found in finishes if found[1].control is found[2]]
@@ -176,7 +158,7 @@ def _refused(task: Task, outcome: Outcome, texts: Texts) -> dict[str, RefusalFig
     for place, reply, call in finishes:
         if not _is_refused(task, reply, call):
             continue
-        kind = refusal_kind(task.refused.get(reply.key(call)), texts)[:_KIND_CHARACTERS]
+        kind = refusal_kind(task.refused.get(reply.key(call)))[:_KIND_CHARACTERS]
         times[kind] += 1
         if accepted and kind != SENT_BACK and place < accepted[0] and _claim(call) == _claim(accepted[2]):
             after = [*task.replies[place + 1 : accepted[0]], accepted[1]]
