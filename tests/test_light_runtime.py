@@ -1,6 +1,8 @@
 """The runtime of a run is LangGraph's own but for how it is copied."""
 
-from dataclasses import fields
+import copy
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,15 @@ def test_a_copy_is_what_langgraph_makes(changes: dict[str, Any]) -> None:
     light, own = LightRuntime(**given).override(**changes), Runtime(**given).override(**changes)
     assert isinstance(light, LightRuntime)
     assert parts(light) == parts(own)
+
+
+@pytest.mark.parametrize("again", [copy.copy, replace, lambda runtime: runtime.merge(Runtime())])
+def test_a_copy_of_a_copy_is_whole(again: Callable[[Runtime[Any]], Runtime[Any]]) -> None:
+    light: Runtime[Any] = LightRuntime(context=1).override(store=STORE).override(previous=7)
+    own: Runtime[Any] = Runtime(context=1).override(store=STORE).override(previous=7)
+    assert parts(again(light)) == parts(again(own)) == parts(light)
+    with pytest.raises(AttributeError):
+        light.nothing_of_this_name  # type: ignore[attr-defined]  # noqa: B018  that is the point
 
 
 def test_the_execution_info_is_patched_as_langgraph_does() -> None:

@@ -152,25 +152,37 @@ _OF_INFO = tuple(field.name for field in fields(ExecutionInfo))
 
 
 class LightRuntime(Runtime[Any]):
-    """LangGraph's runtime; only how it is copied differs."""
+    """LangGraph's runtime; only how it is copied differs: a copy holds what was changed, and asks the runtime
+    that it was made of for the rest."""
 
-    __slots__ = ()
+    __slots__ = ("_before",)
+
+    def __getattr__(self, name: str) -> Any:
+        # Called for a field that this copy does not hold.
+        if name in _OF_RUNTIME:
+            return getattr(object.__getattribute__(self, "_before"), name)
+        raise AttributeError(name)
 
     def merge(self, other: Runtime[Any]) -> Runtime[Any]:
         merged = super().merge(other)
         return LightRuntime(**{name: getattr(merged, name) for name in _OF_RUNTIME})
 
     def override(self, **overrides: Any) -> Runtime[Any]:
-        return _copied(self, _OF_RUNTIME, overrides)
+        put, made = object.__setattr__, object.__new__(LightRuntime)
+        put(made, "_before", self)
+        for name, value in overrides.items():
+            put(made, name, value)
+        return made
 
     def patch_execution_info(self, **overrides: Any) -> Runtime[Any]:
-        if self.execution_info is None:
+        info = self.execution_info
+        if info is None:
             return super().patch_execution_info(**overrides)
-        if all(getattr(self.execution_info, name) == value for name, value in overrides.items()):
-            # It never changes, so that it need not be copied either: nearly every node runs at its first try.
-            return self
-        info = _copied(self.execution_info, _OF_INFO, overrides)
-        return _copied(self, _OF_RUNTIME, {"execution_info": info})
+        for name, value in overrides.items():
+            if getattr(info, name) != value:
+                return self.override(execution_info=_copied(info, overrides))
+        # It never changes, so that it need not be copied either: nearly every node runs at its first try.
+        return self
 
 
 def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -> RunnableConfig:
@@ -183,8 +195,8 @@ def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -
     return {**given, "configurable": {**configurable, RUNTIME: LightRuntime(store=store)}}
 
 
-def _copied(value: _T, names: tuple[str, ...], changes: Mapping[str, Any]) -> _T:
-    made: _T = object.__new__(type(value))
-    for name in names:
-        object.__setattr__(made, name, changes[name] if name in changes else getattr(value, name))
+def _copied(info: ExecutionInfo, changes: Mapping[str, Any]) -> ExecutionInfo:
+    made = object.__new__(ExecutionInfo)
+    for name in _OF_INFO:
+        object.__setattr__(made, name, changes[name] if name in changes else getattr(info, name))
     return made
