@@ -46,8 +46,9 @@ def test_a_copy_is_what_langgraph_makes(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("again", [copy.copy, replace, lambda runtime: runtime.merge(Runtime())])
 def test_a_copy_of_a_copy_is_whole(again: Callable[[Runtime[Any]], Runtime[Any]]) -> None:
-    light: Runtime[Any] = LightRuntime(context=1).override(store=STORE).override(previous=7)
-    own: Runtime[Any] = Runtime(context=1).override(store=STORE).override(previous=7)
+    given: dict[str, Any] = {"context": 1}
+    light: Runtime[Any] = LightRuntime(**given).override(store=STORE).override(previous=7)
+    own: Runtime[Any] = Runtime(**given).override(store=STORE).override(previous=7)
     assert parts(again(light)) == parts(again(own)) == parts(light)
     with pytest.raises(AttributeError):
         light.nothing_of_this_name  # type: ignore[attr-defined]  # noqa: B018  that is the point
