@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-pytest_plugins = ["tests.forked", "tests.postgres"]
+pytest_plugins = ["tests.forked", "tests.postgres", "tests.chromium"]
 
 
 def pytest_configure() -> None:

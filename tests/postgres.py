@@ -33,7 +33,7 @@ SETTINGS = {
 }
 SERVER = pytest.StashKey["Server"]()
 # The shell waits for the end of its input, so that no server is left behind when a test process is killed.
-_WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
+WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
 
 
 class Server:
@@ -63,7 +63,7 @@ class Server:
         server = [str(self.binaries / "postgres"), "-D", str(self.data), "-p", str(self.port), *settings]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["/bin/sh", "-c", _WITH_US, "sh", *server],
+                ["/bin/sh", "-c", WITH_US, "sh", *server],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -1,6 +1,5 @@
 """A page in a real browser: it asks for nothing, runs nothing, and can be read on any screen."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,15 +7,12 @@ from typing import Any
 import pytest
 
 from signoff.page import page
+from tests.chromium import browser as connected
 from tests.cli_bench import Bench, steps
 from tests.page_bench import ends, everywhere
 from tests.test_page_safe import HOSTILE
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-]
+pytestmark = pytest.mark.slow
 
 WORK = steps(
     'reply("I look.", call("think", thought="It is in config.py."), call("read_file", path="config.py"))',
@@ -68,12 +64,9 @@ CONTRAST = """() => {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+def browser(chromium: str) -> Iterator[Any]:
+    with connected(chromium) as found:
         yield found
-        found.close()
 
 
 class Opened:

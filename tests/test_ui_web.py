@@ -1,6 +1,5 @@
 """The application in the browser: driven by a real one, closed to everybody else, gone with its server."""
 
-import os
 import signal
 import subprocess
 import time
@@ -15,10 +14,9 @@ from signoff.session.standing import look, reading_graph
 from tests.test_ui_app import ALL, LOOKS
 from tests.test_ui_threads import command
 from tests.ui_bench import UiBench
-from tests.ui_web import CHROMIUM, Served, alive, browser, listening
+from tests.ui_web import Served, alive, browser, listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-needs_chromium = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason="Debian's chromium is not installed")
 AMBER = (255, 135, 0)
 
 
@@ -40,9 +38,10 @@ def serving(bench: UiBench, steps: str, delay: float = 0.0) -> Served:
     return Served(*where, *options, "--tools", "files,shell", "--approve", "terminal")
 
 
-@needs_chromium
-def test_a_run_from_the_first_key_to_the_last_card(bench: UiBench, served: Served, tmp_path: Path) -> None:
-    with browser() as page:
+def test_a_run_from_the_first_key_to_the_last_card(
+    chromium: str, bench: UiBench, served: Served, tmp_path: Path
+) -> None:
+    with browser(address=chromium) as page:
         page.page.goto(served.address)
         page.shows("what is to be done")
         assert page.page.url == f"{served.origin}/"
@@ -63,10 +62,9 @@ def test_a_run_from_the_first_key_to_the_last_card(bench: UiBench, served: Serve
     assert outcome(bench) == "success"
 
 
-@needs_chromium
 @pytest.mark.thorough
-def test_a_page_that_is_opened_again_shows_the_thread_where_it_stands(served: Served) -> None:
-    with browser() as page:
+def test_a_page_that_is_opened_again_shows_the_thread_where_it_stands(chromium: str, served: Served) -> None:
+    with browser(address=chromium) as page:
         page.page.goto(served.address)
         page.shows("what is to be done")
         page.send("Change the port")
@@ -100,9 +98,8 @@ def test_what_is_refused(served: Served) -> None:
         assert served.children() == [], name
 
 
-@needs_chromium
 @pytest.mark.thorough
-def test_no_other_server_of_this_machine_gets_the_token_or_in(served: Served) -> None:
+def test_no_other_server_of_this_machine_gets_the_token_or_in(chromium: str, served: Served) -> None:
     socket = served.origin.replace("http", "ws")
     tries = f"""<!doctype html><title>other</title><script>
       const told = (text) => fetch("/told?" + text);
@@ -110,7 +107,7 @@ def test_no_other_server_of_this_machine_gets_the_token_or_in(served: Served) ->
       socket.onopen = () => told("let-in");
       socket.onerror = () => told("kept-out");
     </script>"""
-    with browser() as page, listening(tries) as other:
+    with browser(address=chromium) as page, listening(tries) as other:
         page.page.goto(served.address)
         page.shows("what is to be done")
         started = served.children()
@@ -128,14 +125,13 @@ def test_no_other_server_of_this_machine_gets_the_token_or_in(served: Served) ->
         page.until(lambda: bool(set(served.children()) - set(started)))
 
 
-@needs_chromium
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.sample(1)
 @pytest.mark.thorough
-def test_nothing_outlives_the_server(bench: UiBench, number: signal.Signals) -> None:
+def test_nothing_outlives_the_server(chromium: str, bench: UiBench, number: signal.Signals) -> None:
     steps = '[call("run_shell", command="sleep 600")]'
     served = serving(bench, steps)
-    with browser() as page:
+    with browser(address=chromium) as page:
         page.page.goto(served.address)
         page.shows("what is to be done")
         page.send("Go")
@@ -151,11 +147,10 @@ def test_nothing_outlives_the_server(bench: UiBench, number: signal.Signals) -> 
         assert alive(started) == []
 
 
-@needs_chromium
 @pytest.mark.thorough
-def test_a_page_that_is_closed_loses_nothing(bench: UiBench) -> None:
+def test_a_page_that_is_closed_loses_nothing(chromium: str, bench: UiBench) -> None:
     served = serving(bench, LOOKS, delay=0.3)
-    with browser() as page:
+    with browser(address=chromium) as page:
         page.page.goto(served.address)
         page.shows("what is to be done")
         page.send("Look")
@@ -164,7 +159,7 @@ def test_a_page_that_is_closed_loses_nothing(bench: UiBench) -> None:
     while served.children() and time.monotonic() < end:
         time.sleep(0.1)
     assert served.children() == []
-    with browser() as page:
+    with browser(address=chromium) as page:
         page.page.goto(served.address)
         page.shows("It was stopped in the middle")
         page.press("p")

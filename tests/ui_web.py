@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, WebSocket, sync_playwright
+from playwright.sync_api import Page, WebSocket
 
 from signoff.ui.screen import TerminalScreen
+from tests.chromium import browser as connected
 
-CHROMIUM = "/usr/bin/chromium"
 SECONDS = 30.0
 
 
@@ -95,14 +95,14 @@ class Browser:
 
 
 @contextmanager
-def browser(width: int = 1500, height: int = 900) -> Iterator[Browser]:
-    """Headless Chromium with an empty page."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+def browser(width: int = 1500, height: int = 900, *, address: str | None = None) -> Iterator[Browser]:
+    """Headless Chromium, that at `address` or one of its own, with an empty page."""
+    with connected(address) as chromium:
+        context = chromium.new_context(viewport={"width": width, "height": height})
         try:
-            yield Browser(chromium.new_page(viewport={"width": width, "height": height}))
+            yield Browser(context.new_page())
         finally:
-            chromium.close()
+            context.close()
 
 
 def alive(pids: list[int]) -> list[int]:
