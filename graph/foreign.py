@@ -30,13 +30,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import ToolException
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol
 
 _RAISE = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 
@@ -350,3 +353,13 @@ def _texts(folder: Path) -> Iterator[_Text]:
                 size = path.stat().st_size
                 if size > 300 or not path.read_text("utf-8", "replace").startswith(_GONE):
                     yield _Text(path, ended, size)
+
+
+@functools.cache
+def strict_serde() -> "SerializerProtocol":
+    """How everything is saved: known types only (strict msgpack, no pickle), so that a crafted database cannot
+    run code."""
+    # Most who import this module save nothing.
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)

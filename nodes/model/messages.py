@@ -17,9 +17,8 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from signoff.graph.foreign import is_plain, valid_text, valid_values
+from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import cut
@@ -146,7 +145,6 @@ def _asked_as_usual(model: type[BaseChatModel]) -> bool:
     return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
 
 
-_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 _PARTS = ("content", "tool_calls", "invalid_tool_calls")
 _EXTRAS = ("additional_kwargs", "response_metadata")
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
@@ -183,11 +181,11 @@ def sanitize(message: AIMessage) -> AIMessage:
     message = message.model_copy(update={**parts, **rest})
     try:
         message = message.model_copy(update={part: valid_values(getattr(message, part)) for part in _EXTRAS})
-        _SERDE.dumps_typed(message)
+        strict_serde().dumps_typed(message)
     except (TypeError, ValueError, RecursionError):
         kept = {"finish_reason": reason_of(message), KEY: dict(marks(message))}
         message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
-        _SERDE.dumps_typed(message)
+        strict_serde().dumps_typed(message)
     return message
 
 

@@ -22,12 +22,20 @@ from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
 
-from signoff.graph.foreign import being_ended, capped, explain, gets_past, valid_text, valid_values, words
+from signoff.graph.foreign import (
+    being_ended,
+    capped,
+    explain,
+    gets_past,
+    strict_serde,
+    valid_text,
+    valid_values,
+    words,
+)
 from signoff.graph.history.replies import Call, fingerprint
 from signoff.graph.inside.speed import acall as acall_plain
 from signoff.graph.inside.speed import call as call_plain
@@ -48,7 +56,6 @@ from signoff.nodes.journal import (
 )
 from signoff.nodes.node import NodeContext, Part, Store
 
-_SAVER = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 _DEEPEST = 200
 
 
@@ -71,7 +78,7 @@ def savable(content: Any) -> str | list[Any]:
 
 def saves(value: Any) -> bool:
     try:
-        _SAVER.dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
+        strict_serde().dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
     except BaseException as error:
         # A value of a tool's own making may raise anything while it is read.
         if gets_past(error):

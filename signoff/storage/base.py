@@ -14,14 +14,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore, Op, Result
-
-
-def strict_serde() -> SerializerProtocol:
-    """Reads known types only (strict msgpack, no pickle), so that a crafted database cannot run code."""
-    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 
 
 class SaverInThreads(BaseCheckpointSaver[str]):

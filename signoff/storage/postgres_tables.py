@@ -15,9 +15,9 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import valid_text, valid_values
+from signoff.graph.foreign import strict_serde, valid_text, valid_values
 from signoff.nodes.journal import label
-from signoff.storage.base import SaverInThreads, StoreInThreads, strict_serde
+from signoff.storage.base import SaverInThreads, StoreInThreads
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
 

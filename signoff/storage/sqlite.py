@@ -453,7 +453,7 @@ def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Conne
 
 def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection) -> SqliteStorage:
     # LangGraph's store for SQLite brings numpy along, which takes longer to import than all of Signoff.
-    from signoff.storage.base import strict_serde
+    from signoff.graph.foreign import strict_serde
 
     (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:

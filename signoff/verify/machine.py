@@ -20,11 +20,11 @@ from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphInterrupt
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
 
 from signoff.graph.build import NODES
+from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
@@ -233,7 +233,6 @@ def message(symbol: Symbol, names: Names, message_id: str) -> AIMessage:
 THREAD = "a thread"
 # That there is one is what lets a node ask; nothing is ever saved.
 _SAVER = InMemorySaver()
-_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 
 
 @dataclass(frozen=True)
@@ -416,7 +415,7 @@ def merged(state: AgentState, update: Mapping[str, Any]) -> AgentState:
 
 def reopened(state: AgentState) -> AgentState:
     """The state as another process reads it from the database."""
-    return cast(AgentState, _SERDE.loads_typed(_SERDE.dumps_typed(dict(state))))
+    return cast(AgentState, strict_serde().loads_typed(strict_serde().dumps_typed(dict(state))))
 
 
 def _more(before: Mapping[str, int], ran: Iterable[str]) -> Mapping[str, int]:
