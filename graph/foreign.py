@@ -357,7 +357,7 @@ def _texts(folder: Path) -> Iterator[_Text]:
 
 @functools.cache
 def strict_serde() -> "SerializerProtocol":
-    """How everything is saved: known types only (strict msgpack, no pickle), so that a crafted database cannot
+    """How values are saved: known types only (strict msgpack, no pickle), so that a crafted database cannot
     run code."""
     # Most who import this module save nothing.
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer

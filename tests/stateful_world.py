@@ -13,8 +13,8 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import PutOp
 
 from signoff import Approval, Session, sqlite_storage
+from signoff.graph.foreign import strict_serde
 from signoff.session.standing import kit_of
-from signoff.storage.base import strict_serde
 from signoff.storage.sqlite import SqliteStorage, ThreadSaver, ThreadStore
 from signoff.tools.approvals import read_answer
 from tests.stateful_cast import Settings, cast_of
