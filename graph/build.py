@@ -1,7 +1,4 @@
-"""Builds the LangGraph graph from the table of the machine.
-
-The table of the machine as a LangGraph graph, not yet compiled.
-"""
+"""Builds the LangGraph graph from the table of the machine, and checks what it is given."""
 
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence

@@ -4,10 +4,9 @@ A node does its work and reports one event; this table alone picks the next stat
 which is reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error
 (`failed`, `cancelled`); `ended` leads there when a thread that has ended is called again with nothing new.
 
-The version of the machine that a thread was run with, and what became of the states of older ones.
-
-LangGraph ends a run silently when the thread stands in a node that the graph does not have. So whoever goes
-on with a saved thread looks first where it stands.
+A thread carries the version of the machine that it was run with. LangGraph ends a run silently when the
+thread stands in a node that the graph does not have; so whoever goes on with a saved thread checks first
+where it stands. `ALIASES` maps the names of older versions.
 """
 
 from collections.abc import Container, Iterable, Mapping

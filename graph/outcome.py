@@ -1,7 +1,4 @@
-"""How a task ended: the one answer that a run gives.
-
-What a task leaves behind for whoever reads how it ended: what it changed last, and what is open.
-"""
+"""How a task ended: the one answer that a run gives, with what the task changed last and left open."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args

@@ -1,9 +1,8 @@
 """The rules of `decide`, in order. The first that applies reports its event.
 
 Control calls stand before limits, so a finish on the very last turn is a success; limits stand before the
-model's `finish_reason`; `stop` and `tool_calls` decide nothing at all.
-
-How much of each limit a task has used, and which of them is the nearest.
+model's `finish_reason`; `stop` and `tool_calls` decide nothing at all. A budget says how much of one limit a
+task has used.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,10 +1,8 @@
-"""The texts that the model reads, as a value that can be replaced as a whole, for another language say:
-`build_graph(..., texts=Texts(...))`. The words themselves stand in `wording.py`.
+"""Every text that the model reads, as a value that can be replaced as a whole, for another language say:
+`build_graph(..., texts=Texts(...))`.
 
-Texts with names in braces that are filled in later, checked before.
-
-Every text that the model reads, in one place. Names in braces are filled in where the text is used, in each
-of them; a brace that is to be shown is doubled.
+Names in braces are filled in where a text is used; a brace that is to be shown is doubled. `Texts` checks both
+when it is made.
 """
 
 from collections.abc import Iterator, Mapping

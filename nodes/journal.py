@@ -1,13 +1,9 @@
-"""The journal: what happened to calls that have an effect, durable before the effect starts.
+"""What nodes keep in the store: the journal of calls that have an effect, and the record of ended tasks.
 
-Each call has one entry in the store, under (thread, reply, call). An entry that says `started` after a crash
-means: nobody knows whether the effect took place.
-
-What the store keeps of tasks that have ended, one entry for each task of a thread.
-
-Records a task that has ended: its outcome, and beside it the figures for the analytics.
-
-Closes calls that will never run: with the journal's result, "outcome unknown", or a reason.
+Each such call has one entry, under (thread, reply, call), which is durable before the effect starts. An entry
+that says `started` after a crash means: nobody knows whether the effect took place. A call that will never
+run is closed with the journal's result, with "outcome unknown", or with a reason. A task that has ended has
+one entry for its outcome and one for the figures of the analytics.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""A node of the graph: runs one function, fetches what it asks for, checks the event that it reports.
+"""A node of the graph, and what all nodes work with.
 
 A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
-calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike.
-
-What the nodes work with: the parts of a graph that never change, and the facts of one invocation.
+calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike. `Node`
+runs it, carries its requests out and checks the event that it reports. `Dependencies` are the parts of a
+graph that never change; a `NodeContext` holds the facts of one invocation.
 """
 
 import asyncio

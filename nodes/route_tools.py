@@ -1,6 +1,7 @@
-"""Normalises the reply, answers what is answered without running anything, and says what comes next.
+"""Normalises the reply, answers what needs no tool, and says what comes next.
 
-What the limits let through: which calls of a reply still run, and whether more turns are given.
+Here is also what the limits let through: which calls of a reply still run, and whether more turns are
+granted.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,8 @@
 """Completion checks: what must hold before a claim of "done" is believed.
 
 A check is a Python function or a shell command. It may run several times for one claim (a process that is
-killed in the middle runs all of them again), so it must be repeatable: it looks and changes nothing.
-
-One command to its end: in a group of its own, within its time, its output capped while it is read.
+killed in the middle runs all of them again), so it must be repeatable: it looks and changes nothing. A
+command runs in a process group of its own, within its time, and its output is capped while it is read.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The working tools: list, read, write, edit and search the files of a workspace.
 
-edit_file: one exact, unique replacement, and help when there is none.
+`edit_file` makes one exact, unique replacement, and helps when there is none.
 """
 
 import difflib

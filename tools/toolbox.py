@@ -1,6 +1,6 @@
 """All tools of a graph: the control tools, the working tools with their kinds, and who must be asked.
 
-The names that models give to tools: what a slightly wrong one means, and which tool is nearest to it.
+A model may write the name of a tool slightly wrong; here is what it means, and which tool is nearest to it.
 """
 
 import inspect

@@ -1,6 +1,4 @@
-"""The compiled graph with a safe durability, and one runner a thread.
-
-One runner a thread: whoever runs a thread holds it, and a second one is sent away.
+"""The compiled graph: every step is saved before the next one begins, and one runner holds a thread.
 
 LangGraph's savers have no locking: of three runs of one thread at once each would make its own fork, and the
 last one to write would win. A checkpointer with a `runner` of its own (those of `sqlite_storage` and

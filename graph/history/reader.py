@@ -1,13 +1,9 @@
-"""The history of a thread, read message by message into sections, one a task.
+"""The history of a thread, read message by message into sections, one for each task.
 
 The reading is a pure function of the checkpointed messages and state. It gives the same before and after a
-restart, on another worker and in a replay.
-
-Where the messages of a thread stand and how many tokens each takes, noted while the thread grows.
-
-So the view and its size cost as much as what is new, not as much as the whole thread.
-
-The messages of one task while they are being read: what is due, what stands, what waits.
+restart, on another worker and in a replay. A section knows what is due, what stands and what waits in its
+task. The ledger notes where each message stands and how many tokens it takes while the thread grows, so that
+a prompt and its size cost as much as what is new, not as much as the whole thread.
 """
 
 from array import array

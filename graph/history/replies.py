@@ -1,11 +1,8 @@
 """One reply of the model, read: its calls in order, what is wrong with each, how the reply stopped.
 
-The shapes in which providers deliver a reply, read alike: its calls, how it stopped, what it thought.
-
 A reply's calls belong into `tool_calls` and `invalid_tool_calls`. Imported histories, and servers of older
-protocols, have them elsewhere: in a provider's extras or among the blocks of the content.
-
-The arguments of a call, read from their raw text by a strict parser.
+protocols, have them elsewhere: in a provider's extras or among the blocks of the content. All these shapes
+are read alike, the arguments from their raw text by a strict parser.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""The current task of a thread: all that the rules need to know.
-
-Phases: parts of a task that the model reports as done, while the task goes on.
-"""
+"""The current task of a thread: all that the rules need to know, and the phases that it has reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,7 @@
 """The finish that stands, as `review` and `confirm` see it, and what they write of it.
 
-Accepts the finish that stands. A finishing tool with a body of its own is run first, at most once; its
-answer may say that the task goes on.
+An accepted finish whose tool has a body of its own runs that tool first, at most once; its answer may say
+that the task goes on.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""The prompt as the model gets it: within its budget, in the form that a LangChain chat model takes as it is.
+"""The messages that go to the model, and the reply that comes back.
 
-A list it would first turn into messages and validate, one by one, each turn the whole of it.
-
-Sanitises a provider's reply so that it can be checkpointed, and gives its calls ids of their own.
+The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: a list it would
+first turn into messages and validate, one by one, each turn the whole of it. A reply is sanitised so that it
+can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""The model with the tools of each offer: all, all with one required, the control tools with one required.
+"""The models of a graph: with the tools of each tool choice, under another name, and for summaries.
 
-A run may name another model of the same provider; it is made once a name, by a copy of the one given.
-
-How much a model is shown, and which model writes the digest of what it is not shown any more.
+A run may name another model of the same provider; it is made once for each name, by a copy of the one given.
 """
 
 from collections.abc import Callable, Mapping, Sequence

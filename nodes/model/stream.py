@@ -1,18 +1,12 @@
-"""Carries out a call of a model so that it can be ended at any time, whatever the provider does.
+"""Calls a model so that the call can be ended at any time, whatever the provider does.
 
-In sync code the whole stream runs in a helper thread, and the run waits beside it and looks at its watch. A
-thread that waits for the network cannot be told anything, so its connection is closed under it. In a loop
-the call is part of the run's own task, and is cancelled.
+A provider can be silent, or send without end. So every call has bounds, which are checked with each chunk, by
+the guard inside the model, and from beside the call, by whoever waits for it.
 
-The connections of a model's call that is going on, found by the variables of what waits for them.
-
-No provider's package has a public way to its connection, and every one has a frame that reads from it. Where
-none is found, the limits of time are what ends the call.
-
-When a model's call that is going on is to be ended, and why.
-
-A provider can be silent, or send without end. So every call has a watch. It is looked at with each chunk, by
-the guard inside the model, and from beside the call, by whoever waits for it (`nodes/model/stream.py`).
+In sync code the whole stream runs in a helper thread, and the run waits beside it. A thread that waits for
+the network cannot be told anything, so its connection is closed under it. No provider's package has a public
+way to its connection, and every one has a frame that reads from it: there it is found. Where none is found,
+the limits of time end the call. In an event loop the call is part of the run's own task, and is cancelled.
 """
 
 import asyncio

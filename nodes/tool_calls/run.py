@@ -1,10 +1,8 @@
-"""Runs calls of tools: reads beside each other, a call that may change something at most once.
+"""Runs calls of tools and makes tool results of whatever comes of them.
 
-Each runs in a thread of its own, within its time, and whatever happens it has a result.
-
-Tool results: what came of a call, as the history and the journal can hold it.
-
-Valid text of bounded length and plain values, with what a person changed.
+Reads run beside each other, a call that may change something runs at most once. Each runs within its time, in
+a thread of its own where that is needed. A result is what the history and the journal can hold: valid text of
+bounded length and plain values, with what a person changed.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""`signoff lint`: what is wrong with the way an agent's loop went, read from its messages.
-
-What was found, as a JSON value and as lines for a person.
-"""
+"""`signoff lint`: what is wrong with the way an agent's loop went, read from its messages."""
 
 import json
 import sys

@@ -1,10 +1,6 @@
 """The faults of a loop, each found by one small function over the history.
 
-Repetitions in a row of steps: the same again and again, alone or as a cycle of two or three.
-
-Whether words promise work that is not done in them.
-
-A history with its results put to its calls, and its tasks told apart.
+For that the results are put to their calls, and the tasks are told apart.
 """
 
 import json

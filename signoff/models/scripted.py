@@ -6,8 +6,6 @@
 
 A call beyond the script raises `UnexpectedCall`; leaving the `with` block with steps left over raises
 `UnusedSteps`. `model.seen` holds what the model was shown, call by call.
-
-Scripts for the scripted model: what a step may be, and the position in a script.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What a driver gets from a step: something said, something to do, or how it ended. A closed union.
+"""What a driver gets from a step (something said, something to do, or how it ended), and how it answers.
 
-Answers to what a thread waits for: read tolerantly, checked before they are delivered.
-
-An answer that does not fit is a ThreadError that says what would; the thread is left as it was.
+Answers are read tolerantly and checked before they are delivered. One that does not fit is a ThreadError that
+says what would; the thread is left as it was.
 """
 
 import json

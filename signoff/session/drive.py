@@ -1,9 +1,7 @@
-"""How a thread is driven from one decision to the next: one generator, for sync and async alike.
+"""How a thread is driven from one decision to the next, for sync and async code alike.
 
-What a driver of a thread waits for, each written for sync and async alike; and how they are carried out.
-
-The driver itself is one generator. It yields requests, and gets their results back, and events, which go to
-the caller.
+The driver is one generator. It yields requests, and gets their results back, and events, which go to the
+caller. Each request knows how it is carried out in either sort of code.
 """
 
 import asyncio

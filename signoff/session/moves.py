@@ -1,6 +1,6 @@
 """How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task.
 
-Asking a run of another process to pause: a request in the store, which the run reads between states.
+Another process asks for a pause by a request in the store, which the run reads between states.
 """
 
 import reprlib

@@ -1,16 +1,12 @@
 """The numbers of `signoff stats`: pure functions of the tasks that have ended.
 
-False positives and false negatives: finishes that came too early, and runs that did not end in time.
+False positives are finishes that came too early, false negatives runs that did not end in time. Nothing is
+guessed. A claim of "done" is judged by a person's rating (1 or 2: it was not done; 3 to 5: it was), else by a
+person who confirmed it, else by completion checks that all passed. A refusal by a check, and a finish that a
+person sent back, are judged by that. Whatever is judged by none of these is not counted, and a rate without
+anything judged is None. So a next task soon after judges nothing.
 
-Nothing is guessed. A claim of "done" is judged by a person's rating (1 or 2: it was not done; 3 to 5: it
-was), else by a person who confirmed it, else by completion checks that all passed. A refusal by a check, and
-a finish that a person sent back, are judged by that. Whatever is judged by none of these is not counted, and
-a rate without anything judged is None. So a next task soon after (see `signoff.stats.numbers`) judges
-nothing.
-
-Which accepted tasks were reopened.
-
-Which part of the prompt the figures say to strengthen: a table from signs to parts of `graph/texts.py`.
+A table leads from signs in the figures to the parts of `graph/texts.py` that they say to strengthen.
 """
 
 import math

@@ -1,13 +1,9 @@
-"""The open database: connections for storage calls, each write fenced by the threads that are held here.
+"""The open PostgreSQL database: connections for storage calls, and one runner for each thread.
 
-One runner a thread, in PostgreSQL: a lock, and a token for the moment when the lock is not enough.
-
-The lock is held by a session of its own, so that the server frees it when the process that holds it dies.
-But a process that is only stopped, or cut off, does not know that the server has ended its session and that
-another runner has taken the thread over. So each taking of a thread counts up its token, and every write of a
-runner makes sure, in its own transaction, that the token is still the runner's.
-
-Which thread ids PostgreSQL can hold.
+A runner holds a lock by a session of its own, so that the server frees it when the process that holds it
+dies. But a process that is only stopped, or cut off, does not know that the server has ended its session and
+that another runner has taken the thread over. So each taking of a thread counts up its token, and every write
+of a runner makes sure, in its own transaction, that the token is still the runner's.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """Where threads live on one machine: a checkpointer and a store in one SQLite file.
 
-One runner a thread: a lock file for each thread in a folder beside the database.
-
-The lock is the operating system's, held by the process, so a killed process frees it.
+One runner holds a thread, by a lock file in a folder beside the database. The lock is the operating system's,
+held by the process, so a killed process frees it.
 """
 
 import builtins

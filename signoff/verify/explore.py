@@ -1,8 +1,7 @@
 """Visits every state that a run can reach, by everything that may happen in it.
 
-What an exploration has found: the states, what leads from one to the next, and what does not hold.
-
-What of a point decides how it goes on: two points with the same key have the same future.
+Two points with the same key have the same future, so one of them is enough. What does not hold is reported
+with the way that led there.
 """
 
 from collections import deque

@@ -2,12 +2,9 @@
 a time, from any point, as often as wanted.
 
 Only what is outside of the machine is played: the model, the tools, the checks, the person, the database.
-
-A store that can be copied, and in which a process can be killed at any operation.
-
-What a model may say, as data: one entry is one reply, or one way in which the model fails.
-
-A work call carries how it plays (`ok` or `fail`), so that one tool of a kind is enough.
+What the model may say is data: one entry is one reply, or one way in which the model fails. A work call
+carries how it plays (`ok` or `fail`), so that one tool of a kind is enough. The store can be copied, and a
+process can be killed at any operation on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

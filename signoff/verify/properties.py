@@ -1,13 +1,7 @@
-"""What must hold of every step of every run. Each property is one sentence, and a function that says why a
-step breaks it; it goes by the history and by what was seen from outside, not by what the machine says.
+"""What must hold of every step of every run: of limits and reminders, of calls, and of how a task ends.
 
-What must hold of limits, rows and reminders.
-
-What must hold of calls: what runs, and what the history and the model are told of it.
-
-What must hold of how a task ends: by what, within which limits, and never by another task.
-
-What the properties share: a reason, and which steps they look at.
+Each property is one sentence, and a function that says why a step breaks it; it goes by the history and by
+what was seen from outside, not by what the machine says.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""Worlds for a graph of somebody's own: its control tools, policies and limits, played in short runs.
+"""Worlds for a graph of one's own: its control tools, policies and limits, played in short runs.
 
-The smallest value that fits a JSON schema: arguments for a tool that nobody has called yet.
-
-Finds the graph that a command line names.
+The graph is found by the name that a command line gives. A tool that nobody has called yet gets the smallest
+arguments that fit its schema.
 """
 
 import importlib

@@ -1,10 +1,9 @@
-"""The queue as a worker uses it: nothing is done to a job that is another worker's, and no outage ends it.
+"""The queue as a worker uses it: it does nothing to another worker's job, and no outage ends it.
 
-What becomes of the threads of a worker that has died: they go back into the queue, or are given up.
-
-One of them may have killed it: a tool may end its process, by a fault or by its memory, and would end the
-next one, too. Which one it was nobody can know. So each is blamed, or only those that were blamed most
-before, and the innocent are freed from it when they come to their end. Whoever has killed nobody goes first.
+The threads of a worker that has died go back into the queue, or are given up. One of them may have killed it:
+a tool may end its process, by a fault or by its memory, and would end the next one, too. Which one it was
+nobody can know. So each is blamed, or only those that were blamed most before, and the innocent are freed
+from it when they come to their end. Whoever has killed nobody goes first.
 """
 
 import asyncio

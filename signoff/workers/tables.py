@@ -1,9 +1,4 @@
-"""The queue in PostgreSQL: its tables, and the job that makes workers look at a thread.
-
-What workers, those who submit to them and those who look at them agree on.
-
-The packages that workers need beside those of Signoff.
-"""
+"""The queue in PostgreSQL: its tables, and the job that makes workers look at a thread."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,8 +1,6 @@
-"""One bash process behind a pseudo-terminal. Needs a Unix system: import it only where one is used.
+"""One bash process behind a pseudo-terminal, and whether its command waits for somebody to type.
 
-What a shell starts with: which bash, and a clean environment.
-
-Whether the command in a terminal waits for somebody to type, and for what.
+Needs a Unix system: import it only where one is used.
 """
 
 import os

@@ -1,12 +1,10 @@
 """One command while it runs in a shell: its marks, what it wrote, and when it has ended.
 
-How a command is given to bash, and the marks by which its beginning, end and exit code are known.
-
-The marks are OSC 133 sequences, as terminals know them, each with a nonce of its own for every command.
-They are written to the terminal itself, so they arrive in order with the output wherever that was
-redirected to. A command can read the nonces of its prompt (`$PS1`) and of its beginning (`$_`), but not
-that of its end, so it is not ended by what it happens to print. One that sets out to can still forge its
-end (by a DEBUG trap, `set -v`, or bash's memory): a shell is not a boundary.
+The marks by which its beginning, end and exit code are known are OSC 133 sequences, as terminals know them,
+each with a nonce of its own for every command. They are written to the terminal itself, so they arrive in
+order with the output wherever that was redirected to. A command can read the nonces of its prompt (`$PS1`)
+and of its beginning (`$_`), but not that of its end, so it is not ended by what it happens to print. One that
+sets out to can still forge its end (by a DEBUG trap, `set -v`, or bash's memory): a shell is not a boundary.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Follows one command to its end, and stops it when it takes too long or waits for nobody.
-
-One command while it runs in a shell: its marks, what it wrote, and what it came to.
-"""
+"""Follows one command to its end, and stops it when it takes too long or waits for nobody."""
 
 import threading
 import time

@@ -1,7 +1,4 @@
-"""What a sandbox for model-written Python is, and what a call in it comes to.
-
-The output of one call, of bounded size however much is written.
-"""
+"""What a sandbox for model-written Python is, and what a call in it comes to, with output of bounded size."""
 
 import os
 from collections.abc import Mapping

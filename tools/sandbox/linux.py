@@ -1,6 +1,6 @@
 """The sandbox of Linux: bubblewrap around it, and Landlock, seccomp and limits inside, or these alone.
 
-Private temporary folders that do not pile up, also when their owners are killed.
+Its temporary folders do not pile up, also when their owners are killed.
 """
 
 import os

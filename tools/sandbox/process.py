@@ -1,8 +1,7 @@
-"""One interpreter in a process of its own, seen from outside: code goes in, bounded output comes out.
+"""Interpreters in processes of their own: code goes in, bounded output comes out.
 
-Starts processes that end with this one.
-
-The interpreters of a sandbox: one for each thread that needs one, not too many, none left behind.
+There is one for each thread that needs one, not too many, and none is left behind: they end with this
+process.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The program that runs inside the sandbox, as one text, so that no file is read that could be changed.
+"""The program that runs inside the sandbox, and where the Python for it is.
 
-Where this Python is, so that the same one can run inside a sandbox.
+It is one text, so that no file is read that could be changed.
 """
 
 import os

@@ -1,12 +1,11 @@
 """The local model as a LangChain chat model.
 
-HTTP to the local server: straight to its current port, with its key, whatever the environment says.
+Its requests go straight to the server's current port, with its key, whatever the environment says.
 
-Worked examples for the embedded model. A model this small follows what it sees more than what it is told.
-
-They are for the tools of `signoff.tools.files`. Put them into the system prompt, anywhere: `chat.jinja` finds
-the block and shows it to the model as earlier turns of the conversation, in the same form as real ones. The
-last one weighs most.
+`WORKED_EXAMPLES` is for the system prompt: a model this small follows what it sees more than what it is told.
+The examples use the tools of `signoff.tools.files`. `chat.jinja` finds the block anywhere in the prompt and
+shows it to the model as earlier turns of the conversation, in the same form as real ones. The last one weighs
+most.
 """
 
 import asyncio

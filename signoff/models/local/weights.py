@@ -1,9 +1,8 @@
 """The weights of the local model: parts in installed packages, joined once into one verified file.
 
-The part packages come from an anonymous uploader, so their code is never imported, and the joined file
-counts only when its sha256 is that of the official file.
-
-How long work is reported: a stage, how much is done, and how much there is.
+The part packages come from an anonymous uploader, so their code is never imported, and the joined file counts
+only when its sha256 is that of the official file. Long work reports its stage, how much is done, and how much
+there is.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """Shows a conversation with tools to a model that knows only text: the prompt of the tagged protocol.
 
-Writes a reply as text of the tagged protocol: its own text, or its calls when it is of another origin.
+A reply of another origin is written in the form of the protocol.
 """
 
 import json

@@ -2,9 +2,8 @@
 
 Nothing is guessed. A tag or a fence counts only at the beginning of a line, or right after the end of another
 part; in a code block, in a string of arguments, within another part or in a sentence it is text. What was
-left open is read with `whole=False`. Every pattern here takes time linear in the length of the reply.
-
-What of a text may be read as its writer's word.
+left open is read with `whole=False`. Every pattern here takes time linear in the length of the reply. What is
+quoted is not read as its writer's word.
 """
 
 import json

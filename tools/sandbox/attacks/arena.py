@@ -1,6 +1,6 @@
-"""The place of the self-test: things a hostile program is after, and what became of them, from outside.
+"""The place of the self-test: what a hostile program is after, and what became of it, seen from outside.
 
-A workspace for the self-test: what must stay as it is lies in it, beside files that may be changed.
+In its workspace lies what must stay as it is, beside files that may be changed.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """What a hostile program of the self-test is, and how its success is seen from outside.
 
-Watches the processes of a hostile program from outside while it runs, by the name they took.
+Its processes are watched while it runs, by the name that they took.
 """
 
 import os

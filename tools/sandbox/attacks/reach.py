@@ -1,6 +1,5 @@
-"""Hostile programs that reach for secrets, files and the network.
-
-Hostile programs that reach for other processes, devices and the powers of the system.
+"""Hostile programs that reach for secrets, files, the network, other processes, devices and the powers of the
+system.
 """
 
 from pathlib import Path
