@@ -16,7 +16,7 @@ from signoff.graph.machine import _TABLE, Event, State
 from signoff.graph.rules import RULES
 from signoff.models import ScriptedModel, call
 from signoff.session.path import steps
-from signoff.session.replay import DECIDED, Difference, Replay, replay
+from signoff.session.replay import DECIDED, Replay, ReplayDifference, replay
 from signoff.storage.postgres import postgres_storage
 from signoff.storage.sqlite import SqliteStorage
 from tests.released import DUMPS, FILES, SQLITE, current, graph_for, load, name_of, tools, unpack
@@ -38,7 +38,7 @@ CHANGED: Mapping[tuple[str, str, str], str] = {
 NOT_KEPT = {"with a digest that a model wrote": {State.COMPRESS}}
 
 
-def explained(packed: Path, found: Difference) -> bool:
+def explained(packed: Path, found: ReplayDifference) -> bool:
     version = packed.name.partition(".sqlite")[0].partition(".postgres")[0]
     return (version, str(found.state), found.what) in CHANGED
 

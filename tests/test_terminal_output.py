@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from signoff.tools.pty.job import Mark, Marks
+from signoff.tools.pty.job import Mark, TerminalMarks
 from signoff.tools.pty.output import HEAD, TAIL, Capture, Live, harmless
 
 NONCE = "0123456789abcdef" * 2
@@ -85,7 +85,7 @@ def test_a_short_output_is_kept_whole() -> None:
 @pytest.mark.parametrize("size", [1, 5, 1_000])
 def test_marks_are_found_however_the_stream_is_cut(size: int) -> None:
     stream = f"a\x1b]133;C;{NONCE}\x07b\x1b[1mc\x1b]133;D;255;{NONCE}\x07\x1b]133;A;{NONCE}\x07d".encode()
-    marks, output, found = Marks(), b"", []
+    marks, output, found = TerminalMarks(), b"", []
     for at in range(0, len(stream), size):
         for piece in marks.split(stream[at : at + size]):
             if isinstance(piece, Mark):
@@ -105,5 +105,5 @@ def test_marks_are_found_however_the_stream_is_cut(size: int) -> None:
 )
 def test_what_only_looks_like_a_mark_is_output(other: bytes) -> None:
     assert b"".join(
-        piece for piece in Marks().split(other + b"x" * 80) if isinstance(piece, bytes)
+        piece for piece in TerminalMarks().split(other + b"x" * 80) if isinstance(piece, bytes)
     ).startswith(other)

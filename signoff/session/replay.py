@@ -55,7 +55,7 @@ _CLOCK = frozenset({"seconds", "waited", "at"})
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReplayDifference:
     """Something that is decided differently now.
 
     turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
@@ -82,7 +82,7 @@ class Replay:
     thread_id: str
     again: tuple[Step, ...]
     taken: tuple[Step, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[ReplayDifference, ...]
 
 
 def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
@@ -189,7 +189,7 @@ class _Again:
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
         self._recorded: dict[str, tuple[_Moment, int, Any]] = {}
-        self._found: list[Difference] = []
+        self._found: list[ReplayDifference] = []
         self._turn = 0
 
     def replay(self) -> Replay:
@@ -222,7 +222,7 @@ class _Again:
 
     def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
-        self._found.append(Difference(self._turn, moment.step.name, what, stored, now, place))
+        self._found.append(ReplayDifference(self._turn, moment.step.name, what, stored, now, place))
 
     def _check_table(self, moment: _Moment, state: State) -> None:
         """Whether the stored event is one of its state, and leads where the thread went."""

@@ -57,7 +57,7 @@ class Nonces:
         return mark.nonce == nonces[mark.kind]
 
 
-class Marks:
+class TerminalMarks:
     """Splits a stream of bytes into output and marks, also where a mark comes in two pieces."""
 
     def __init__(self) -> None:

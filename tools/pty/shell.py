@@ -14,7 +14,7 @@ from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.environment import bash_path, check, clean_environment, written
-from signoff.tools.pty.job import Mark, Marks, Nonces, RunningCommand, prompt_text
+from signoff.tools.pty.job import Mark, Nonces, RunningCommand, TerminalMarks, prompt_text
 from signoff.tools.pty.output import Capture, Spool
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Shell:
         # Only here: there is no such terminal on Windows, where this module must still load.
         from signoff.tools.pty.bash import Bash
 
-        marks = Marks()
+        marks = TerminalMarks()
         self._set_unused()
         try:
             return Bash(
@@ -187,7 +187,7 @@ class Shell:
                 f"A shell cannot start in {self.cwd} ({error}); name a folder that exists and can be opened."
             ) from error
 
-    def _received(self, marks: Marks, data: bytes) -> None:
+    def _received(self, marks: TerminalMarks, data: bytes) -> None:
         shown = bytearray()
         with self._changed:
             job = self._job
