@@ -19,6 +19,8 @@ from signoff.graph.errors import IllegalEvent, ThreadError
 
 
 class State(StrEnum):
+    """The states of the machine. `WHAT_IT_DOES` says what each of them does."""
+
     COMPRESS = "compress"
     DECIDE = "decide"
     CALL_LLM = "call_llm"
@@ -34,6 +36,8 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
+    """What a state reports. `TRANSITIONS` says where it leads."""
+
     READY = "ready"
     STOP = "stop"
     NOT_READY = "not ready"

@@ -39,14 +39,14 @@ class Marks(TypedDict, total=False):
     shown: int  # the tokens of its prompt, by estimate
     checked: bool  # its arguments were read by the strict parser
     estimated: bool  # its usage is an estimate
-    cut: int  # so many of its calls are kept
+    cut: int  # the number of its calls that were kept
     ended: str  # why it was ended before it was whole
     stopped: bool  # somebody asked it to stop
     order: list[int]  # the order of its calls, where the parser lost it
     # On a tool result.
     not_run: str  # why the call was not run
     reply: str  # the id of the reply that made the call
-    waited: float  # seconds for which a person was waited for
+    waited: float  # seconds spent waiting for a person
     edited: bool  # a person changed the arguments
     responded: bool  # a person answered in place of the tool
     answered: bool  # it is a person's answer to a question
@@ -55,7 +55,7 @@ class Marks(TypedDict, total=False):
     granted: int  # turns that were granted
     sent_back: bool  # a person did not accept the finish
     confirmed: bool  # a person accepted the finish
-    said: str  # in these words
+    said: str  # the person's words with it
     # On a human-role message.
     nudge: str  # why Signoff wrote it
     finish: str  # the finish that it is about, by `Reply.key`

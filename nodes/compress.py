@@ -1,4 +1,4 @@
-"""P0: starts a new task clean, closes what the user's message left open, folds old turns."""
+"""Starts a new task clean, closes what the user's message left open, summarises old turns."""
 
 from typing import Any
 

@@ -1,7 +1,10 @@
 """`python -m tests.api` prints docs/api.md: every public name, and the module to import it from."""
 
+import ast
 import importlib
 import inspect
+from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 
 PUBLIC = {
@@ -16,8 +19,8 @@ PUBLIC = {
     "signoff.tools.files": "tools for the files of a folder",
     "signoff.tools.mcp": "tools of MCP servers",
     "signoff.tools.protected": "what nothing may change in a workspace",
-    "signoff.tools.sandbox": "run_python and its sandboxes",
-    "signoff.tools.terminal": "run_shell and its shells",
+    "signoff.tools.sandbox": "`run_python` and its sandboxes",
+    "signoff.tools.terminal": "`run_shell` and its shells",
     "signoff.tools.workspace": "the folder that tools work in",
     "signoff.workers": "threads on many machines",
     "signoff.stats": "the analytics",
@@ -37,13 +40,25 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def summary(value: object) -> str:
-    """The first sentence of what a class or a function says of itself; empty for a value."""
-    if not (inspect.isclass(value) or inspect.isfunction(value)):
-        return ""
-    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-    sentence = text.partition(". ")[0].rstrip(".")
-    return f"{sentence}." if sentence and not sentence.startswith(f"{value.__name__}(") else ""
+def said_below(name: str, where: str) -> str:
+    """What stands below the assignment of this name, in the module that makes the value."""
+    body = ast.parse(Path(inspect.getfile(module(where))).read_text("utf-8")).body
+    for one in ast.walk(ast.Module(body, [])):
+        if isinstance(one, ast.ImportFrom) and one.module and any(each.name == name for each in one.names):
+            return said_below(name, one.module)
+    for one, following in pairwise(body):
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == name:
+            return str(ast.literal_eval(following.value)) if isinstance(following, ast.Expr) else ""
+    return ""
+
+
+def summary(name: str, where: str) -> str:
+    """The first sentence of what is said of this name."""
+    value = getattr(module(where), name)
+    described = inspect.isclass(value) or inspect.isfunction(value)
+    text = (inspect.getdoc(value) or "") if described else said_below(name, where)
+    sentence = " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    return f"{sentence}." if sentence and not sentence.startswith(f"{name}(") else ""
 
 
 def page() -> str:
@@ -52,7 +67,7 @@ def page() -> str:
     for name, purpose in PUBLIC.items():
         found = module(name)
         rows = [
-            f"| `{each}` | {summary(getattr(found, each)).replace('|', chr(92) + '|')} |"
+            f"| `{each}` | {summary(each, name).replace('|', chr(92) + '|')} |"
             for each in sorted(found.__all__)
         ]
         parts.append(

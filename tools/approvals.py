@@ -159,6 +159,7 @@ _KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.CONTROL)
 Check = Callable[[Mapping[str, Any]], Any]
 Rule = bool | Sequence[str] | Mapping[str, Any] | Check
 Policy = Mapping[str, Rule] | Callable[[str, Mapping[str, Any]], bool]
+"""Which calls a person must approve: rules by tool or kind, or a function of tool and arguments."""
 
 YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
 NO = {"reject", "rejected", "ignore", "no", "n", "false"}

@@ -339,7 +339,10 @@ class Paused:
 
 
 Waiting = Question | Approval | Action | Confirmation
+"""What a thread can wait for."""
+
 Decision = Message | Waiting | Finished | Failed | Paused
+"""What a step of a session comes to."""
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:

@@ -173,6 +173,7 @@ SessionEvent = (
     | Ended
     | Decided
 )
+"""Everything that `Session.events` yields; `Decided` is always the last."""
 
 
 class Follower:

@@ -65,6 +65,7 @@ class Choose:
 
 
 Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
+"""What a session goes on with: a task, messages, an answer, more turns, another try, a stop, or just on."""
 
 
 @dataclass(frozen=True)

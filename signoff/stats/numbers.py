@@ -239,6 +239,7 @@ def _cut_short(task: TaskRecord) -> bool:
 
 
 CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
+"""The limits of turns of which the statistics say how many successes each would have cut."""
 
 
 def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
