@@ -39,6 +39,7 @@ STOPS = ("stop", "signal")
 _QUIET = 0.7
 """After a pause was asked for, a call that brings nothing for so many seconds is ended."""
 _MUTE, _ENDING = 0.1, 1.0
+_WEIGHING = 0.5
 _CHARS = 4
 _BYTES, _LEAST_BYTES = 8, 1_000_000
 _PER = 1_000_000
@@ -86,6 +87,7 @@ class CallBounds:
     cut: bool = False
     since: tuple[float, int] | None = None
     _asked: float | None = None
+    _weighed: float = 0.0
 
     def again(self) -> None:
         """The same call is tried anew."""
@@ -120,6 +122,15 @@ class CallBounds:
             self.since = self.last, received
         elif self.most_bytes is not None and received - self.since[1] > self.most_bytes:
             self.end = self.end or EarlyEnd.SIZE
+
+    @property
+    def to_weigh(self) -> bool:
+        """Whether it is time to ask how much has come: to find the connection costs more than a look."""
+        now = time.monotonic()
+        if now - max(self.last, self._weighed) < _WEIGHING:
+            return False
+        self._weighed = now
+        return True
 
     @property
     def mute(self) -> bool:
@@ -336,13 +347,13 @@ class _Canceller:
         task = asyncio.current_task()
         assert task is not None, "a node runs in a task"
         self._watch, self._task, self._loop = watch, task, asyncio.get_running_loop()
-        self._before, self._cancelled, self._pause = task.cancelling(), 0, _SHORTEST
-        self._handle = self._loop.call_later(watch.next_look(self._pause), self._look)
+        self._before, self._cancelled = task.cancelling(), 0
+        # Not at once, as for a thread: a loop may serve a thousand calls.
+        self._handle = self._loop.call_later(watch.next_look(_LONGEST), self._look)
 
     def _look(self) -> None:
-        after = self._watch.next_look(self._pause)
-        self._pause = min(2 * self._pause, _LONGEST)
-        if self._watch.mute:
+        after = self._watch.next_look(_LONGEST)
+        if self._watch.to_weigh:
             self._watch.carried(received(sockets(frames_of_task(self._task))))
         if self._watch.over():
             # Some packages swallow it; a second one too early would interrupt the closing of the connection.
@@ -418,7 +429,7 @@ class _Helper(Generic[_T]):
 
     def weigh(self) -> None:
         """Tells the watch what has come over the network, when no chunk comes of it."""
-        if self._watch.mute:
+        if self._watch.to_weigh:
             with self._lock:
                 if self._thread is not None:
                     self._watch.carried(received(sockets(frames_of_thread(self._thread))))
