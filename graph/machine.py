@@ -39,7 +39,6 @@ class Event(StrEnum):
     """What a state reports. `TRANSITIONS` says where it leads."""
 
     READY = "ready"
-    STOP = "stop"
     NOT_READY = "not ready"
     CALLS_OPEN = "calls open"
     ASKED = "asked"
@@ -74,8 +73,7 @@ class Event(StrEnum):
 
 
 _TABLE: dict[State, dict[Event, State]] = {
-    # `stop` is written from outside, in place of what was pending: no node reports it.
-    State.COMPRESS: {Event.READY: State.DECIDE, Event.STOP: State.DECIDE},
+    State.COMPRESS: {Event.READY: State.DECIDE},
     State.DECIDE: {
         Event.NOT_READY: State.COMPRESS,
         Event.CALLS_OPEN: State.ROUTE_TOOLS,

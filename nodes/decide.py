@@ -14,8 +14,8 @@ from signoff.graph.state import AgentState, Ending
 from signoff.nodes.model.messages import is_full
 from signoff.nodes.node import NodeContext, Report
 
-# The events that lead here without a pass through `compress`.
-STRAIGHT = (Event.DONE, Event.SETTLED, Event.STOP)
+# The events that lead here straight from a reply's calls.
+STRAIGHT = (Event.DONE, Event.SETTLED)
 _STATUS = {Event.EXHAUSTED: "limit", Event.FAILED: "error", Event.CANCELLED: "error"}
 _WHAT_TO_DO = {
     "no_task": "There is nothing to do: send a message with the task.",

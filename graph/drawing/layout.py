@@ -114,7 +114,7 @@ DOORS: Mapping[ExitWord, int] = {
 }
 
 ROUTES: Mapping[tuple[State, State, ExitWord | None], Route] = {
-    (State.COMPRESS, State.DECIDE, None): route((176, 218), (254, 218), label=(215, 197)),
+    (State.COMPRESS, State.DECIDE, None): route((176, 230), (254, 230), label=(212, 222)),
     (State.DECIDE, State.CALL_LLM, None): route((366, 230), (444, 230), label=(402, 222)),
     (State.CALL_LLM, State.ROUTE_TOOLS, None): route((556, 230), (634, 230), label=(592, 222)),
     (State.ROUTE_TOOLS, State.EXECUTE, None): route((746, 230), (824, 230), label=(782, 222)),

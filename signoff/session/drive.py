@@ -23,7 +23,7 @@ from langgraph.store.base import BaseStore, Op
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import FIRST, Event, State
+from signoff.graph.machine import Event, State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies
@@ -360,9 +360,10 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
 
 
 def _cancel(thread: DrivenThread, standing: Standing) -> Write:
-    # What was pending is dropped, and the rules find the stop.
-    values = {"stop": standing.task.id, "event": str(Event.STOP)}
-    return Write(thread.graph, thread.config, values, str(FIRST))
+    # In the name of `nudge`, whose only way leads to `compress`: what was pending is dropped, and the rules
+    # find the stop.
+    values = {"stop": standing.task.id, "event": str(Event.NUDGED)}
+    return Write(thread.graph, thread.config, values, str(State.NUDGE))
 
 
 def _stretch(

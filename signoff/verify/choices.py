@@ -8,7 +8,7 @@ from typing import Any, cast
 from langchain_core.messages import HumanMessage
 
 from signoff.graph.compiled.inputs import extend, retry
-from signoff.graph.machine import FIRST, Event, State, next_state
+from signoff.graph.machine import FIRST, State
 from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, merged
 
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
@@ -86,12 +86,10 @@ def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | 
     if name == "nothing":
         return after if ended else None
     if name == "stop":
-        # As a session does it, for the task that runs.
+        # As a session does it: in the name of `nudge`, for the task that runs.
         task = state.get("task")
-        if not task or ended:
-            return None
-        stopped = merged(state, {"stop": task, "event": str(Event.STOP)})
-        return replace(after, state=stopped, place=next_state(FIRST, Event.STOP), via=Event.STOP)
+        known = {"stop": task, "event": "nudged"}
+        return replace(after, state=merged(state, known)) if task and not ended else None
     outcome = state.get("outcome")
     if name in ("extend", "retry") and ended and outcome:
         if (name, outcome["status"]) not in (("extend", "limit"), ("retry", "error")):

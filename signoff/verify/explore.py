@@ -16,7 +16,7 @@ from signoff.graph.finish.evidence import idle_refusals, moved
 from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, current_task
-from signoff.graph.machine import FIRST, Event, State
+from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
@@ -339,8 +339,7 @@ class Explorer:
             step = replace(step, after=replace(step.after, path=path))
             self._judge(step, path)
             if step.after.via is not point.via or choice.sort != OUTSIDE:
-                place = FIRST if step.after.via is Event.STOP else point.place
-                self.found.reported.add((place, step.after.via))
+                self.found.reported.add((point.place, step.after.via))
             if opened is not None and choice.sort != OUTSIDE:
                 self._restart(opened, choice, step)
             if self._done:
