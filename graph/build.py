@@ -152,6 +152,7 @@ def build_graph(
     evidence: bool = False,
     finish_alone: bool = False,
     rounds: bool = False,
+    answer: Literal["summary", "argument", "none"] = "summary",
 ) -> Graph:
     """The agent loop as a compiled LangGraph graph.
 
@@ -207,6 +208,10 @@ def build_graph(
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
     rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
         is asked to think about the results, or to finish, before the next. Each batch costs a turn more.
+    answer: what the last message says, an `AIMessage` for whoever asked: `result["messages"][-1]`. It is no
+        turn, and the model is not shown it. "summary": the summary of the finish; after a limit or an error,
+        and with a claim that is not "done", first that the work is not finished, and why. "argument":
+        `finish_task` gets an argument for it, `answer`. "none": there is no such message.
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -225,7 +230,10 @@ def build_graph(
     hand_over = listed("hand_over", hand_over, '["terminal"]')
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
-    finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
+    told = one_of("answer", answer, ("summary", "argument", "none"))
+    finishes = finishing(
+        controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
+    )
     box = make_toolbox(tools, finishes, approvals, hand_over)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
@@ -268,6 +276,7 @@ def build_graph(
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
         keeper=keeper_of(models),
+        answers=told != "none",
     )
     graph = declare(kit).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,

@@ -12,6 +12,8 @@ from signoff.graph.history.usage import NO_NUDGES, SENT_BACK, Used
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending
+from signoff.graph.texts import Texts
+from signoff.graph.vocabulary import CLAIMS, REASONS
 
 MOST_CHANGES = 8
 _CALL = 160
@@ -279,6 +281,30 @@ def _claim(claimed: Mapping[str, Any]) -> str | None:
     """What a finish claims: done when its tool has no such argument, nothing when the word is not ours."""
     word = claimed.get("outcome", "done")
     return word if word in get_args(Claim) else None
+
+
+def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts) -> str:
+    """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
+    has; of anything but a finished task first that it is not, and why."""
+    told = texts.answers
+    if outcome.status == "success":
+        words = claim.get("answer")
+        said = words if isinstance(words, str) and words.strip() else outcome.summary
+        if not said.strip() and isinstance(outcome.result, str):
+            said = outcome.result
+        said = said if said.strip() else told["no_words"].format()
+        key = "success" if outcome.claim in ("done", None) else "claimed"
+        claimed = CLAIMS[outcome.claim].shown if outcome.claim else ""
+        return told[key].format(said=said, claim=claimed)
+    shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
+    why = f"{shown}: {_sentence(why)}" if why else _sentence(shown)
+    last = outcome.summary or outcome.last_text
+    said = told["last_words"].format(said=last) if last else ""
+    return told[outcome.status].format(why=why, next=outcome.next, said=said).strip()
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def summary_of(claimed: Mapping[str, Any]) -> str:

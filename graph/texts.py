@@ -227,6 +227,17 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        "success": "{said}",
+        "claimed": "The work is not finished ({claim}). {said}",
+        "no_words": "Done.",
+        "limit": "The work is not finished. {why} {next}{said}",
+        "error": "The work is not finished. {why}{said}",
+        "last_words": "\n\nThe last words were: {said}",
+    }
+)
+
 DIGEST = """\
 The older part of this conversation was folded to save space. What happened in it:
 {lines}"""
@@ -315,6 +326,7 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "nudges": NUDGES,
     "results": RESULTS,
     "refusals": REFUSALS,
+    "answers": ANSWERS,
     "digest": DIGEST,
     "contract": CONTRACT,
     "contract_lines": CONTRACT_LINES,
@@ -327,8 +339,8 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
 class Texts:
     """The texts that the model reads. Replace single fields, or all of them.
 
-    `nudges`, `results`, `refusals` and `contract_lines` are looked up by the names used in the defaults; a
-    name that is not given keeps its default. `summarise` and `material` are read by the model that writes
+    `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
+    defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended. `summarise` and `material` are read by the model that writes
     the digest.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
@@ -346,6 +358,7 @@ class Texts:
     nudges: Mapping[str, str] = field(default_factory=lambda: NUDGES)
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)
     refusals: Mapping[str, str] = field(default_factory=lambda: REFUSALS)
+    answers: Mapping[str, str] = field(default_factory=lambda: ANSWERS)
     digest: str = DIGEST
     contract: str = CONTRACT
     contract_lines: Mapping[str, str] = field(default_factory=lambda: CONTRACT_LINES)
@@ -358,6 +371,7 @@ class Texts:
             ("nudges", NUDGES),
             ("results", RESULTS),
             ("refusals", REFUSALS),
+            ("answers", ANSWERS),
             ("contract_lines", CONTRACT_LINES),
         ):
             object.__setattr__(self, name, _filled_up(name, getattr(self, name), default))

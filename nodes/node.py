@@ -62,6 +62,7 @@ class Dependencies:
     digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
+    answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -88,6 +89,8 @@ class Dependencies:
     finish_alone: bool = False
     evidence: bool = False
     keeper: Keeper | None = None
+    answers: bool = True
+    name: str | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event, State, next_state
-from signoff.graph.messages import is_genuine, marks, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.models.text_protocol.reading import read_text
 from signoff.models.text_protocol.status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
@@ -224,7 +224,7 @@ class Follower:
         self.open.clear()
 
     def message(self, message: BaseMessage) -> Iterator[SessionEvent]:
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             yield from self._reply(message)
         elif isinstance(message, ToolMessage):
             yield from self._result(message)

@@ -17,7 +17,7 @@ from signoff.graph.history.reader import Reader, Verdict, decided, read_messages
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, current_task
 from signoff.graph.machine import Event, State
-from signoff.graph.messages import is_genuine, marks
+from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
 from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
@@ -216,7 +216,7 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),
         state.get("task") == task.id,
         task.before and (state.get("task") == task.before.id, ended and ended["task"] == task.before.id),
-        isinstance(last, AIMessage),
+        isinstance(last, AIMessage) and (is_answer(last) or "reply"),
         isinstance(last, HumanMessage) and is_genuine(last),
         reader.answering is not None,
         bool(reader.unmarked),
