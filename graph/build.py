@@ -18,6 +18,7 @@ from signoff.graph.compiled.settings import (
     check_model,
     check_storage,
     checked_limits,
+    checked_name,
     checked_prompt,
     checked_texts,
     flag,
@@ -153,6 +154,7 @@ def build_graph(
     finish_alone: bool = False,
     rounds: bool = False,
     answer: Literal["summary", "argument", "none"] = "summary",
+    name: str | None = None,
 ) -> Graph:
     """The agent loop as a compiled LangGraph graph.
 
@@ -212,6 +214,8 @@ def build_graph(
         turn, and the model is not shown it. "summary": the summary of the finish; after a limit or an error,
         and with a claim that is not "done", first that the work is not finished, and why. "argument":
         `finish_task` gets an argument for it, `answer`. "none": there is no such message.
+    name: of the graph, in traces and as an agent among others; it stands on the last message, too. Default:
+        "signoff", and no name on the message.
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -277,11 +281,12 @@ def build_graph(
         evidence=evidence,
         keeper=keeper_of(models),
         answers=told != "none",
+        name=checked_name(name),
     )
     graph = declare(kit).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
-        name="signoff",
+        name=kit.name or "signoff",
     )
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)

@@ -1,6 +1,7 @@
 """What `build_graph` is given, checked: whatever cannot work is one sentence that says what to write."""
 
 import inspect
+import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -61,10 +62,15 @@ def checked_limits(given: Any) -> Limits:
     raise SetupError(f"limits= is {shown(given)}; write limits=Limits(turns=30).")
 
 
-def checked_prompt(given: object) -> str:
-    """The system prompt; None is none."""
-    if given is not None and not isinstance(given, str):
-        raise SetupError(f"system_prompt= is {shown(given)}; give text.")
+# Providers refuse a whole request for a message under another name.
+_NAME = re.compile(r"[^\s<|\\/>]{1,64}")
+
+
+def checked_name(given: object) -> str | None:
+    """The name of a graph, as it may stand on a message."""
+    if given is not None and not (isinstance(given, str) and _NAME.fullmatch(given)):
+        raise SetupError(
+            f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
     return given or ""
 
 
