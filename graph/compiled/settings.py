@@ -68,9 +68,15 @@ _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
 
 def checked_name(given: object) -> str | None:
     """The name of a graph, as it may stand on a message."""
-    if given is not None and not (isinstance(given, str) and _NAME.fullmatch(given)):
-        raise SetupError(
-            f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
+    if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
+        return given
+    raise SetupError(f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
+
+
+def checked_prompt(given: object) -> str:
+    """The system prompt; None is none."""
+    if given is not None and not isinstance(given, str):
+        raise SetupError(f"system_prompt= is {shown(given)}; give text.")
     return given or ""
 
 
