@@ -33,6 +33,7 @@ from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
+from signoff.graph.outcome import ResultT
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.nodes.approve import approve
@@ -54,9 +55,9 @@ from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import (
     ControlTool,
-    ResponseFormat,
     finishing,
     more_turns_control,
+    result_shape,
     standard_controls,
 )
 from signoff.tools.processes.held import used_by
@@ -146,7 +147,7 @@ def build_graph(
     result_chars: int = LIMIT,
     talk: Literal["strict", "balanced", "natural"] = "balanced",
     more_turns: Literal["never", "once", "ask"] = "never",
-    response_format: ResponseFormat | None = None,
+    response_format: type[ResultT] | Mapping[str, Any] | None = None,
     checks: Sequence[Check] = (),
     checks_folder: str | Path | None = None,
     check_seconds: float = 60.0,
@@ -155,7 +156,7 @@ def build_graph(
     rounds: bool = False,
     answer: Literal["summary", "argument", "none"] = "summary",
     name: str | None = None,
-) -> Graph:
+) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
     model: a LangChain chat model with tool calling.
@@ -202,6 +203,7 @@ def build_graph(
 
     response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then needs a
         `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
+        `outcome_of(graph.invoke(…)).result` is an instance of the type.
     checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
         `messages` and `state` by name and pass by returning True or None, and commands for the shell, which
         run in `checks_folder` (default: the process's own) and pass with exit code 0. All run, each for at
@@ -282,6 +284,7 @@ def build_graph(
         keeper=keeper_of(models),
         answers=told != "none",
         name=checked_name(name),
+        shape=result_shape(response_format),
     )
     graph = declare(kit).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,

@@ -17,6 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
+from pydantic import TypeAdapter
 
 from signoff.graph.foreign import Outputs
 from signoff.graph.history.reader import Reader, read_messages
@@ -63,6 +64,7 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
+    shape: what makes an instance of a stored result.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -91,6 +93,7 @@ class Dependencies:
     keeper: Keeper | None = None
     answers: bool = True
     name: str | None = None
+    shape: TypeAdapter[Any] | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy

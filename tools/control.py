@@ -404,10 +404,13 @@ def _added(
     )
 
 
-def _shape(given: ResponseFormat) -> Any:
-    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
-    if isinstance(given, Mapping):
-        return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
+def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
+    """What makes an instance of a stored result; None for a JSON schema, whose results are JSON values.
+
+    Raises SetupError for what is no format.
+    """
+    if given is None or isinstance(given, Mapping):
+        return None
     if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
         raise SetupError(
             f"response_format is {given!r}; give a pydantic model, a dataclass, a TypedDict or a JSON schema."
@@ -417,6 +420,15 @@ def _shape(given: ResponseFormat) -> Any:
         adapter.json_schema()
     except (PydanticSchemaGenerationError, TypeError, ValueError) as error:
         raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
+    return adapter
+
+
+def _shape(given: ResponseFormat) -> Any:
+    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
+    if isinstance(given, Mapping):
+        return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
+    adapter = result_shape(given)
+    assert adapter is not None, "only a JSON schema has none"
     return Annotated[given, WrapValidator(_read), PlainSerializer(_dumping(adapter))]
 
 
