@@ -1,7 +1,7 @@
 """Builds the LangGraph graph from the table of the machine, and checks what it is given."""
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,6 +17,7 @@ from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
     check_model,
     check_storage,
+    checked_function,
     checked_limits,
     checked_name,
     checked_prompt,
@@ -126,7 +127,7 @@ class Storage(Protocol):
 
 def build_graph(
     model: BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = (),
     *,
     system_prompt: str | None = "",
     limits: Limits | Mapping[str, Any] | None = None,
@@ -156,12 +157,15 @@ def build_graph(
     rounds: bool = False,
     answer: Literal["summary", "argument", "none"] = "summary",
     name: str | None = None,
+    select_tools: Callable[[Mapping[str, Any], Any], Iterable[Any] | None] | None = None,
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
     model: a LangChain chat model with tool calling.
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
-        nothing, so that its calls may run in parallel.
+        nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
+        model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
+        of it runs here.
     system_prompt: stands before the rules of the loop, which are always told.
     limits: `Limits(turns=30)`, or a mapping of the same names.
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
@@ -218,6 +222,10 @@ def build_graph(
         `finish_task` gets an argument for it, `answer`. "none": there is no such message.
     name: of the graph, in traces and as an agent among others; it stands on the last message, too. Default:
         "signoff", and no name on the message.
+    select_tools: a function of (state, context) that picks, before each model call, which of `tools` are
+        offered, by name; None for all. Control tools are always offered. A call of a tool that was not
+        offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
+        fails, or picks what there is not, the run raises SetupError and the thread can go on.
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -285,6 +293,7 @@ def build_graph(
         answers=told != "none",
         name=checked_name(name),
         shape=result_shape(response_format),
+        pick=checked_function("select_tools", select_tools, "state, context"),
     )
     graph = declare(kit).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,

@@ -44,6 +44,7 @@ class Marks(TypedDict, total=False):
     ended: str  # why it was ended before it was whole
     stopped: bool  # somebody asked it to stop
     order: list[int]  # the order of its calls, where the parser lost it
+    offered: list[str]  # the working tools that it was offered, where not all were
     # On the message that tells how a task ended.
     answer: str  # the task
     after: str  # the id of the message before it, which with its own thread holds what it says

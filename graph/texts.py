@@ -164,6 +164,8 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         ),
         "invalid": "The arguments of {name} do not fit: {error} Nothing was run. Call it again, corrected.",
         "unknown": "There is no tool {name!r}.{hint} Nothing was run. The tools are: {tools}.",
+        "not_offered": "{name} cannot be called now. Nothing was run. The tools are: {tools}.",
+        "provided": "Not run: {name} is run by your provider, and cannot be called here.",
         "did_you_mean": " Did you mean {near!r}?",
         "truncated": "Not run: the reply was cut off at the length limit. Call {name} again in a smaller step.",
         "tool_calls": "Not run: all tool calls that this task may make are used up.",

@@ -30,6 +30,7 @@ from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import Prompt, in_loops, prompt, sanitize, show, streams, unique_ids
+from signoff.nodes.model.models import picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.node import NodeContext, Part, Report, Steps
 
@@ -96,6 +97,10 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     models = run.models
     shown = yield from show(state, run)
     task = run.task(state)
+    names = None
+    if run.kit.pick is not None:
+        names = picked_names(run.kit.pick, state, run.context, run.kit.toolbox)
+        models = picked(models, names)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
@@ -105,7 +110,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     run.forget_task(state)
     try:
         chunks = yield from _streamed(models, _placed(state, run), shown.view, offered, watch)
-        return _replied(state, run, shown, chunks, begun)
+        return _replied(state, run, shown, chunks, begun, names)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
@@ -113,7 +118,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         if gets_past(error):
             raise
         if reply := _refused(error):
-            return _replied(state, run, shown, [reply], begun)
+            return _replied(state, run, shown, [reply], begun, names)
         return _failed(state, run, shown, error)
 
 
@@ -177,7 +182,12 @@ def _squeezed(state: AgentState, shown: Prompt) -> TooLong | None:
 
 
 def _replied(
-    state: AgentState, run: NodeContext, shown: Prompt, chunks: Sequence[Any], begun: float
+    state: AgentState,
+    run: NodeContext,
+    shown: Prompt,
+    chunks: Sequence[Any],
+    begun: float,
+    offered: Sequence[str] | None,
 ) -> Report:
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
@@ -191,6 +201,8 @@ def _replied(
         )
     ended = time.time()
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
+    if offered is not None:
+        notes["offered"] = list(offered)
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

@@ -35,6 +35,7 @@ from signoff.nodes.model.models import (
     BoundModels,
     ByName,
     Keeper,
+    Pick,
 )
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
@@ -64,7 +65,7 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
-    shape: what makes an instance of a stored result.
+    shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -94,6 +95,7 @@ class Dependencies:
     answers: bool = True
     name: str | None = None
     shape: TypeAdapter[Any] | None = None
+    pick: Pick | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy

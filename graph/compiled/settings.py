@@ -73,6 +73,22 @@ def checked_name(given: object) -> str | None:
     raise SetupError(f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
 
 
+def checked_function(name: str, given: Any, arguments: str) -> Any:
+    """A plain function of these arguments, or None."""
+    if given is None:
+        return None
+    if not callable(given) or inspect.isclass(given) or inspect.iscoroutinefunction(given):
+        raise SetupError(f"{name}= is {shown(given)}; give a plain function of ({arguments}).")
+    try:
+        inspect.signature(given).bind(*arguments.split(", "))
+    except TypeError:
+        raise SetupError(f"{name}= must take ({arguments}).") from None
+    except ValueError:
+        # Of some functions in C nothing is known.
+        pass
+    return given
+
+
 def checked_prompt(given: object) -> str:
     """The system prompt; None is none."""
     if given is not None and not isinstance(given, str):
