@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -32,7 +33,7 @@ from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
-from signoff.graph.limits import Limits
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT
 from signoff.graph.state import AgentState, Context, Input, Output
@@ -46,7 +47,8 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, view_budget
+from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, renamed, view_budget
+from signoff.nodes.model.prices import prices_of
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
@@ -167,7 +169,8 @@ def build_graph(
         model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
         of it runs here.
     system_prompt: stands before the rules of the loop, which are always told.
-    limits: `Limits(turns=30)`, or a mapping of the same names.
+    limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
+        model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
         step is saved before the next begins (`durability="sync"`), always so when tools have effects.
@@ -267,12 +270,18 @@ def build_graph(
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(model) if budget is None else budget
     models = bound(model, box)
+    bounds, priced = checked_limits(limits), None
+    if bounds.prices is None:
+        priced = partial(_priced, model)
+        if bounds.cost is not None:
+            bounds = bounds.model_copy(update={"prices": priced("")})
     kit = Dependencies(
         models=models,
         by_name=by_name(model, box, digest, view),
         required=mode == "strict",
         toolbox=box,
-        limits=checked_limits(limits),
+        limits=bounds,
+        priced=priced,
         texts=texts,
         system_prompt=checked_prompt(system_prompt),
         view_tokens=view,
@@ -310,6 +319,10 @@ def build_graph(
     assert isinstance(graph, DurableGraph), "the class was set in the line above"
     used_by(graph.builder, graph.checkpointer, box.run_tools.values())
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
+
+
+def _priced(model: BaseChatModel, name: str) -> Prices:
+    return prices_of(renamed(model, name) if name else model)
 
 
 def _warn_without_journal(

@@ -25,7 +25,7 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.inside.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.inside.private import runtime as runtime_of
 from signoff.graph.inside.speed import lazy
-from signoff.graph.limits import Limits
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
 from signoff.graph.rules import ToolChoice
@@ -65,6 +65,7 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
+    priced: gives the prices of the model under a name, or of the graph's own; None where they were given.
     shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
@@ -96,6 +97,7 @@ class Dependencies:
     name: str | None = None
     shape: TypeAdapter[Any] | None = None
     pick: Pick | None = None
+    priced: Callable[[str], Prices] | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -210,13 +212,17 @@ class NodeContext:
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
-        of cost where there are no prices."""
+        of cost where no prices are known."""
         if self.context is _NO_CONTEXT:
             return self.kit.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
-        return Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        limits = Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        name = (self.context.model or "").strip()
+        if limits.cost is None or self.kit.priced is None or (limits.prices is not None and not name):
+            return limits
+        return limits.model_copy(update={"prices": self.kit.priced(name)})
 
     @property
     def model_seconds(self) -> float | None:

@@ -61,6 +61,7 @@ TESTS = {
     ),
     "pydantic-monty": ("tests/test_sandbox_choice.py", "tests/test_sandbox_tool.py"),
     "jsonschema": ("tests/test_control_result.py",),
+    "genai-prices": ("tests/test_prices.py",),
     "matplotlib": ("tests/test_stats_cli.py::test_a_plot_is_a_picture",),
     "langgraph-checkpoint-postgres, psycopg, psycopg-pool": (
         "tests/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",
