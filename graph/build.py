@@ -160,6 +160,7 @@ def build_graph(
     answer: Literal["summary", "argument", "none"] = "summary",
     name: str | None = None,
     select_tools: Callable[[Mapping[str, Any], Any], Iterable[Any] | None] | None = None,
+    parallel: int | None = None,
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
@@ -229,6 +230,8 @@ def build_graph(
         offered, by name; None for all. Control tools are always offered. A call of a tool that was not
         offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
         fails, or picks what there is not, the run raises SetupError and the thread can go on.
+    parallel: how many calls of tools that only read run beside each other at most. Default: 8 of sync tools,
+        which take a thread each, and of coroutines as many as there are.
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -302,6 +305,7 @@ def build_graph(
         answers=told != "none",
         name=checked_name(name),
         shape=result_shape(response_format),
+        parallel=positive("parallel", parallel, whole=True),
         pick=checked_function("select_tools", select_tools, "state, context"),
     )
     graph = declare(kit).compile(

@@ -65,6 +65,7 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
+    parallel: how many reads run beside each other at most; None for the default of each sort.
     priced: gives the prices of the model under a name, or of the graph's own; None where they were given.
     shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
@@ -96,6 +97,7 @@ class Dependencies:
     answers: bool = True
     name: str | None = None
     shape: TypeAdapter[Any] | None = None
+    parallel: int | None = None
     pick: Pick | None = None
     priced: Callable[[str], Prices] | None = None
     readings: dict[object, Reader] = field(default_factory=dict)

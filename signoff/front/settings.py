@@ -401,9 +401,9 @@ class Settings(BaseModel):
     workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
     turns, tokens, seconds, cost, talk_turns: limits of one task. tools: groups of tools. approve: tools and
     kinds whose calls a person must approve. model_seconds: how long the model may be silent. constitution:
-    the principles of an agent that works by text; None for those of `TaggedText`. checks: commands that a claim
-    of "done" must pass, run in the workspace. approve_by: where a person has just said what `approve` is;
-    None when it is as it was.
+    the principles of an agent that works by text; None for those of `TaggedText`. checks: commands that a
+    claim of "done" must pass, run in the workspace. approve_by: where a person has just said what `approve`
+    is; None when it is as it was.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
