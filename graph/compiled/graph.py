@@ -177,6 +177,12 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         """
         end_graph(self.builder)
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """What a notebook shows: the machine. LangGraph's own has a server on the internet draw it."""
+        from signoff.graph.drawing.diagram import svg  # only a notebook needs it
+
+        return {"text/plain": f"{type(self).__name__} {self.name!r}", "image/svg+xml": svg()}
+
     # LangGraph's overloads of these two tell the return type by `version`, and end in one that says nothing.
     @overload  # type: ignore[override]  # as above
     def invoke(
