@@ -63,7 +63,7 @@ class Silent(TimeoutError):
     """The model brought nothing for too long."""
 
 
-@dataclass
+@dataclass(slots=True)
 class CallBounds:
     """The bounds of one call, and what has come of it. Times are of the monotonic clock.
 
@@ -344,6 +344,8 @@ async def acall(
 
 class _Canceller:
     """Looks at the watch of a call in the running task now and then, and cancels it when it is to end."""
+
+    __slots__ = ("_before", "_busy", "_cancelled", "_due", "_handle", "_loop", "_stream", "_task", "_watch")
 
     def __init__(self, watch: CallBounds, stream: object) -> None:
         task = asyncio.current_task()
