@@ -2,7 +2,8 @@
 
 Run as a program: `python -m tests.support.sweeps.fence URL STRIDE` with the URL of an empty PostgreSQL
 database; a stride of 1 tries every moment, before and after each statement. Meanwhile the stopped runner has
-lost the session that held its thread, or all its sessions. One line of JSON for each stop tells what came of it.
+lost the session that held its thread, or all its sessions. One line of JSON for each stop tells what came of
+it.
 """
 
 import asyncio
