@@ -157,8 +157,13 @@ def make_toolbox(
     controls: Sequence[ControlTool],
     approvals: Policy | None = None,
     hand_over: Collection[str] = (),
+    *,
+    has_context: bool = False,
 ) -> Toolbox:
-    """The toolbox of these tools. Raises SetupError for names that clash and for names that do not exist."""
+    """The toolbox of these tools. has_context: whether runs have a context of the user's own.
+
+    Raises SetupError for names that clash and for names that do not exist.
+    """
     registry = ControlRegistry(controls)
     by_name = _by_name(tools, registry)
     kinds = {name: kind_of(found) for name, found in by_name.items()}
@@ -177,7 +182,7 @@ def make_toolbox(
         registry,
         by_name,
         kinds | finishes,
-        Approvals(approvals, kinds),
+        Approvals(approvals, kinds, has_context=has_context),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := _schema_of(found))},
     )

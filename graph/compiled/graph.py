@@ -335,7 +335,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         """Refuses what nothing can be run with, before anything is saved."""
         self._thread(config)
         check_input(given)
-        check_context(options.get("context"))
+        check_context(options.get("context"), self.context_schema)
         if given is None and not self.checkpointer and not nested():
             raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
 

@@ -413,7 +413,7 @@ class ToolRun:
     def _request(self) -> ToolCall:
         args = dict(self.call.args if self.edited is None else self.edited)
         call = ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
-        return self.run.kit.injector.filled(call, self.state, self.run.config)
+        return self.run.kit.injector.filled(call, self.state, self.run.config, lambda: self.run.users_context)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:
