@@ -33,7 +33,8 @@ from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.schemas.context import context_form
-from signoff.graph.state import AgentState, Context, Input, Output
+from signoff.graph.schemas.state import StateSchemas, state_schemas
+from signoff.graph.state import AgentState, Context, Output
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
@@ -79,14 +80,18 @@ NODES: dict[State, Work] = {
 
 
 def declare(
-    kit: Dependencies, aliases: Mapping[str, State] = ALIASES
+    kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
 
     `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
     """
+    found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        AgentState, context_schema=kit.context_form or Context, input_schema=Input, output_schema=Output
+        found.state,
+        context_schema=kit.context_form or Context,
+        input_schema=found.input,
+        output_schema=found.output,
     )
     names = {**{str(state): state for state in NODES}, **aliases}
     for name, state in names.items():
@@ -129,6 +134,7 @@ def build_graph(
     *,
     system_prompt: str | None = "",
     context_schema: type | None = None,
+    state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
     storage: Storage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -164,6 +170,10 @@ def build_graph(
     context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
         beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
         approvals get it when they ask for `context`.
+    state_schema: a TypedDict of further channels of the state, as for LangGraph: Annotated with a reducer,
+        where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
+        input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
+        plain values and messages.
     limits: `Limits(turns=30)`, or a mapping of the same names.
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
@@ -232,7 +242,7 @@ def build_graph(
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
-    form = context_form(context_schema)
+    form, schemas = context_form(context_schema), state_schemas(state_schema)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
@@ -276,8 +286,9 @@ def build_graph(
         evidence=evidence,
         keeper=keeper_of(models),
         context_form=form,
+        channels=schemas.channels,
     )
-    graph = declare(kit).compile(
+    graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
         name="signoff",

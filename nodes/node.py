@@ -15,6 +15,7 @@ from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
 
@@ -63,7 +64,8 @@ class Dependencies:
     digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
-    context_form: what a run may be given, where the user has a type of their own for it.
+    context_form: what a run may be given, where the user has a type of their own for it. channels: those of
+    the state that are the user's own.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -91,6 +93,7 @@ class Dependencies:
     evidence: bool = False
     keeper: Keeper | None = None
     context_form: type[ContextForm] | None = None
+    channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy

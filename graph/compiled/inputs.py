@@ -9,7 +9,7 @@ as it was before, and its next input takes the message's place.
 
 import reprlib
 import uuid
-from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -349,6 +349,16 @@ def check_input(given: Any) -> None:
         messages_of(given)
     except (TypeError, ValueError, NotImplementedError, LookupError) as error:
         raise SetupError(f"The input holds what is no message ({reason(error)}); give {EXAMPLE}.") from error
+
+
+def check_channels(given: Any, channels: Collection[str]) -> None:
+    """Refuses an input with a key that is none of `channels`: the messages, and what the user has added."""
+    unknown = [key for key in given if key not in channels] if isinstance(given, Mapping) else []
+    if unknown and not nested():
+        raise SetupError(
+            f"The input has {str(unknown[0])[:40]!r}, which this graph does not know; it takes "
+            f"{', '.join(channels)}."
+        )
 
 
 def _check_shape(given: Any) -> None:
