@@ -325,7 +325,7 @@ def test_what_a_finishing_tool_writes_is_written_once() -> None:
 KILLED = f"""
 import os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
-from tests.test_state_schema import THREAD, killed_graph, sqlite_storage
+from tests.drop_in.test_state_schema import THREAD, killed_graph, sqlite_storage
 with sqlite_storage(sys.argv[1]) as storage:
     batch = storage.store.batch
 
