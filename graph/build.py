@@ -36,7 +36,9 @@ from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT
-from signoff.graph.state import AgentState, Context, Input, Output
+from signoff.graph.schemas.context import context_form
+from signoff.graph.schemas.state import StateSchemas, state_schemas
+from signoff.graph.state import AgentState, Context, Output
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
@@ -83,14 +85,18 @@ NODES: dict[State, Work] = {
 
 
 def declare(
-    kit: Dependencies, aliases: Mapping[str, State] = ALIASES
+    kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
 
     `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
     """
+    found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        AgentState, context_schema=Context, input_schema=Input, output_schema=Output
+        found.state,
+        context_schema=kit.context_form or Context,
+        input_schema=found.input,
+        output_schema=found.output,
     )
     names = {**{str(state): state for state in NODES}, **aliases}
     for name, state in names.items():
@@ -132,6 +138,8 @@ def build_graph(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = (),
     *,
     system_prompt: str | None = "",
+    context_schema: type | None = None,
+    state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
     storage: Storage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -170,6 +178,13 @@ def build_graph(
         model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
         of it runs here.
     system_prompt: stands before the rules of the loop, which are always told.
+    context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
+        beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
+        approvals get it when they ask for `context`.
+    state_schema: a TypedDict of further channels of the state, as for LangGraph: Annotated with a reducer,
+        where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
+        input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
+        plain values and messages.
     limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
         model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
@@ -213,9 +228,10 @@ def build_graph(
         `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
         `outcome_of(graph.invoke(…)).result` is an instance of the type.
     checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
-        `messages` and `state` by name and pass by returning True or None, and commands for the shell, which
-        run in `checks_folder` (default: the process's own) and pass with exit code 0. All run, each for at
-        most `check_seconds`; what they say goes back to the model. They may run again: see tools/checks.py.
+        `messages`, `state` and `context` by name and pass by returning True or None, and commands for the
+        shell, which run in `checks_folder` (default: the process's own) and pass with exit code 0. All run,
+        each for at most `check_seconds`; what they say goes back to the model. They may run again: see
+        tools/checks.py.
     evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
     rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
@@ -254,7 +270,8 @@ def build_graph(
     finishes = finishing(
         controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
     )
-    box = make_toolbox(tools, finishes, approvals, hand_over)
+    form, schemas = context_form(context_schema), state_schemas(state_schema)
+    box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
     mode = one_of("talk", talk, ("strict", "balanced", "natural"))
@@ -307,8 +324,10 @@ def build_graph(
         shape=result_shape(response_format),
         parallel=positive("parallel", parallel, whole=True),
         pick=checked_function("select_tools", select_tools, "state, context"),
+        context_form=form,
+        channels=schemas.channels,
     )
-    graph = declare(kit).compile(
+    graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
         name=kit.name or "signoff",

@@ -12,15 +12,17 @@ from signoff.graph.history.task import Task
 from signoff.graph.messages import answer, is_answer
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending
-from signoff.nodes.journal import close, measured
+from signoff.nodes.journal import Written, close, measured
 from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
-    written = yield from _closed(task, run, len(state["messages"]))
+    closed = yield from _closed(task, run)
+    channels = closed.channels(state, run)
+    written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:
-        return Report(None, _with_end(state, task, written))
+        return Report(None, {**channels, **_with_end(state, task, written)})
     nudges = run.reader(state).section.nudges
     run.forget()
     ending = state["ending"]
@@ -34,7 +36,7 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         why = ending.get("error") or (last["why"] if last else "")
         text = answer_of(outcome, ending.get("claim") or {}, why, run.kit.texts)
         written = [*written, *_answer([*state["messages"], *written], text, task, run)]
-    update = {**_with_end(state, task, written), "outcome": outcome.model_dump()}
+    update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
     return Report(None, {**update, "decision": decision} if decision else update)
 
 
@@ -68,14 +70,18 @@ def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
     return Decision(rule=ending["reason"], event=state.get("event", ""), why=ending.get("error", ""))
 
 
-def _closed(task: Task, run: NodeContext, position: int) -> Part[list[BaseMessage]]:
-    """An answer for every open call, each with an id of its own: the last one is where the task ended."""
+def _closed(task: Task, run: NodeContext) -> Part[Written]:
+    """An answer for every open call."""
     strays = [
         Stray(call, "ended", reply.message.id or "")
         for reply in task.replies
         for call in reply.calls
         if reply.open(call)
     ]
-    closed = yield from close(strays, run)
-    ids = [f"ended-{task.id}-{position + number}" for number in range(len(closed))]
-    return [result.model_copy(update={"id": own}) for result, own in zip(closed, ids, strict=True)]
+    return (yield from close(strays, run))
+
+
+def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
+    """Each with an id of its own: the last one is where the task ended."""
+    ids = [f"ended-{task.id}-{position + number}" for number in range(len(results))]
+    return [result.model_copy(update={"id": own}) for result, own in zip(results, ids, strict=True)]

@@ -21,7 +21,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past
 from signoff.graph.kinds import Effect, Kind, kind_of
 from signoff.tools.approvals import Approvals, Policy
-from signoff.tools.control import ControlRegistry, ControlTool
+from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 
 _LONGEST = 200
 # What stands in the description of a tool that whoever calls the model is to run.
@@ -168,8 +168,13 @@ def make_toolbox(
     controls: Sequence[ControlTool],
     approvals: Policy | None = None,
     hand_over: Collection[str] = (),
+    *,
+    has_context: bool = False,
 ) -> Toolbox:
-    """The toolbox of these tools. Raises SetupError for names that clash and for names that do not exist."""
+    """The toolbox of these tools. has_context: whether runs have a context of the user's own.
+
+    Raises SetupError for names that clash and for names that do not exist.
+    """
     registry = ControlRegistry(controls)
     by_name = _by_name([found for found in tools if not isinstance(found, Mapping)], registry)
     provided = _provided([found for found in tools if isinstance(found, Mapping)], {*by_name, *registry})
@@ -189,9 +194,9 @@ def make_toolbox(
         registry,
         by_name,
         kinds | finishes,
-        Approvals(approvals, kinds),
+        Approvals(approvals, kinds, has_context=has_context),
         frozenset(driven),
-        schemas={name: schema for name, found in by_name.items() if (schema := _schema_of(found))},
+        schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
         provided=provided,
     )
 
@@ -221,20 +226,6 @@ def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dic
             raise SetupError(f"Two tools are named {name!r}; rename one of them.")
         found[name] = dict(one)
     return found
-
-
-def _schema_of(found: BaseTool) -> type[BaseModel] | None:
-    """What the arguments must fit as the model gives them: without what LangChain injects."""
-    try:
-        whole, told = found.args_schema, found.tool_call_schema
-    except Exception:  # noqa: BLE001  a tool of the user's own making may raise anything
-        return None
-    if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
-        return None
-    if not (isinstance(told, type) and issubclass(told, BaseModel)):
-        return None
-    # The shorter one has lost the validators of the whole one; those then judge when the tool is called.
-    return whole if set(told.model_fields) == set(whole.model_fields) else told
 
 
 def _from_function(given: Any) -> BaseTool:
