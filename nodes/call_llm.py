@@ -99,7 +99,8 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     names = None
     if run.kit.pick is not None:
-        names = picked_names(run.kit.pick, state, run.context, run.kit.toolbox)
+        context = run.context if run.kit.context_form is None else run.users_context
+        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
         models = picked(models, names)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(

@@ -24,8 +24,9 @@ from signoff.tools.approvals import Approvals, Policy
 from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 
 _LONGEST = 200
-# What stands in the description of a tool that whoever calls the model is to run.
+# What stands in the description of a tool that whoever calls the model is to run, and its types.
 _DESCRIBES = {"function", "parameters", "input_schema"}
+_CALLED = ("function", "custom")
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
 
 
@@ -211,14 +212,11 @@ def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dic
     found: dict[str, dict[str, Any]] = {}
     for one in given:
         name = provider_name(one)
-        described = one.get("type") in ("function", "custom") or {
-            "function",
-            "parameters",
-            "input_schema",
-        } & set(one)
-        if not name or described:
+        # Of Google's own the only key is the name.
+        provided = "type" in one or (len(one) == 1 and "name" not in one)
+        if not provided or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
             raise SetupError(
-                f"tools= holds {reprlib.repr(dict(one))}, which describes a tool and cannot be run; give a "
+                f"tools= holds {reprlib.repr(dict(one))}, which cannot be a tool: nothing runs it; give a "
                 "LangChain tool or a function, or a tool that the model's provider runs, such as "
                 '{"type": "web_search"}.'
             )

@@ -1,6 +1,7 @@
 """What the model is offered: tools of its provider, and of the graph's own those that a function picks."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,9 @@ class TestToolsOfTheProvider:
     @pytest.mark.parametrize(
         ("tools", "told"),
         [
-            ([{"type": "function", "function": {"name": "f"}}], "describes a tool and cannot be run"),
-            ([{"name": "f", "input_schema": {}}], "describes a tool and cannot be run"),
-            ([{}], "describes a tool and cannot be run"),
+            ([{"type": "function", "function": {"name": "f"}}], "cannot be a tool: nothing runs it"),
+            ([{"name": "f", "input_schema": {}}], "cannot be a tool: nothing runs it"),
+            ([{}], "cannot be a tool: nothing runs it"),
             ([SEARCH, SEARCH], "Two tools are named 'web_search'"),
             ([look, {"type": "x", "name": "look"}], "Two tools are named 'look'"),
             ([{"type": "x", "name": "think"}], "Two tools are named 'think'"),
@@ -122,6 +123,22 @@ class TestPickedTools:
             ["look", "pay"],
             ["look", "pay"],
         ]
+
+    def test_a_context_of_the_users_own_is_what_it_gets(self) -> None:
+        @dataclass
+        class Account:
+            admin: bool = False
+
+        model = ScriptedModel([FINISH, FINISH])
+        graph = build_graph(
+            model,
+            [look, pay],
+            context_schema=Account,
+            select_tools=lambda _, account: None if account.admin else ["look"],
+        )
+        graph.invoke(GO, context={"admin": True, "turns": 3})
+        graph.invoke(GO, context=Account())
+        assert offers(model) == [["look", "pay", *CONTROLS], ["look", *CONTROLS]]
 
     def test_a_call_of_what_was_not_offered_is_not_run(self, storage: SqliteStorage) -> None:
         ran = list[str]()
