@@ -113,9 +113,12 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
 
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
-    has added to the state, too, which would be lost.
+    has added to the state, too, which would be lost. Raises StorageError for what cannot be read.
     """
-    saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
+    saved = None
+    if thread_id:
+        with readable(thread_id):
+            saved = storage.checkpointer.get_tuple(config_of(thread_id))
     values = saved.checkpoint["channel_values"] if saved else {}
     known = _graph_without_model().channels
     more = tuple(
