@@ -48,7 +48,7 @@ from signoff.graph.compiled.inputs import (
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
-from signoff.graph.machine import FIRST
+from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, enters
 from signoff.graph.state import AgentState, Output
 from signoff.tools.processes.held import end_graph
 
@@ -289,6 +289,15 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
                         await self.asettle(config)
             return await super().abulk_update_state(config, supersteps)
 
+    def enter(self, config: RunnableConfig, event: Event, values: Mapping[str, Any]) -> None:
+        """Writes `values` to the thread as an event from outside: what was pending is dropped, and the thread
+        goes on where the event enters. Nothing runs; for a caller that holds the thread."""
+        self.update_state(config, {**values, "event": str(event)}, _way_to(enters(event)))
+
+    async def aenter(self, config: RunnableConfig, event: Event, values: Mapping[str, Any]) -> None:
+        """`enter`, for an event loop."""
+        await self.aupdate_state(config, {**values, "event": str(event)}, _way_to(enters(event)))
+
     # LangGraph's are generators: they would say what is wrong only when they are read.
     def get_state_history(self, config: RunnableConfig, **kwargs: Any) -> Iterator[StateSnapshot]:
         """LangGraph's snapshots of the thread, the newest first."""
@@ -387,6 +396,12 @@ class JournalledGraph(DurableGraph):
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return "sync" if self.checkpointer else durability
+
+
+def _way_to(target: State) -> str:
+    """A state from which the only way leads to `target`. LangGraph knows no writing from outside: it writes
+    in the name of a node, and goes where the edges of that node lead."""
+    return str(next(state for state, row in TRANSITIONS.items() if {*row.values()} == {target}))
 
 
 async def _while_held(

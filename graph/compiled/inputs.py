@@ -25,7 +25,7 @@ from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
 from signoff.graph.errors import SetupError, ThreadError, shown
-from signoff.graph.machine import FIRST, check_states, next_states
+from signoff.graph.machine import Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
 from signoff.graph.outcome import current_outcome
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
@@ -52,7 +52,8 @@ def extend(
     granted = before["turns"] if before.get("task") == outcome["task"] else 0
     spent = state.get("spent") or {}
     mine = spent if spent.get("task") == outcome["task"] else {}
-    return _again(texts, {"extended": dict(mine)}, extra={"task": outcome["task"], "turns": granted + turns})
+    extra = {"task": outcome["task"], "turns": granted + turns}
+    return _again(Event.EXTEND, texts, {"extended": dict(mine)}, extra=extra)
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
@@ -62,7 +63,7 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
     end with an error.
     """
     _ended_by(_values(state), "error")
-    return _again(texts, {}, stop="")
+    return _again(Event.RETRY, texts, {}, stop="")
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
@@ -79,7 +80,12 @@ def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
     # An input that was saved and not yet taken up comes after every end.
     if START not in snapshot.next and current_outcome(snapshot.values) is not None:
         raise ThreadError("The thread has ended; send a new message to begin the next task.")
-    return None if snapshot.tasks or snapshot.next else Command(goto=str(FIRST), update={})
+    return None if snapshot.tasks or snapshot.next else entering(Event.GO_ON)
+
+
+def entering(event: Event, **update: Any) -> Command[Any]:
+    """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
+    return Command(goto=str(enters(event)), update={"event": str(event), **update})
 
 
 def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
@@ -102,9 +108,9 @@ def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
     return outcome
 
 
-def _again(texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
+def _again(event: Event, texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
     mark = nudge("resumed", texts.nudges["resumed"].format(), **notes)
-    return Command(goto=str(FIRST), update={"messages": [mark], "outcome": None, **update})
+    return entering(event, messages=[mark], outcome=None, **update)
 
 
 # Under this channel LangGraph keeps that a task waits for an answer.

@@ -68,19 +68,19 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Write:
-    """Writes to the state of the thread, in the name of one of its nodes; what was pending is dropped."""
+class Enter:
+    """Enters the thread from outside; what was pending is dropped."""
 
     graph: Graph
     config: RunnableConfig
+    event: Event
     values: dict[str, Any]
-    as_node: str
 
     def do(self, stack: ExitStack) -> None:
-        self.graph.update_state(self.config, self.values, self.as_node)
+        self.graph.enter(self.config, self.event, self.values)
 
     async def ado(self, stack: AsyncExitStack) -> None:
-        await self.graph.aupdate_state(self.config, self.values, self.as_node)
+        await self.graph.aenter(self.config, self.event, self.values)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Stretch:
             return END
 
 
-Request = Hold | Look | Write | Settle | Ops | BlockingWork | Stretch
+Request = Hold | Look | Enter | Settle | Ops | BlockingWork | Stretch
 Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
@@ -359,11 +359,9 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
         given = standing.go_on
 
 
-def _cancel(thread: DrivenThread, standing: Standing) -> Write:
-    # In the name of `nudge`, whose only way leads to `compress`: what was pending is dropped, and the rules
-    # find the stop.
-    values = {"stop": standing.task.id, "event": str(Event.NUDGED)}
-    return Write(thread.graph, thread.config, values, str(State.NUDGE))
+def _cancel(thread: DrivenThread, standing: Standing) -> Enter:
+    # What was pending is dropped, and the rules find the stop.
+    return Enter(thread.graph, thread.config, Event.STOP, {"stop": standing.task.id})
 
 
 def _stretch(

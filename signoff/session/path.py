@@ -7,7 +7,7 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.types import StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import go_on
@@ -256,13 +256,15 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             task = read(values, kit_of(graph).toolbox)
         if graph.store is not None and task.last is not None:
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
-        # In the name of `nudge`, whose only way leads to `compress`: from there the rules find their way.
-        # They would not find an end again that a finish has been granted already.
-        ends = snapshot.next == (str(State.FINISH),)
-        name, event = (State.CONFIRM, Event.CONFIRMED) if ends else (State.NUDGE, Event.NUDGED)
         if outcome := values.get("outcome"):
             values = {**values, "outcome": {**outcome, "thread_id": target}}
-        graph.update_state(config_of(target), {**values, "event": str(event)}, str(name))
+        if snapshot.next == (str(State.FINISH),):
+            # The rules would not find an end again that a finish has been granted already. Where that event
+            # leads is known: the last state has no way of its own.
+            last = str(State.FINISH)
+            graph.update_state(config_of(target), Command(goto=last, update=values), last)
+        else:
+            graph.enter(config_of(target), Event.FORK, values)
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
 
