@@ -34,11 +34,9 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
-    aentered,
     check_config,
     check_context,
     check_input,
-    entered,
     entry,
     holds_input,
     nested,
@@ -48,8 +46,9 @@ from signoff.graph.compiled.inputs import (
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
-from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, enters
+from signoff.graph.machine import FIRST
 from signoff.graph.state import AgentState, Output
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -212,7 +211,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = entered(self._begun(input, config))
+        begun = carry_out(self._begun(input, config), self)
         return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
 
     def astream_held(
@@ -236,7 +235,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        begun = await aentered(self._begun(input, config))
+        begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         async with aclosing(stream):
             async for item in stream:
@@ -288,15 +287,6 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
                     async with in_thread(self.runner(config)):
                         await self.asettle(config)
             return await super().abulk_update_state(config, supersteps)
-
-    def enter(self, config: RunnableConfig, event: Event, values: Mapping[str, Any]) -> None:
-        """Writes `values` to the thread as an event from outside: what was pending is dropped, and the thread
-        goes on where the event enters. Nothing runs; for a caller that holds the thread."""
-        self.update_state(config, {**values, "event": str(event)}, _way_to(enters(event)))
-
-    async def aenter(self, config: RunnableConfig, event: Event, values: Mapping[str, Any]) -> None:
-        """`enter`, for an event loop."""
-        await self.aupdate_state(config, {**values, "event": str(event)}, _way_to(enters(event)))
 
     # LangGraph's are generators: they would say what is wrong only when they are read.
     def get_state_history(self, config: RunnableConfig, **kwargs: Any) -> Iterator[StateSnapshot]:
@@ -396,12 +386,6 @@ class JournalledGraph(DurableGraph):
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return "sync" if self.checkpointer else durability
-
-
-def _way_to(target: State) -> str:
-    """A state from which the only way leads to `target`. LangGraph knows no writing from outside: it writes
-    in the name of a node, and goes where the edges of that node lead."""
-    return str(next(state for state, row in TRANSITIONS.items() if {*row.values()} == {target}))
 
 
 async def _while_held(

@@ -9,8 +9,7 @@ as it was before, and its next input takes the message's place.
 
 import reprlib
 import uuid
-from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Generator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
@@ -25,10 +24,11 @@ from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
 from signoff.graph.errors import SetupError, ThreadError, shown
-from signoff.graph.machine import Event, check_states, enters, next_states
+from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
 from signoff.graph.outcome import current_outcome
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.nodes.node import Operation
 
 
 def extend(
@@ -88,6 +88,18 @@ def entering(event: Event, **update: Any) -> Command[Any]:
     return Command(goto=str(enters(event)), update={"event": str(event), **update})
 
 
+def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """What `graph.update_state` is given so that `event` enters a thread, whatever that has left to run: what
+    was pending is dropped, and nothing runs.
+
+    LangGraph knows no writing from outside: it writes in the name of a node, and goes where its edges lead.
+    So that of a state is taken from which the only way leads to where the event enters.
+    """
+    place = enters(event)
+    name = next(state for state, row in TRANSITIONS.items() if {*row.values()} == {place})
+    return {**values, "event": str(event)}, str(name)
+
+
 def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
     """The values of a state; the snapshot around them is taken, too."""
     values = state.values if isinstance(state, StateSnapshot) else state
@@ -133,14 +145,6 @@ class EntryGraph(Protocol):
     def settle(self, config: RunnableConfig) -> None: ...
 
     async def asettle(self, config: RunnableConfig) -> None: ...
-
-
-@dataclass(frozen=True)
-class Operation:
-    """Something to be done, and how it is done in an event loop."""
-
-    do: Callable[[], Any]
-    ado: Callable[[], Awaitable[Any]]
 
 
 Entry = Generator[Operation, Any, Any]
@@ -227,28 +231,6 @@ def _check_is_no_other(
 
 def _names_interrupt(key: Any) -> bool:
     return isinstance(key, str) and len(key) == _ID_DIGITS
-
-
-def entered(entry: Entry) -> Any:
-    """What comes of an entry."""
-    found = None
-    while True:
-        try:
-            asked = entry.send(found)
-        except StopIteration as end:
-            return end.value
-        found = asked.do()
-
-
-async def aentered(entry: Entry) -> Any:
-    """`entered`, for an event loop."""
-    found = None
-    while True:
-        try:
-            asked = entry.send(found)
-        except StopIteration as end:
-            return end.value
-        found = await asked.ado()
 
 
 def messages_of(given: Any) -> list[BaseMessage]:

@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.inputs import go_on
+from signoff.graph.compiled.inputs import entry_update, go_on
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.history.task import read
@@ -264,7 +264,7 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             last = str(State.FINISH)
             graph.update_state(config_of(target), Command(goto=last, update=values), last)
         else:
-            graph.enter(config_of(target), Event.FORK, values)
+            graph.update_state(config_of(target), *entry_update(Event.FORK, values))
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
 

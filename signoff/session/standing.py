@@ -18,7 +18,7 @@ from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.graph import checked_thread_id
-from signoff.graph.compiled.inputs import entering
+from signoff.graph.compiled.inputs import entering, entry_update
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
@@ -179,7 +179,7 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
             return None
         name, reply_id = _asked_by(standing.values, waiting.call_id)
         answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
-        graph.enter(config_of(thread_id), Event.EXPIRE, {"messages": [answered]})
+        graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
     return Expired(thread_id, waiting.text, answer)
 
 
