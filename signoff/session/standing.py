@@ -174,7 +174,7 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
         waiting, moment = standing.waiting, time.time() if now is None else now
         if not isinstance(waiting, Question):
             return None
-        answer = expired({"type": "question", **waiting.document()}, moment, kit_of(graph).texts)
+        answer = expired({"type": waiting.pause, **waiting.document()}, moment, kit_of(graph).texts)
         if answer is None:
             return None
         name, reply_id = _asked_by(standing.values, waiting.call_id)
