@@ -16,6 +16,8 @@ from signoff.graph.finish.evidence import idle_refusals, moved
 from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, current_task
+from signoff.graph.history.usage import Used
+from signoff.graph.limits import Limits, is_whole
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import is_genuine, marks
 from signoff.graph.state import AgentState
@@ -123,7 +125,7 @@ def _task(task: Task, machine: Machine) -> Hashable:
         min(task.filtered, 2),
         task.answered,
         task.requested,
-        (task.used.tool_calls, task.used.refused) if limits.tool_calls is not None else None,
+        _used(task, limits),
         _work(task) if limits.repeats is not None else None,
         _idle(task, limits.refusals),
         _phase(task),
@@ -131,6 +133,13 @@ def _task(task: Task, machine: Machine) -> Hashable:
         task.ended,
         task.before is not None,
     )
+
+
+def _used(task: Task, limits: Limits) -> Hashable:
+    """What is counted in whole numbers against a limit of the same name. Tokens and their cost follow from
+    the turns here, and no clock runs."""
+    counted = [name for name in Used._fields if getattr(limits, name, None) is not None and is_whole(name)]
+    return tuple(getattr(task.used, name) for name in counted), task.used.refused
 
 
 def _call(call: Call | None) -> Hashable:
