@@ -54,11 +54,14 @@ class Budget:
 @dataclass(frozen=True)
 class CountedLimit:
     """A limit that is used up bit by bit. words: why the task ends with it. used: what of it the task has
-    used. most: how much there is; None for no limit."""
+    used. most: how much there is; None for no limit. ends: whether the task ends as soon as it is used up,
+    and not only when one more is wanted.
+    """
 
     words: str
     used: Callable[[Task, Limits], float]
     most: Callable[[Task, Limits], float | None]
+    ends: bool = True
 
 
 COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
@@ -72,6 +75,7 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
             "{used} of {limit} tool calls are used",
             lambda task, _: task.used.tool_calls,
             lambda _, limits: limits.tool_calls,
+            ends=False,
         ),
         "tokens": CountedLimit(
             "{used:,} of {limit:,} tokens are used",
@@ -109,7 +113,7 @@ def nearest(task: Task, limits: Limits) -> Budget | None:
     """The limit of which the least is left, when that is at most a sixth; None also when one is over."""
     found = list(budgets(task, limits))
     near = [one for one in found if one.near]
-    if any(one.spent for one in near if one.name != "tool_calls"):
+    if any(one.spent for one in near if COUNTED[one.name].ends):
         return None
     return max(near, key=lambda one: one.used / one.limit, default=None)
 
