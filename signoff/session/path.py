@@ -15,6 +15,7 @@ from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.history.task import read
 from signoff.graph.machine import ALIASES, Event, State, next_states
+from signoff.graph.schemas.state import for_a_copy
 from signoff.nodes.journal import copy_entries
 from signoff.session.standing import config_of, kit_of, readable
 
@@ -258,13 +259,14 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
         if outcome := values.get("outcome"):
             values = {**values, "outcome": {**outcome, "thread_id": target}}
+        copied = for_a_copy(values, kit_of(graph).channels)
         if snapshot.next == (str(State.FINISH),):
             # The rules would not find an end again that a finish has been granted already. Where that event
             # leads is known: the last state has no way of its own.
             last = str(State.FINISH)
-            graph.update_state(config_of(target), Command(goto=last, update=values), last)
+            graph.update_state(config_of(target), Command(goto=last, update=copied), last)
         else:
-            graph.update_state(config_of(target), *entry_update(Event.FORK, values))
+            graph.update_state(config_of(target), *entry_update(Event.FORK, copied))
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
 

@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "signoff.graph.limits",
             "signoff.graph.machine",
             "signoff.graph.messages",
+            "signoff.graph.schemas",
             "signoff.graph.state",
             "signoff.graph.texts",
         ),

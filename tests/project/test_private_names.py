@@ -172,7 +172,7 @@ def test_injected_arguments_by_the_public_way_are_the_same(
 
     def filled() -> Any:
         try:
-            found = inject.Injector([one]).filled(call, state, config)
+            found = inject.Injector([one]).filled(call, state, config, lambda: None)
         except Exception as error:  # noqa: BLE001  it is to be the same
             return repr(error)
         told = found["args"].pop("runtime", None) if one is all_of_it else None
