@@ -1,6 +1,6 @@
 """How long a task may go on, and what the tokens of its model cost."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -107,3 +107,9 @@ class Limits(CheckedModel):
     talk_turns: int = Field(default=5, ge=1)
     repeats: int | None = Field(default=5, ge=2)
     refusals: int | None = Field(default=5, ge=1)
+
+
+def is_whole(name: str) -> bool:
+    """Whether the limit of this name is a whole number."""
+    annotation = Limits.model_fields[name].annotation
+    return int in (annotation, *get_args(annotation))
