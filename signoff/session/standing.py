@@ -4,7 +4,7 @@ passed, without a model.
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -116,11 +116,9 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
     has added to the state, too, which would be lost. Raises StorageError for what cannot be read.
     """
-    saved = None
-    if thread_id:
-        with readable(thread_id):
-            saved = storage.checkpointer.get_tuple(config_of(thread_id))
-    values = saved.checkpoint["channel_values"] if saved else {}
+    with readable(thread_id) if thread_id else nullcontext():
+        saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
+        values = saved.checkpoint["channel_values"] if saved else {}
     known = _graph_without_model().channels
     more = tuple(
         sorted(name for name in values if name not in known and name.isidentifier() and name[:2] != "__")
