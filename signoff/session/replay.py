@@ -355,7 +355,8 @@ def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], d
 
 def _done(call_id: str, moment: _Moment) -> Any:
     """What came of a call that was run in this step."""
-    found = [message for message in moment.written if getattr(message, "tool_call_id", None) == call_id]
+    results = [message for message in moment.written if isinstance(message, ToolMessage)]
+    found = [message for message in results if message.tool_call_id == call_id]
     if not found:
         raise _NotKept
     more = [message for message in moment.written if nudge_kind(message) == FROM_TOOL]
