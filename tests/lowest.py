@@ -41,38 +41,38 @@ TOOLS = (
 )
 # What they touch, beside langgraph and langchain-core.
 TESTS = {
-    "pydantic": ("tests/test_private.py",),
-    "pydantic-settings": ("tests/test_cli_config.py",),
-    "langgraph-checkpoint-sqlite, filelock": ("tests/test_storage.py",),
+    "pydantic": ("tests/project/test_private_names.py",),
+    "pydantic-settings": ("tests/cli/test_config.py",),
+    "langgraph-checkpoint-sqlite, filelock": ("tests/storage/test_sqlite.py",),
     "langchain-openai": (
-        "tests/test_local_model.py",
-        "tests/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
+        "tests/models/test_local_model.py",
+        "tests/nodes/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
     ),
-    "typer, rich, platformdirs": ("tests/test_cli_show.py",),
-    "jinja2": ("tests/test_page_safe.py",),
+    "typer, rich, platformdirs": ("tests/cli/test_show.py",),
+    "jinja2": ("tests/page/test_safe.py",),
     "ptyprocess": (
-        "tests/test_terminal.py::test_the_result_is_the_output_and_a_line_of_notes",
-        "tests/test_terminal.py::test_each_thread_has_its_shell",
+        "tests/tools/test_terminal.py::test_the_result_is_the_output_and_a_line_of_notes",
+        "tests/tools/test_terminal.py::test_each_thread_has_its_shell",
     ),
     "langchain-mcp-adapters": (
-        "tests/test_mcp.py::test_one_server_serves_every_call_and_ends_with_its_graph",
-        "tests/test_mcp.py::test_hints_count_only_when_they_are_trusted",
-        "tests/test_mcp.py::test_a_server_that_cannot_be_started_is_told",
+        "tests/tools/test_mcp.py::test_one_server_serves_every_call_and_ends_with_its_graph",
+        "tests/tools/test_mcp.py::test_hints_count_only_when_they_are_trusted",
+        "tests/tools/test_mcp.py::test_a_server_that_cannot_be_started_is_told",
     ),
-    "pydantic-monty": ("tests/test_sandbox_choice.py", "tests/test_sandbox_tool.py"),
-    "jsonschema": ("tests/test_control_result.py",),
-    "matplotlib": ("tests/test_stats_cli.py::test_a_plot_is_a_picture",),
+    "pydantic-monty": ("tests/tools/test_sandbox_choice.py", "tests/tools/test_sandbox_tool.py"),
+    "jsonschema": ("tests/finish/test_control_result.py",),
+    "matplotlib": ("tests/cli/test_stats_command.py::test_a_plot_is_a_picture",),
     "langgraph-checkpoint-postgres, psycopg, psycopg-pool": (
-        "tests/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",
-        "tests/test_postgres.py::test_threads_are_listed_the_one_changed_last_first",
+        "tests/storage/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",
+        "tests/storage/test_postgres.py::test_threads_are_listed_the_one_changed_last_first",
     ),
-    "procrastinate": ("tests/test_workers.py::test_the_figures_of_a_queue",),
+    "procrastinate": ("tests/workers/test_worker.py::test_the_figures_of_a_queue",),
     "pyte, textual": (
-        "tests/test_ui_pane.py::test_a_command_of_the_agent_appears_as_if_it_were_typed",
-        "tests/test_ui_pane.py::test_a_person_types_commands",
-        "tests/test_ui_app.py::test_a_whole_run",
+        "tests/ui/test_pane.py::test_a_command_of_the_agent_appears_as_if_it_were_typed",
+        "tests/ui/test_pane.py::test_a_person_types_commands",
+        "tests/ui/test_app.py::test_a_whole_run",
     ),
-    "textual-serve": ("tests/test_ui_web.py::test_what_is_refused",),
+    "textual-serve": ("tests/ui/test_web.py::test_what_is_refused",),
 }
 
 
