@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -16,6 +17,8 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
+    PromptFunction,
+    cache_way,
     check_model,
     check_storage,
     checked_function,
@@ -137,7 +140,8 @@ def build_graph(
     model: BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = (),
     *,
-    system_prompt: str | None = "",
+    system_prompt: str | SystemMessage | PromptFunction | None = "",
+    cache: Literal["auto", "anthropic", "openai"] | None = None,
     context_schema: type | None = None,
     state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
@@ -177,7 +181,13 @@ def build_graph(
         nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
         model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
         of it runs here.
-    system_prompt: stands before the rules of the loop, which are always told.
+    system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
+        content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
+        the last block moves there, so that it covers both); or a function of (state, context) that gives
+        either, plain or async, which is asked before each call of the model.
+    cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
+        the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
+        the provider of the model needs it.
     context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
         beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
         approvals get it when they ask for `context`.
@@ -270,6 +280,7 @@ def build_graph(
     finishes = finishing(
         controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
     )
+    prompt, function = checked_prompt(system_prompt)
     form, schemas = context_form(context_schema), state_schemas(state_schema)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
@@ -303,7 +314,9 @@ def build_graph(
         limits=bounds,
         priced=priced,
         texts=texts,
-        system_prompt=checked_prompt(system_prompt),
+        system_prompt=prompt,
+        prompt_function=function,
+        cache=cache_way(cache, model),
         view_tokens=view,
         digester=digester(model, digest, view, box),
         digest_seconds=positive("digest_seconds", digest_seconds, none=False),
