@@ -102,7 +102,12 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "tools: an object in the list": ({"tools": [Toolkit()]}, "cannot be a tool"),
     "tools: a number in the list": ({"tools": [5]}, "5 cannot be a tool"),
     "tools: no docstring": ({"tools": [undescribed]}, "'undescribed' cannot be a tool .* docstring"),
-    "model: a name": ({"model": "openai:gpt"}, "'openai:gpt' is no chat model; give"),
+    "model: a bare name": ({"model": "gpt"}, "'gpt'; write 'provider:model', such as 'openai:gpt'"),
+    "model: a provider alone": ({"model": "openai:"}, "names no model: write it as 'openai:model'"),
+    "model_retries: a number": ({"model_retries": 3}, "model_retries= is 3; write model_retries=ModelR"),
+    "fallbacks: a single one": ({"fallbacks": model()}, "fallbacks= is ScriptedModel, not a list; write"),
+    "fallbacks: a name alone": ({"fallbacks": "openai:gpt"}, "fallbacks= is 'openai:gpt', not a list"),
+    "fallbacks: no model": ({"fallbacks": [add]}, "the function add is no chat model"),
     "model: a class": (
         {"model": ScriptedModel},
         r"the class ScriptedModel; give an instance of it: ScriptedM",

@@ -1,8 +1,10 @@
-"""What a provider's error says, and what to do about it, in two sentences."""
+"""What a provider's error says, whether it may pass, and what to do about it, in two sentences."""
 
 import html
 import re
+import time
 from collections.abc import Collection, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
@@ -35,6 +37,23 @@ _UNKNOWN_HOST = re.compile(
     r"name or service not known|name resolution|nodename nor servname|getaddrinfo|no address associated",
     re.IGNORECASE,
 )
+_PASSING = (408, 409, 429)
+_PASSING_KINDS = {
+    "rate_limit_error": "rate limit",
+    "overloaded_error": "the provider is overloaded",
+    "api_error": "a fault of the provider",
+    "server_error": "a fault of the provider",
+    "timeout_error": "no answer in time",
+}
+_LATE_NAMES = {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}
+_CONNECTION_NAMES = {
+    "APIConnectionError",
+    "ModelConnectionError",
+    "ClientConnectionError",
+    "ConnectionError",
+    "NetworkError",
+}
+_DELAY = re.compile(r"([0-9.]+)s")
 _REFUSALS = (None, 400, 404, 413, 422, 429, 500, 501)
 _TOO_LONG_ADVICE = (
     "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
@@ -80,6 +99,107 @@ def is_too_long(error: BaseException) -> bool:
     return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_said(error))))
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether the same call may succeed a little later: a rate limit, a fault of the server, a connection."""
+    if is_too_long(error) or _is_lasting(error):
+        return False
+    status, told = _status(error), _header(error, "x-should-retry")
+    if told in ("true", "false"):
+        return told == "true"
+    if status is not None:
+        return status in _PASSING or (status >= 500 and status != 501)
+    return bool(_kind(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
+
+
+def in_short(error: BaseException) -> str:
+    """What has happened, in a few words: `rate limit`, `error 503`, `the connection broke off`."""
+    status = _status(error)
+    if status == 429:
+        return "rate limit"
+    if status in (408, 504) or (status is None and _is_late(error)):
+        return "no answer in time"
+    if status is not None:
+        return f"error {status}"
+    if _is_cut(error):
+        return "the connection broke off"
+    return _kind(error) or ("no connection" if _is_unreachable(error) else type(error).__name__)
+
+
+def retry_after(error: BaseException) -> float | None:
+    """Seconds that the provider asks to wait: by a header, or in the body as Google does it."""
+    milliseconds, seconds = _header(error, "retry-after-ms"), _header(error, "retry-after")
+    for given, unit in ((milliseconds, 0.001), (seconds, 1.0)):
+        try:
+            return max(0.0, float(given) * unit)
+        except ValueError:
+            continue
+    try:
+        return max(0.0, parsedate_to_datetime(seconds).timestamp() - time.time())
+    except ValueError:
+        return _delay(error)
+
+
+def _delay(error: BaseException) -> float | None:
+    for cause in _causes(error):
+        body = getattr(cause, "details", None)
+        inner = body.get("error", body) if isinstance(body, Mapping) else {}
+        parts = inner.get("details") if isinstance(inner, Mapping) else None
+        for part in parts if isinstance(parts, list) else ():
+            told = part.get("retryDelay") if isinstance(part, Mapping) else None
+            if isinstance(told, str) and (found := _DELAY.fullmatch(told)):
+                return float(found[1])
+    return None
+
+
+def _header(error: BaseException, name: str) -> str:
+    for cause in _causes(error):
+        headers = getattr(getattr(cause, "response", None), "headers", None)
+        if isinstance(headers, Mapping) and isinstance(found := headers.get(name), str):
+            return found.strip().lower()
+    return ""
+
+
+def _kind(error: BaseException) -> str:
+    """What an error is that comes in the middle of a stream, which had the status 200."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, Mapping) else {}
+    told = inner.get("type") if isinstance(inner, Mapping) else None
+    return _PASSING_KINDS.get(told, "") if isinstance(told, str) else ""
+
+
+def _is_lasting(error: BaseException) -> bool:
+    """Whether it says of itself that it does not pass: the quota, tools, a filter, the name of a host."""
+    status, said = _status(error), _words(error)
+    if status == 402 or _QUOTA.search(said):
+        return True
+    if status in _REFUSALS and (_NO_TOOLS.search(said) or _FILTER.search(said)):
+        return True
+    if status is not None:
+        return False
+    unknown = _UNKNOWN_HOST.search(said) and "temporary failure" not in said.lower()
+    return _is_unreachable(error) and bool(unknown or _TLS.search(said))
+
+
+def _is_late(error: BaseException) -> bool:
+    return bool(_names(error) & _LATE_NAMES)
+
+
+def _is_cut(error: BaseException) -> bool:
+    return any(kind.__name__ in _CUTS for cause in _causes(error) for kind in type(cause).__mro__)
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return bool(_names(error) & _CONNECTION_NAMES)
+
+
+def _names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _words(error: BaseException) -> str:
+    return f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+
+
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     """The provider's message, and what to do so that the thread can be retried. `secrets` are never told,
     nor is what looks like one: a server can send the request's own headers back."""
@@ -118,7 +238,7 @@ def secrets_of(*models: Any) -> frozenset[str]:
 
 
 def _what_to_do(error: BaseException, status: int | None) -> str:
-    said = f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+    said = _words(error)
     if is_too_long(error):
         return _TOO_LONG_ADVICE
     if status == 402 or _QUOTA.search(said):
@@ -138,11 +258,11 @@ def _what_to_do(error: BaseException, status: int | None) -> str:
 
 
 def _without_status(error: BaseException) -> str:
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     said = _said(error)
-    if names & {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}:
+    if names & _LATE_NAMES:
         return _LATE
-    if any(kind.__name__ in _CUTS for cause in _causes(error) for kind in type(cause).__mro__):
+    if _is_cut(error):
         return _CUT
     if names & {"APIConnectionError", "ModelConnectionError", "ConnectError", "OSError"}:
         if _TLS.search(said):
