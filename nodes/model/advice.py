@@ -61,17 +61,31 @@ _TOO_LONG_ADVICE = (
 )
 _BY_STATUS = {
     400: "The provider takes the request for wrong: change the model or the setting that it names",
-    401: "The API key is missing or wrong: set the right one (for OpenAI the variable OPENAI_API_KEY)",
+    401: "The API key is missing or wrong: set the right one",
     403: "The API key may not use this model: check the key's rights or choose another model",
     404: "There is no such model or address: check --model and --base-url, or what your code gives for them",
     413: _TOO_LONG_ADVICE,
     422: "The provider takes the request for wrong: change the model or the setting that it names",
     429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
 }
-_BROKEN = "The provider has a fault or too much to do, and trying again at once did not help: wait a while"
+_BAD_KEY = re.compile(r"api key not (?:valid|found)", re.IGNORECASE)
+_VARIABLES = {
+    "anthropic": " (for Anthropic the variable ANTHROPIC_API_KEY)",
+    "google": " (for Google the variable GOOGLE_API_KEY)",
+    "groq": " (for Groq the variable GROQ_API_KEY)",
+    "openai": " (for OpenAI the variable OPENAI_API_KEY)",
+}
+_DEEPEST = 5
+_BROKEN = "The provider has a fault or too much to do, and trying again did not help: wait a while"
 _LATE = "The provider did not answer in time: wait a while, or give the model a longer timeout"
 _CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
-_CUTS = {"RemoteProtocolError", "ReadError", "ConnectionAbortedError", "ConnectionResetError"}
+_CUTS = {
+    "RemoteProtocolError",
+    "ReadError",
+    "ClientPayloadError",
+    "ConnectionAbortedError",
+    "ConnectionResetError",
+}
 _UNREADABLE = (
     "The server's answer is not that of such a model: check the base URL (it often ends in /v1), and what "
     "stands between here and the server"
@@ -108,6 +122,9 @@ def may_pass(error: BaseException) -> bool:
         return told == "true"
     if status is not None:
         return status in _PASSING or (status >= 500 and status != 501)
+    if getattr(error, "is_retryable", False):
+        # LangChain's own word for it.
+        return True
     return bool(_kind(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
 
 
@@ -250,11 +267,19 @@ def _what_to_do(error: BaseException, status: int | None) -> str:
         return "The model or its server does not support tool calling: use one that does"
     if status in _REFUSALS and _FILTER.search(said):
         return "The provider's content filter stopped the request: write what you want in other words"
+    if status == 401 or (status == 400 and _BAD_KEY.search(said)):
+        return f"{_BY_STATUS[401]}{_variable(error)}"
     if status in (408, 504):
         return _LATE
     if status is not None:
         return _BY_STATUS.get(status, _BROKEN if status >= 500 else _BY_STATUS[400])
     return _without_status(error)
+
+
+def _variable(error: BaseException) -> str:
+    """The variable that holds the key, where the error is of a package whose variable is known."""
+    roots = {kind.__module__.split(".")[0] for each in _causes(error) for kind in type(each).__mro__}
+    return next((told for root, told in _VARIABLES.items() if root in roots), "")
 
 
 def _without_status(error: BaseException) -> str:
@@ -285,8 +310,23 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
+def _origin(error: BaseException) -> BaseException:
+    """The error that carries the provider's answer: this one, or the one that it was made of."""
+    found: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if found is None or _own_status(found) is not None:
+            break
+        found = found.__cause__
+    return error if found is None else found
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status of the provider's answer, as its package tells it."""
+    # To a connection that broke off aiohttp gives the status 400.
+    return None if _is_cut(error) else _own_status(_origin(error))
+
+
+def _own_status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
         response = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -298,7 +338,9 @@ def _status(error: BaseException) -> int | None:
 
 def _said(error: BaseException) -> str:
     """The provider's own words; for a failing connection those of the cause below."""
-    told = [getattr(error, "body", None), *(part for part in error.args if isinstance(part, Mapping))]
+    error = _origin(error)
+    told = [getattr(error, "body", None), getattr(error, "details", None)]
+    told += [*(part for part in error.args if isinstance(part, Mapping))]
     text = next(filter(None, map(_message, told)), "") or re.sub(r"^Error code: \d+ - ", "", str(error))
     if _status(error) is None:
         below = [str(cause) for cause in _causes(error)[1:]]

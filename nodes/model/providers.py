@@ -8,6 +8,7 @@ the key that it needs stand here, and a mistake is told without any of them.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -118,9 +119,12 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> BaseChatMod
 def _taken_apart(name: str) -> ModelName:
     found = provider_name(name)
     if found is None:
+        before, colon, after = name[:80].partition(":")
+        meant = next(iter(get_close_matches(before.strip().lower(), PROVIDERS)), "") if colon else ""
+        example = f"{meant}:{after}" if meant else f"openai:{name[:40] or 'gpt-…'}"
         raise SetupError(
-            f"model= is {name[:80]!r}; write 'provider:model', such as 'openai:{name[:40] or 'gpt-…'}' (the "
-            f"providers: {', '.join(PROVIDERS)}), or give a chat model."
+            f"model= is {name[:80]!r}; write 'provider:model' with a provider that LangChain knows, such as "
+            f"{example!r}, or give a chat model."
         )
     if not found.model:
         raise SetupError(f"model= is {name!r}, which names no model: write it as '{found.provider}:model'.")
