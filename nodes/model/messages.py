@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -134,13 +135,15 @@ def in_loops(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
         model = model.bound
     if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
         return True
-    inner = getattr(model, "model", None)
+    # Not by `getattr`, for which pydantic makes an error each time where there is none.
+    inner = vars(model).get("model")
     if isinstance(inner, BaseChatModel):
         return in_loops(inner)
     name = "_astream" if streams(model) and not model.disable_streaming else "_agenerate"
     return getattr(type(model), name) is not getattr(BaseChatModel, name)
 
 
+@lru_cache(maxsize=256)
 def _asked_as_usual(model: type[BaseChatModel]) -> bool:
     return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
 

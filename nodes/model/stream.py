@@ -18,7 +18,6 @@ import struct
 import sys
 import threading
 import time
-from asyncio import Task as AsyncTask
 from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, closing, suppress
@@ -64,7 +63,7 @@ class Silent(TimeoutError):
     """The model brought nothing for too long."""
 
 
-@dataclass
+@dataclass(slots=True)
 class CallBounds:
     """The bounds of one call, and what has come of it. Times are of the monotonic clock.
 
@@ -206,19 +205,20 @@ _RECEIVED = struct.Struct("=8x24I3QQ")
 
 
 def frames_of_thread(thread: int) -> Iterator[FrameType]:
-    """The frames of a thread, from the one that waits."""
+    """The frames of the call that a helper thread makes, from the one that waits."""
     frame = sys._current_frames().get(thread)
-    while frame is not None:
+    while frame is not None and frame.f_code is not _Helper._run.__code__:
         yield frame
         frame = frame.f_back
 
 
-def frames_of_task(task: "AsyncTask[Any]") -> Iterator[FrameType]:
-    """The frames of a task that waits, from its first to the one that waits.
+def frames_of_stream(stream: Any) -> Iterator[FrameType]:
+    """The frames of a stream for which a task waits, from its own to the one that waits. The frames around
+    it, LangGraph's and ours, hold no connection and have many values.
 
     What an `async for` waits for names no generator; that it refers to one is known to the collector.
     """
-    waits: Any = task.get_coro()
+    waits: Any = stream
     for _ in range(_DEEPEST):
         if not isinstance(waits, _WAITING):
             waits = next((each for each in gc.get_referents(waits) if isinstance(each, _WAITING)), None)
@@ -272,6 +272,7 @@ _T = TypeVar("_T")
 _SHORTEST, _LONGEST = 0.02, 0.25
 _PATIENCE = 0.4
 _GRACE = 1.0
+_LATE, _MOST_BUSY = 0.1, 8
 
 
 class CallEnded(SystemExit):
@@ -323,10 +324,11 @@ async def acall(
     watch: CallBounds, items: Callable[[], AsyncIterator[_T]]
 ) -> tuple[list[_T], BaseException | None]:
     """`call` for a loop."""
-    taken, canceller = list[_T](), _Canceller(watch)
+    taken, stream = list[_T](), items()
+    canceller = _Canceller(watch, stream)
     token = WATCH.set(watch)
     try:
-        async with aclosing(items()) as stream:  # type: ignore[type-var]  # it is a generator
+        async with aclosing(stream):  # type: ignore[type-var]  # it is a generator
             async for item in stream:
                 taken.append(item)
     except asyncio.CancelledError as error:
@@ -347,25 +349,38 @@ async def acall(
 class _Canceller:
     """Looks at the watch of a call in the running task now and then, and cancels it when it is to end."""
 
-    def __init__(self, watch: CallBounds) -> None:
+    __slots__ = ("_before", "_busy", "_cancelled", "_due", "_handle", "_loop", "_stream", "_task", "_watch")
+
+    def __init__(self, watch: CallBounds, stream: object) -> None:
         task = asyncio.current_task()
         assert task is not None, "a node runs in a task"
-        self._watch, self._task, self._loop = watch, task, asyncio.get_running_loop()
+        self._watch, self._task, self._loop, self._stream = watch, task, asyncio.get_running_loop(), stream
         self._before, self._cancelled = task.cancelling(), 0
+        self._busy = 0
         # Not at once, as for a thread: a loop may serve a thousand calls.
-        self._handle = self._loop.call_later(watch.next_look(_LONGEST), self._look)
+        self._look_in(watch.next_look(_LONGEST))
+
+    def _look_in(self, seconds: float) -> None:
+        self._due = self._loop.time() + seconds
+        self._handle = self._loop.call_at(self._due, self._look)
+
+    def _is_busy(self) -> bool:
+        """Whether the loop is late with this look: then what has come may wait to be read, and nothing is
+        wrong with the call. So it is for a while only."""
+        self._busy = self._busy + 1 if self._loop.time() - self._due > _LATE else 0
+        return 0 < self._busy < _MOST_BUSY
 
     def _look(self) -> None:
         after = self._watch.next_look(_LONGEST)
-        if self._watch.to_weigh:
-            self._watch.carried(received(sockets(frames_of_task(self._task))))
+        if not self._is_busy() and self._watch.to_weigh:
+            self._watch.carried(received(sockets(frames_of_stream(self._stream))))
         if self._watch.over():
             # Some packages swallow it; a second one too early would interrupt the closing of the connection.
             after = _GRACE if self._watch.mute else _SHORTEST
             if self._watch.mute:
                 self._cancelled += 1
                 self._task.cancel()
-        self._handle = self._loop.call_later(after, self._look)
+        self._look_in(after)
 
     def from_outside(self) -> bool:
         """Whether somebody else has cancelled the task, too."""
