@@ -16,7 +16,6 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
-    check_model,
     check_storage,
     checked_limits,
     checked_models,
@@ -259,10 +258,7 @@ def build_graph(
             stacklevel=2,
         )
     budget = positive("view_tokens", view_tokens, whole=True)
-    inside = [found.model for found in unwrapped(models)]
-    for each in inside:
-        check_model(each)
-    view = view_budget(*inside) if budget is None else budget
+    view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
     asked = Models(models, box, digest, view, checked_retries(model_retries))
     own = asked.bound()
     kit = Dependencies(

@@ -18,6 +18,7 @@ from signoff.graph.limits import Limits
 from signoff.graph.texts import Texts
 from signoff.nodes.model.providers import model_by_name
 from signoff.nodes.model.retries import ModelRetries
+from signoff.nodes.model.wrapped import unwrapped
 
 _Number = TypeVar("_Number", bound=float | None)
 
@@ -49,10 +50,10 @@ def checked_models(model: Any, fallbacks: Any) -> list[Any]:
     if isinstance(fallbacks, Runnable):
         raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
     given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
-    for one in given:
-        if not isinstance(one, str):
-            check_model(one)
-    return [model_by_name(one) if isinstance(one, str) else one for one in given]
+    made = [model_by_name(one) if isinstance(one, str) else one for one in given]
+    for found in unwrapped(made):
+        check_model(found.model)
+    return made
 
 
 def checked_retries(given: Any) -> ModelRetries | None:
