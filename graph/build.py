@@ -45,7 +45,7 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, Models, keeper_of, view_budget
+from signoff.nodes.model.models import Digests, ModelSet, keeper_of, view_budget
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
@@ -259,7 +259,7 @@ def build_graph(
         )
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
-    asked = Models(models, box, digest, view, checked_retries(model_retries))
+    asked = ModelSet(models, box, digest, view, checked_retries(model_retries))
     own = asked.bound()
     kit = Dependencies(
         own=own,

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -32,8 +32,10 @@ from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import Prompt, in_loops, prompt, sanitize, show, streams, unique_ids
 from signoff.nodes.model.models import AskedModel, Keeper
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.trying import Stopped, Tries, tried
+from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import NodeContext, Part, Report, Steps
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,11 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return _reply_of(chunks, run)
 
     try:
-        message = yield from tried(models, watch, tries, ask, _gives_way)
+        message = yield from _asked(models, watch, tries, ask)
         return _replied(state, run, shown, message, begun, tries)
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except Stopped:
+    except WaitEnded:
         return Report(Event.STOPPED)
     except BaseException as error:
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
@@ -125,6 +127,19 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         if reply := _refused(error):
             return _replied(state, run, shown, _reply_of([reply], run), begun, tries)
         return _failed(state, run, shown, error, tries)
+
+
+def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+    """What the model gives: nearly always its first try is the only one."""
+    first, bounds = models[0], watch.anew()
+    tries.model = first.name if len(models) > 1 else ""
+    try:
+        return (yield from ask(first, bounds))
+    except Exception as error:
+        if gets_past(error) or (len(models) == 1 and (first.retries is None or not first.passes(error))):
+            raise
+        failed, tries.heard = error, bounds.heard
+    return (yield from tried_again(models, watch, tries, ask, failed, _gives_way))
 
 
 def _gives_way(error: BaseException) -> bool:

@@ -71,6 +71,11 @@ def test_a_name_with_a_provider_makes_its_model(name: str, monkeypatch: pytest.M
     assert type(model_by_name(name)).__name__ == kind
 
 
+def test_a_name_with_openai_makes_its_model_without_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "o")
+    assert kit_of(build_graph("openai:gpt-5")).own.asked[0].name == "gpt-5"
+
+
 @pytest.mark.parametrize("name", ["qwen2.5:7b", "ft:gpt-4o:me", "gpt-5", "meta-llama/llama:free", ""])
 def test_other_names_are_bare(name: str) -> None:
     assert provider_name(name) is None
@@ -98,7 +103,7 @@ MISSING: dict[str, tuple[str, list[str]]] = {
 BEGIN: dict[str, Callable[[str], object]] = {
     "a graph": build_graph,
     "a fallback": lambda name: build_graph(ScriptedModel([]), fallbacks=[name]),
-    "a command": lambda name: (check_model(name, None, {}), choose_model(name, None, {})),
+    "a command": lambda name: choose_model(name, None, {}),
 }
 
 
@@ -221,7 +226,7 @@ async def test_a_run_chooses_among_alternatives(mode: str) -> None:
 
 def test_an_alternative_that_there_is_not_is_told() -> None:
     model = ScriptedModel([]).configurable_alternatives(ConfigurableField(id="which"))
-    graph = build_graph(model)  # type: ignore[arg-type]  # what LangChain says of its alternatives
+    graph = build_graph(model)
     with pytest.raises(SetupError, match="configured by this run's config: Unknown alternative: x"):
         graph.invoke(GO, {"configurable": {"which": "x"}})
 

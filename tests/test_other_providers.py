@@ -1,5 +1,7 @@
 """Anthropic's and Google's packages against servers of their shapes: finishes, cut replies, errors."""
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +11,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Limits, ModelRetries, build_graph
@@ -32,7 +35,7 @@ SOON = ModelRetries(first_wait=0.01)
 
 
 def anthropic(server: FakeProvider, **options: Any) -> BaseChatModel:
-    return ChatAnthropic(model="fake", base_url=server.root, api_key=SecretStr("k"), **options)  # type: ignore[call-arg]  # its aliases
+    return ChatAnthropic(model="fake", base_url=server.root, api_key=SecretStr("k"), **options)
 
 
 def google(server: FakeProvider, **options: Any) -> BaseChatModel:
@@ -152,7 +155,7 @@ async def test_work_of_a_cut_reply_does_not_run(shape: Shape, mode: str) -> None
 @every_shape
 async def test_errors_that_pass_are_tried_again_by_the_graph_alone(shape: Shape, mode: str) -> None:
     dropped = shape.reply("I will now do it.", size=2, ends="cut", after=1)
-    script = [shape.slow_down, shape.overloaded, dropped, shape.reply(calls=[FINISH])]
+    script: Sequence[Any] = [shape.slow_down, shape.overloaded, dropped, shape.reply(calls=[FINISH])]
     with FakeProvider(script) as server:
         outcome, _, _ = await job(shape.model(server, max_retries=6), mode)
         times = [request.at for request in server.requests]
@@ -172,6 +175,44 @@ async def test_a_package_that_has_been_used_tries_again_no_more(shape: Shape) ->
         assert len(server.requests) == len(script)
         assert outcome["reason"] == "model_error"
         assert getattr(model, "max_retries") == 6, "the caller's own is as it was"  # noqa: B009  no field of all
+
+
+# One picture of a single pixel, and 300,000 characters of another one.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+LARGE = b64encode(b64decode(PIXEL) + bytes(225_000)).decode()
+PER_IMAGE = 85
+
+
+def openai(server: FakeProvider) -> BaseChatModel:
+    return ChatOpenAI(model="fake", base_url=server.url, api_key=SecretStr("k"))
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"), [(openai, Reply), (anthropic, AnthropicReply), (google, GoogleReply)]
+)
+def test_images_in_a_message_and_in_a_result_arrive_and_count_as_images(
+    made: Callable[..., BaseChatModel], kind: type[Reply]
+) -> None:
+    def image(data: str) -> dict[str, Any]:
+        return {"type": "image", "base64": data, "mime_type": "image/png"}
+
+    def shoot() -> list[Any]:
+        """Take a picture of the screen."""
+        return [{"type": "text", "text": "Here it is."}, image(LARGE)]
+
+    words = {"type": "text", "text": "What is this?"}
+    script = [kind(calls=[tool_call("shoot")]), kind(calls=[FINISH])]
+    with FakeProvider(script) as server:
+        graph = build_graph(made(server), [shoot], view_tokens=4_000, model_retries=None)
+        result = graph.invoke({"messages": [("user", [words, image(PIXEL)])]})
+        sent = [json.dumps(request.body) for request in server.requests]
+    # Google takes the alphabet for addresses.
+    sent = [body.replace("-", "+").replace("_", "/") for body in sent]
+    assert result["outcome"]["status"] == "success", result["outcome"]["error"]
+    assert (PIXEL in sent[0], PIXEL in sent[1], LARGE in sent[1]) == (True, True, True)
+    shown = [marks(m)["shown"] for m in result["messages"] if isinstance(m, AIMessage)]
+    assert PER_IMAGE < shown[1] - shown[0] < PER_IMAGE + 100, "the picture, and the words around it"
+    assert "digest" not in result, "nothing had to be folded"
 
 
 @every_shape

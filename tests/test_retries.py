@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def outcome_of(decision: Decision) -> Any:
 async def test_a_task_gets_through_a_rate_limit_a_fault_and_a_dropped_stream(
     mode: str, storage: SqliteStorage
 ) -> None:
-    script = [SLOW_DOWN, BROKEN, DROPPED, DONE]
+    script: Sequence[Any] = [SLOW_DOWN, BROKEN, DROPPED, DONE]
     with FakeProvider(script) as server:
         outcome = outcome_of(await run(session(server, storage), mode))
         at = [request.at for request in server.requests]

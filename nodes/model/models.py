@@ -119,7 +119,7 @@ ByConfig = Callable[[RunnableConfig], BoundModels]
 
 
 @dataclass(frozen=True)
-class Models:
+class ModelSet:
     """What a graph was given for a model, and how it makes of it what it asks.
 
     given: a model, and those that are asked when it fails. retries: None for no second try.

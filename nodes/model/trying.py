@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from signoff.graph.inside.speed import listened
 from signoff.nodes.model.advice import in_short
 from signoff.nodes.model.models import AskedModel
+from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.stream import CallBounds
 from signoff.nodes.node import NodeContext, Part
 
@@ -40,7 +41,7 @@ class Retrying:
 
 
 @dataclass(frozen=True)
-class Wait:
+class Backoff:
     """Waits before the next try, and tells of it. Gives whether the wait is over; not when somebody wants the
     run to stop or to pause."""
 
@@ -83,7 +84,7 @@ def _heard(config: RunnableConfig) -> bool:
     return listened(config) and getattr(manager, "parent_run_id", None) is not None
 
 
-class Stopped(Exception):
+class WaitEnded(Exception):
     """Somebody wants the run to stop or to pause, while it waits to try a call again."""
 
 
@@ -101,63 +102,58 @@ class Tries:
 Ask = Callable[[AskedModel, CallBounds], Part[_T]]
 
 
-def tried(
+def tried_again(
     models: tuple[AskedModel, ...],
     watch: CallBounds,
     tries: Tries,
     ask: Ask[_T],
+    failed: Exception,
     gives_way: Callable[[BaseException], bool],
 ) -> Part[_T]:
-    """What `ask` gives, asked of one model after another, of each as often as it is to be.
+    """What `ask` gives, after the first try has failed: asked of one model after another, of each as often as
+    it is to be.
 
-    tries: takes what it came to. ask: gets bounds of its own for each try. gives_way: whether the next model
-    can help after an error. Raises the last error, or Stopped.
+    ask: gets bounds of its own for each try. tries: takes what it came to. failed: what the first model has
+    failed with. gives_way: whether the next model can help after an error. Raises the last error, or
+    WaitEnded.
     """
+    first: Exception | None = failed
     for place, model in enumerate(models, 1):
         tries.model = model.name if len(models) > 1 else ""
         try:
-            return (yield from _tried(model, watch, tries, ask))
+            return (yield from _tried(model, watch, tries, ask, first))
         except Exception as error:
             if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
                 raise
             tries.again += 1
             told = Retrying(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
-            if not (yield Wait(told)):
-                raise Stopped from error
+            if not (yield Backoff(told)):
+                raise WaitEnded from error
+        first = None
     raise AssertionError("there is a model")
 
 
-def _tried(model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
-    # Nearly always the first try is the only one.
-    try:
-        return (yield from _once(model, watch, tries, ask))
-    except Exception as error:
-        if model.retries is None or not model.passes(error):
-            raise
-        first = error
-    due, failed = list[float](), in_short(first)
-    for attempt in model.retries.attempts(model.passes, watch.until, due.append):
+def _tried(
+    model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T], first: Exception | None
+) -> Part[_T]:
+    """first: what its first try failed with, where that is made already."""
+    due, why = list[float](), ""
+    policy = model.retries or ModelRetries(tries=1)
+    for attempt in policy.attempts(model.passes, watch.until, due.append):
         if due:
             done, seconds = attempt.retry_state.attempt_number - 1, due.pop()
             tries.again += 1
             tries.waited += seconds
-            if not (yield Wait(Retrying(seconds, failed, done, model.retries.tries, tries.heard))):
-                raise Stopped
+            if not (yield Backoff(Retrying(seconds, why, done, policy.tries, tries.heard))):
+                raise WaitEnded
         with attempt:
-            if attempt.retry_state.attempt_number == 1:
-                # The try that was made already.
-                raise first
+            bounds = watch.anew()
             try:
-                return (yield from _once(model, watch, tries, ask))
+                if first is not None and attempt.retry_state.attempt_number == 1:
+                    raise first
+                return (yield from ask(model, bounds))
             except Exception as error:
-                failed = in_short(error)
+                why = in_short(error)
+                tries.heard = bounds.heard if error is not first else tries.heard
                 raise
     raise AssertionError("the last error is raised")
-
-
-def _once(model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
-    bounds = watch.anew()
-    try:
-        return (yield from ask(model, bounds))
-    finally:
-        tries.heard = bounds.heard
