@@ -31,7 +31,7 @@ from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
-from tests.slow_server import SlowServer, finishes
+from tests.support.servers.slow_server import SlowServer, finishes
 
 CALLS = 10
 BOX = make_toolbox([], standard_controls())

@@ -34,7 +34,9 @@ from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
-from signoff.graph.state import AgentState, Context, Input, Output
+from signoff.graph.schemas.context import context_form
+from signoff.graph.schemas.state import StateSchemas, state_schemas
+from signoff.graph.state import AgentState, Context, Output
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
@@ -82,14 +84,18 @@ NODES: dict[State, Work] = {
 
 
 def declare(
-    kit: Dependencies, aliases: Mapping[str, State] = ALIASES
+    kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
 
     `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
     """
+    found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        AgentState, context_schema=Context, input_schema=Input, output_schema=Output
+        found.state,
+        context_schema=kit.context_form or Context,
+        input_schema=found.input,
+        output_schema=found.output,
     )
     names = {**{str(state): state for state in NODES}, **aliases}
     for name, state in names.items():
@@ -134,6 +140,8 @@ def build_graph(
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
     system_prompt: str | None = "",
+    context_schema: type | None = None,
+    state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
     storage: Storage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -170,6 +178,13 @@ def build_graph(
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel.
     system_prompt: stands before the rules of the loop, which are always told.
+    context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
+        beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
+        approvals get it when they ask for `context`.
+    state_schema: a TypedDict of further channels of the state, as for LangGraph: Annotated with a reducer,
+        where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
+        input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
+        plain values and messages.
     limits: `Limits(turns=30)`, or a mapping of the same names.
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
@@ -215,9 +230,10 @@ def build_graph(
     response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then needs a
         `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
     checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
-        `messages` and `state` by name and pass by returning True or None, and commands for the shell, which
-        run in `checks_folder` (default: the process's own) and pass with exit code 0. All run, each for at
-        most `check_seconds`; what they say goes back to the model. They may run again: see tools/checks.py.
+        `messages`, `state` and `context` by name and pass by returning True or None, and commands for the
+        shell, which run in `checks_folder` (default: the process's own) and pass with exit code 0. All run,
+        each for at most `check_seconds`; what they say goes back to the model. They may run again: see
+        tools/checks.py.
     evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
     rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
@@ -241,7 +257,8 @@ def build_graph(
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
-    box = make_toolbox(tools, finishes, approvals, hand_over)
+    form, schemas = context_form(context_schema), state_schemas(state_schema)
+    box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
     mode = one_of("talk", talk, ("strict", "balanced", "natural"))
@@ -284,8 +301,10 @@ def build_graph(
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
         keeper=keeper_of(own.offers),
+        context_form=form,
+        channels=schemas.channels,
     )
-    graph = declare(kit).compile(
+    graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
         name="signoff",

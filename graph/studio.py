@@ -32,6 +32,7 @@ from signoff.front.working import graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import JournalledGraph, in_thread
 from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
+from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
 from signoff.session.standing import config_of, standing_of
 
@@ -79,6 +80,7 @@ SHOWN = ("messages", "outcome", "decision", "phases", "digest", "acting")
 """The channels that a server's users see; the others are the machine's own."""
 TOLD = ("messages", "outcome", "decision")
 """Those of them that a run tells of while it goes on, and at its end."""
+_OWN = Output.__annotations__.keys() | TOLD
 _whole: ContextVar[bool] = ContextVar("signoff_whole_state", default=False)
 
 
@@ -103,7 +105,7 @@ class ServedGraph(JournalledGraph):
 
     @property
     def stream_channels_asis(self) -> str | Sequence[str]:
-        return super().stream_channels_asis if _whole.get() else SHOWN
+        return super().stream_channels_asis if _whole.get() else [*SHOWN, *_users(self)]
 
     def get_whole_state(self, config: RunnableConfig) -> StateSnapshot:
         token = _whole.set(True)
@@ -214,8 +216,13 @@ def served(graph: Graph) -> Graph:
     """A graph of `build_graph`, without a saver, as `langgraph.json` should name it: see `ServedGraph`."""
     # As `build_graph` sets the class of what LangGraph compiles.
     graph.__class__ = ServedGraph
-    graph.output_channels = list(TOLD)
+    graph.output_channels = [*TOLD, *_users(graph)]
     return graph
+
+
+def _users(graph: Graph) -> list[str]:
+    """The channels of the user's own that callers get."""
+    return [name for name in graph.builder.schemas[graph.builder.output_schema] if name not in _OWN]
 
 
 graph = compose(os.environ)

@@ -184,6 +184,15 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "before you repeat it, or try a smaller step."
         ),
         "unsupported": "{name} returned something that this loop cannot apply ({type}).",
+        "written": "Written to the state: {channels}.",
+        "no_channel": (
+            "{name} has run, but nothing of its update of the state was written: {channel!r} is no channel "
+            "that a tool may write. There are: {why}."
+        ),
+        "not_written": (
+            "{name} has run, but nothing of its update of the state was written, since {channel!r} cannot take "
+            "it: {why}"
+        ),
         "unknown_outcome": (
             "Outcome unknown: {name} was started, but the process ended before its result was saved. It may or "
             "may not have taken effect. Check before you repeat it."

@@ -75,4 +75,4 @@ def _told(call: Call, review: Review, waiting: Unsettled, state: AgentState, run
     if call.effect is Effect.MORE_TURNS:
         return texts["wants_turns"].format(turns=call.args.get("turns"), reason=call.args.get("reason"))
     given = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
-    return review.told(given, state, run.runtime, f"{call.name} waits for approval.")
+    return review.told(given, state, run.users_runtime, f"{call.name} waits for approval.")

@@ -29,7 +29,8 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         task = current_task(reader, state, can_ask=run.can_ask)
     answers = yield from answer_waiting(task, run)
     closed = yield from close(task.strays, run)
-    if written := [*renamed, *_marked(state, reader), *answers, *closed]:
+    update |= closed.channels(state, run)
+    if written := [*renamed, *_marked(state, reader), *answers, *closed.messages]:
         update["messages"] = written
     if state.get("task") != task.id:
         update["task"] = task.id

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 
 from signoff.graph.history.reader import decided
 from signoff.graph.history.replies import Call
@@ -14,7 +14,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run
 from signoff.graph.state import AgentState, CallDecision
-from signoff.nodes.journal import STARTED, WAITING, JournalEntry
+from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
@@ -28,11 +28,12 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.DONE)
     batch = next_batch(task.due, run.kit.toolbox)
     if run.kit.toolbox.is_effect(batch[0].name):
-        messages = yield from _effect(batch[0], task, state, run)
+        written = yield from _effect(batch[0], task, state, run)
     else:
-        messages = yield from _reads(batch, task, state, run)
-    left = len(batch) < len(task.due) or not messages
-    return Report(Event.MORE if left else Event.DONE, {"messages": messages})
+        written = yield from _reads(batch, task, state, run)
+    left = len(batch) < len(task.due) or not written.messages
+    update = {**written.channels(state, run), "messages": written.messages}
+    return Report(Event.MORE if left else Event.DONE, update)
 
 
 def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
@@ -44,7 +45,7 @@ def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
     return list(takewhile(beside, due[:PARALLEL_READS])) or due[:1]
 
 
-def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[list[BaseMessage]]:
+def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
     """Calls that change nothing, beside each other. After an interrupt of one of them they run in order:
     LangGraph hands answers out in the order in which they are asked for.
 
@@ -57,29 +58,31 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContex
     pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
     jobs = [ToolRun(call, state, run, _edited(decision)) for call, decision in pairs]
     results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered)
-    done = {job.call.index: found.messages for job, found in zip(jobs, results, strict=True)}
-    return [m for call in batch for m in done.get(call.index, [_not_approved(call, run)])]
+    done = {job.call.index: found for job, found in zip(jobs, results, strict=True)}
+    written = Written()
+    for call in batch:
+        found = done.get(call.index)
+        written.add(found.written if found else Written([_not_approved(call, run)]))
+    return written
 
 
-def _reads_again(
-    batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext
-) -> Part[list[BaseMessage]]:
-    messages: list[BaseMessage] = []
+def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
+    written = Written()
     for call in batch:
         decision = decided(call, task.decisions)
         if not _may_run(call, decision, run):
-            messages.append(_not_approved(call, run))
+            written.add(Written([_not_approved(call, run)]))
             continue
         reply_id = task.reply_of(call).message.id or ""
-        messages += yield from once(call, reply_id, state, run, again=_waits, edited=_edited(decision))
-    return messages
+        written.add((yield from once(call, reply_id, state, run, again=_waits, edited=_edited(decision))))
+    return written
 
 
 def _waits(entry: JournalEntry) -> bool:
     return entry.status == WAITING
 
 
-def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part[list[BaseMessage]]:
+def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
     """One call that may change something, if it may run.
 
     Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
@@ -88,7 +91,7 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
     reply_id = task.reply_of(call).message.id or ""
     decision = decided(call, task.decisions)
     if not _may_run(call, decision, run):
-        return [_not_approved(call, run)]
+        return Written([_not_approved(call, run)])
     again = partial(_again, call, decision, run)
     return (
         yield from once(

@@ -6,10 +6,11 @@ run is closed with the journal's result, with "outcome unknown", or with a reaso
 one entry for its outcome and one for the figures of the analytics.
 """
 
+import base64
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -17,12 +18,15 @@ from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, m
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from signoff.graph.finish.figures import Figures, figures
+from signoff.graph.foreign import is_plain, strict_serde
 from signoff.graph.history.reader import Stray, Wait, decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import not_run, nudge, result
 from signoff.graph.outcome import Outcome
+from signoff.graph.schemas.state import combined
+from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
 from signoff.nodes.node import NodeContext, Part, Store, Swap
 
@@ -68,13 +72,30 @@ STARTED, WAITING, DONE = "started", "waiting", "done"
 class JournalEntry:
     """What the journal says of one call. `attempt` counts its starts; `hash` is of the tool and the arguments
     that ran, `edited` those that a person put in place of the model's; `messages` are the result of a call
-    that is done, and what its tool added."""
+    that is done, and what its tool added; `update` is what it writes to the user's channels."""
 
     status: str
     attempt: int = 1
     hash: str = ""
     edited: Mapping[str, Any] | None = None
     messages: tuple[BaseMessage, ...] = ()
+    update: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Written:
+    """What settled calls write to the state: messages, and to the user's channels, in order."""
+
+    messages: list[BaseMessage] = field(default_factory=list)
+    updates: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def add(self, other: "Written") -> None:
+        self.messages += other.messages
+        self.updates += other.updates
+
+    def channels(self, state: AgentState, run: NodeContext) -> dict[str, Any]:
+        """The updates as one."""
+        return combined(self.updates, run.kit.channels, state) if self.updates else {}
 
 
 def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
@@ -91,7 +112,8 @@ def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping
 
 def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
     messages = tuple(messages_from_dict(value["messages"]))
-    return JournalEntry(value["status"], value["attempt"], value["hash"], value["edited"], messages)
+    update = _update(value["update"]) if "update" in value else {}
+    return JournalEntry(value["status"], value["attempt"], value["hash"], value["edited"], messages, update)
 
 
 def claim(
@@ -123,6 +145,7 @@ def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> Pu
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
+    more = {"update": _kept(entry.update)} if entry.update else {}
     return {
         "status": entry.status,
         "attempt": entry.attempt,
@@ -130,7 +153,29 @@ def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
         "hash": entry.hash,
         "edited": dict(entry.edited) if entry.edited is not None else None,
         "messages": [_plain(message) for message in entry.messages],
+        **more,
     }
+
+
+def _kept(update: Mapping[str, Any]) -> dict[str, Any]:
+    """An update as plain values: `{"plain": …}` as it is, else `{"typed": [type, bytes]}` as a checkpoint has
+    it."""
+    try:
+        json.dumps(update, allow_nan=False)
+        if is_plain(update):
+            return {"plain": dict(update)}
+    except (TypeError, ValueError):
+        pass
+    kind, data = strict_serde().dumps_typed(dict(update))
+    return {"typed": [kind, base64.b64encode(data).decode()]}
+
+
+def _update(kept: Mapping[str, Any]) -> dict[str, Any]:
+    if "plain" in kept:
+        return dict(kept["plain"])
+    kind, data = kept["typed"]
+    found: dict[str, Any] = strict_serde().loads_typed((kind, base64.b64decode(data)))
+    return found
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
@@ -156,12 +201,18 @@ def unknown(
     return result(call.id, call.name, text, ok=False, unknown=True, **notes)
 
 
-def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> list[BaseMessage]:
-    """What the history gets of a call that will not run again: the recorded messages, or "outcome unknown".
-    Nothing when the journal knows of no start."""
+def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> Written:
+    """What the state gets of a call that will not run again: what is recorded of it, or "outcome unknown".
+    Nothing when the journal knows of no start.
+
+    An update is written with the result, in one step: where the result is missing, so is the update."""
     if entry is None:
-        return []
-    return list(entry.messages) if entry.status == DONE else [unknown(call, run, entry.edited)]
+        return Written()
+    if entry.status != DONE:
+        return Written([unknown(call, run, entry.edited)])
+    # A graph that was built anew may have lost a channel.
+    update = {key: value for key, value in entry.update.items() if key in run.kit.channels}
+    return Written(list(entry.messages), [update] if update else [])
 
 
 @dataclass(frozen=True)
@@ -214,9 +265,9 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
     yield Store([record(outcome), PutOp(*where, cast(dict[str, Any], found))])
 
 
-def close(strays: Sequence[Stray], run: NodeContext) -> Part[list[BaseMessage]]:
+def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
     """A part of a node: one answer for each stray call."""
-    closed: list[BaseMessage] = []
+    closed = Written()
     entries: dict[tuple[str, str], JournalEntry] = {}
     for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
         effects = [
@@ -226,7 +277,7 @@ def close(strays: Sequence[Stray], run: NodeContext) -> Part[list[BaseMessage]]:
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
     for stray in strays:
         known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
-        closed += known or [_not_run(stray, run)]
+        closed.add(known if known.messages else Written([_not_run(stray, run)]))
     return closed
 
 

@@ -8,13 +8,14 @@ graph that never change; a `NodeContext` holds the facts of one invocation.
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
 
@@ -27,6 +28,7 @@ from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
+from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
 from signoff.nodes.model.models import (
@@ -63,6 +65,8 @@ class Dependencies:
     digest_seconds: how long a model may take for a digest.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
+    context_form: what a run may be given, where the user has a type of their own for it. channels: those of
+    the state that are the user's own.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -89,6 +93,8 @@ class Dependencies:
     evidence: bool = False
     keeper: Keeper | None = None
     by_config: ByConfig | None = None
+    context_form: type[ContextForm] | None = None
+    channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -177,7 +183,21 @@ class NodeContext:
         if isinstance(given, Mapping):
             # Of the graph around this one: what it knows beside is not for here. A graph's own is checked.
             given = {key: value for key, value in given.items() if key in Context.model_fields}
-        return Context.model_validate(given) if given else _NO_CONTEXT
+            return Context.model_validate(given) if given else _NO_CONTEXT
+        # The user's own type, or that of the graph around this one, which say nothing of Signoff's fields.
+        return _NO_CONTEXT
+
+    @lazy
+    def users_context(self) -> Any:
+        """The context as code of the user's own gets it: an instance of their type, where there is one."""
+        held, form = getattr(self.runtime, "context", None), self.kit.context_form
+        return held if form is None else form.users_part(held)
+
+    @property
+    def users_runtime(self) -> Any:
+        """LangGraph's runtime with the context as code of the user's own gets it."""
+        found, context = self.runtime, self.users_context
+        return found if getattr(found, "context", None) is context else found.override(context=context)
 
     @lazy
     def _named(self) -> BoundModels:
@@ -352,7 +372,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = NodeContext(self.kit, config or {})
+        run = _begun(self.kit, config or {})
         steps = self.work(input, run)
         turn = steps if isinstance(steps, Report) else _next(steps.__next__)
         while not isinstance(turn, Report):
@@ -369,7 +389,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = NodeContext(self.kit, config or {})
+        run = _begun(self.kit, config or {})
         steps = self.work(input, run)
         turn = steps if isinstance(steps, Report) else _next(steps.__next__)
         while not isinstance(turn, Report):
@@ -390,6 +410,14 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         if self.kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
             update |= kept(self.kit.keeper, state, update)
         return update
+
+
+def _begun(kit: Dependencies, config: RunnableConfig) -> NodeContext:
+    run, policy = NodeContext(kit, config), kit.toolbox.approvals
+    if policy.by_context:
+        box = replace(kit.toolbox, approvals=policy.within(run.users_context))
+        run.kit = replace(kit, toolbox=box)
+    return run
 
 
 def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:

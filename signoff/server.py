@@ -113,7 +113,8 @@ class ServerSaver(BaseCheckpointSaver[str]):
         would repeat effects."""
 
         def copy() -> None:
-            Session(reading_graph(self.storage), source_thread_id).fork(None, target_thread_id)
+            graph = reading_graph(self.storage, source_thread_id)
+            Session(graph, source_thread_id).fork(None, target_thread_id)
 
         await asyncio.to_thread(copy)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-pytest_plugins = ["tests.forked", "tests.postgres", "tests.chromium"]
+pytest_plugins = ["tests.support.forked", "tests.support.servers.postgres", "tests.support.chromium"]
 
 
 def pytest_configure() -> None:

@@ -37,9 +37,9 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.storage.sqlite import SqliteStorage
-from tests.drawn import drawn_settings, program_options
-from tests.fuzz_replies_drawn import DONE, Sent, replies, ways
-from tests.stateful_checks import finished_rightly, history_faults, view_faults
+from tests.support.faulty_replies import DONE, Sent, replies, ways
+from tests.support.hypothesis_runs import drawn_settings, program_options
+from tests.support.stateful.checks import finished_rightly, history_faults, view_faults
 
 
 class Odd(BaseChatModel):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from tests.cli_bench import PROGRAM
-from tests.ui_bench import UiBench
-from tests.ui_web import Served, browser
+from tests.support.benches.cli import PROGRAM
+from tests.support.benches.ui import UiBench
+from tests.support.benches.ui_web import Served, browser
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 SCRIPT = """[

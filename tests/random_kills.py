@@ -34,7 +34,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call, reply
-from tests.arguments import at_least
+from tests.support.arguments import at_least
 
 # Seconds that a process lives at most: so that a few kills fall on every thread.
 LONGEST = {"sqlite": 0.12, "postgres": 0.5}

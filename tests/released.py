@@ -1,8 +1,8 @@
 """Databases that versions have written, with a thread in every condition it can be left in.
 
 Run before a release, in the repository: `python -m tests.released` writes those of the current version, for
-SQLite and for PostgreSQL. `tests/test_released.py` picks every thread of every file up. The files of another
-version, and those of a version that was released, are never written again.
+SQLite and for PostgreSQL. `tests/storage/test_released.py` picks every thread of every file up. The files of
+another version, and those of a version that was released, are never written again.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from signoff import Answer, Session, build_graph, current_outcome, postgres_stor
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
 from signoff.workers import drive, submit
-from tests import postgres
-from tests.released_conditions import ASK, CONDITIONS, FINISH
-from tests.workers_bench import Bench, opened, taken
+from tests.support.benches.workers import Bench, opened, taken
+from tests.support.released_conditions import ASK, CONDITIONS, FINISH
+from tests.support.servers import postgres
 
 REPOSITORY = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "released"

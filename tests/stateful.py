@@ -20,9 +20,9 @@ from signoff import Action
 from signoff.session.moves import Answer, Extend, Retry, Stop
 from signoff.session.path import steps as path_of
 from signoff.session.standing import Condition
-from tests.arguments import at_least
-from tests.drawn import drawn_settings, program_options
-from tests.stateful_drawn import (
+from tests.support.arguments import at_least
+from tests.support.hypothesis_runs import drawn_settings, program_options
+from tests.support.stateful.drawn import (
     ANSWERS,
     NONSENSE,
     TASKS,
@@ -33,8 +33,8 @@ from tests.stateful_drawn import (
     said,
     which,
 )
-from tests.stateful_moves import Moves
-from tests.stateful_watch import same
+from tests.support.stateful.moves import Moves
+from tests.support.stateful.watch import same
 
 
 class Threads(Moves):

@@ -17,7 +17,7 @@ from langgraph_sdk import get_sync_client
 
 from signoff.graph.drawing.layout import BOXES, END_AT, MAIN_PATH, PAUSES, ROUTES, START_AT, Box, Route
 from signoff.graph.machine import FIRST, State
-from tests.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
+from tests.support.servers.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 
 PICTURE = REPOSITORY / "docs/pictures/studio-graph.svg"
 DESCRIPTION = PICTURE.with_suffix(".json")

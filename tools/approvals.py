@@ -12,6 +12,8 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -86,14 +88,17 @@ def read_rule(name: str, rule: Any) -> Review:
     return Review(allowed, description, None if schema is None else _schema(name, schema), when)
 
 
-def reviewed(found: Review, name: str, args: Mapping[str, Any]) -> Review:
+def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = None) -> Review:
     """The review of one call: of nobody, when its `when` says so. One that fails lets no call through."""
     if found.when is None:
         return found
     call = ToolCall(name=name, args=dict(args), id=None, type="tool_call")
     try:
         missing: Any = _NotHere()
-        asks = bool(found.when(ToolCallRequest(tool_call=call, tool=None, state=missing, runtime=missing)))
+        asked = ToolCallRequest(
+            tool_call=call, tool=None, state=missing, runtime=missing if runtime is None else runtime
+        )
+        asks = bool(found.when(asked))
     except BaseException as error:
         if gets_past(error):
             raise
@@ -101,19 +106,29 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any]) -> Review:
     return found if asks else NOBODY
 
 
-def check_function(what: str, function: Any, arguments: int) -> None:
-    """Raises SetupError for what cannot be called with so many arguments, or has to be awaited: its answer
-    would always be read as a yes."""
+def check_function(what: str, function: Any, arguments: int) -> bool:
+    """Whether the function asks for the run's `context` by name, after so many arguments.
+
+    Raises SetupError for what cannot be called with them, or has to be awaited: its answer would always be
+    read as a yes.
+    """
     if not callable(function):
         raise SetupError(f"{what} is {function!r:.80}; give a function.")
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004  what it calls
         raise SetupError(f"{what} is an async function; give a plain one.")
     try:
-        inspect.signature(function).bind(*[None] * arguments)
+        found = inspect.signature(function)
     except ValueError:
-        return  # A function of C may say nothing of its arguments.
+        return False  # A function of C may say nothing of its arguments.
+    if "context" in found.parameters:
+        with suppress(TypeError):
+            found.bind(*[None] * arguments, context=None)
+            return True
+    try:
+        found.bind(*[None] * arguments)
     except TypeError as error:
         raise SetupError(f"{what} is to be called with {arguments} arguments ({error}).") from error
+    return False
 
 
 def _schema(name: str, given: Any) -> dict[str, Any]:
@@ -149,17 +164,27 @@ class _NotHere:
     be the same after a restart. Whoever looks at it is told so, and the call is asked about."""
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise SetupError("`when` gets the tool call alone, no state and no runtime")
+        raise SetupError(
+            "`when` gets the tool call alone, no state and no runtime but a context_schema's context"
+        )
 
     __getattr__ = __getitem__ = __bool__ = __len__ = __iter__ = __contains__ = __eq__ = _refuse
     __hash__ = None  # type: ignore[assignment]  # nothing that cannot be compared has one
 
 
+class _ContextAlone(_NotHere):
+    """Stands for the runtime, with the context of the run."""
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+
+
 _KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.CONTROL)
-Check = Callable[[Mapping[str, Any]], Any]
+Check = Callable[..., Any]
 Rule = bool | Sequence[str] | Mapping[str, Any] | Check
-Policy = Mapping[str, Rule] | Callable[[str, Mapping[str, Any]], bool]
-"""Which calls a person must approve: rules by tool or kind, or a function of tool and arguments."""
+Policy = Mapping[str, Rule] | Callable[..., bool]
+"""Which calls a person must approve: rules by tool or kind, or a function of tool and arguments. A function
+may ask for the run's `context` by name, too."""
 
 YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
 NO = {"reject", "rejected", "ignore", "no", "n", "false"}
@@ -190,10 +215,14 @@ class Approvals:
     the careful reading. Raises SetupError for a policy that cannot be read or that names what does not exist.
     """
 
-    def __init__(self, policy: Policy | None, kinds: Mapping[str, Kind]) -> None:
+    def __init__(
+        self, policy: Policy | None, kinds: Mapping[str, Kind], *, has_context: bool = False
+    ) -> None:
         self.policy = policy if policy is not None else {}
         self.kinds = kinds
         self._rules: dict[str, Review | Check] = {}
+        self._asking = set[str]()
+        self._runtime: _ContextAlone | None = None
         if isinstance(self.policy, Mapping):
             unknown = set(self.policy) - set(kinds) - set(_KINDS)
             if unknown:
@@ -202,15 +231,26 @@ class Approvals:
                     f"nor a kind ({', '.join(_KINDS)})."
                 )
             for name, rule in self.policy.items():
-                if callable(rule):
-                    check_function(f"approvals for {name!r}", rule, 1)
+                if callable(rule) and check_function(f"approvals for {name!r}", rule, 1):
+                    self._asking.add(name)
                 self._rules[name] = rule if callable(rule) else read_rule(name, rule)
         elif callable(self.policy):
-            check_function("approvals", self.policy, 2)
+            if check_function("approvals", self.policy, 2):
+                self._asking.add("")
         else:
             raise SetupError(
                 f"approvals is {self.policy!r}; give a mapping of tool names or kinds, or a function."
             )
+        # A `when` finds the context in the runtime, where LangChain has it.
+        tells = has_context and any(callable(rule) or rule.when for rule in self._rules.values())
+        self.by_context = bool(self._asking) or tells or (has_context and callable(self.policy))
+        """Whether an answer may depend on the context of the run: see `within`."""
+
+    def within(self, context: Any) -> "Approvals":
+        """The policy for a run with this context."""
+        here = copy(self)
+        here._runtime = _ContextAlone(context)
+        return here
 
     @property
     def asks(self) -> bool:
@@ -224,14 +264,18 @@ class Approvals:
     def review(self, name: str, args: Mapping[str, Any]) -> Review:
         """What a person may do about this call, and is told of it."""
         rule: Any = self.policy
+        key = ""
         if isinstance(rule, Mapping):
-            rule = self._rules.get(name) or self._rules.get(self.kinds.get(name, Kind.WRITE)) or NOBODY
+            key = name if self._rules.get(name) else self.kinds.get(name, Kind.WRITE)
+            rule = self._rules.get(key) or NOBODY
         if isinstance(rule, Review):
-            return reviewed(rule, name, args)
+            return reviewed(rule, name, args, self._runtime)
         try:
-            found = rule(args) if isinstance(self.policy, Mapping) else rule(name, args)
+            given = (args,) if key else (name, args)
+            told = {"context": getattr(self._runtime, "context", None)} if key in self._asking else {}
+            found = rule(*given, **told)
             if isinstance(found, Mapping | list | tuple):
-                return reviewed(read_rule(name, found), name, args)
+                return reviewed(read_rule(name, found), name, args, self._runtime)
             return ANYBODY if found else NOBODY
         except BaseException as error:
             if gets_past(error):

@@ -154,7 +154,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 Check = Callable[..., Any] | str | Sequence[str]
 """A function, a line for the shell, or a program with its arguments."""
 
-ASKABLE = ("claim", "arguments", "messages", "state")
+ASKABLE = ("claim", "arguments", "messages", "state", "context")
 _MOST_NAME = 80
 
 
@@ -288,7 +288,8 @@ def _wants(function: Callable[..., Any]) -> tuple[str, ...]:
     except (TypeError, ValueError):
         return ()
     if any(part.kind is part.VAR_KEYWORD for part in found):
-        return ASKABLE
+        # The context is given to whoever names it.
+        return tuple(name for name in ASKABLE if name != "context" or any(p.name == name for p in found))
     named = [part for part in found if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
     asked = [part for part in found if part.default is part.empty and part.kind is not part.VAR_POSITIONAL]
     if strange := [part.name for part in asked if part not in named or part.name not in ASKABLE]:

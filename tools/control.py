@@ -292,8 +292,25 @@ class ControlRegistry(Mapping[str, ControlTool]):
             return empty | {key: value for key, value in given.items() if key in fields and key not in bad}
 
     def _schema(self, name: str) -> type[BaseModel] | None:
-        schema = self._by_name[name].tool.args_schema
+        control = self._by_name[name]
+        if control.is_run:
+            return schema_of(control.tool)
+        schema = control.tool.args_schema
         return schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+
+
+def schema_of(found: BaseTool) -> type[BaseModel] | None:
+    """What the arguments must fit as the model gives them: without what LangChain injects."""
+    try:
+        whole, told = found.args_schema, found.tool_call_schema
+    except Exception:  # noqa: BLE001  a tool of the user's own making may raise anything
+        return None
+    if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
+        return None
+    if not (isinstance(told, type) and issubclass(told, BaseModel)):
+        return None
+    # The shorter one has lost the validators of the whole one; those then judge when the tool is called.
+    return whole if set(told.model_fields) == set(whole.model_fields) else told
 
 
 def needs_confirmation(claim: Mapping[str, Any]) -> bool:

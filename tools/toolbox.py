@@ -21,7 +21,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past
 from signoff.graph.kinds import Effect, Kind, kind_of
 from signoff.tools.approvals import Approvals, Policy
-from signoff.tools.control import ControlRegistry, ControlTool
+from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 
 _LONGEST = 200
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
@@ -157,8 +157,13 @@ def make_toolbox(
     controls: Sequence[ControlTool],
     approvals: Policy | None = None,
     hand_over: Collection[str] = (),
+    *,
+    has_context: bool = False,
 ) -> Toolbox:
-    """The toolbox of these tools. Raises SetupError for names that clash and for names that do not exist."""
+    """The toolbox of these tools. has_context: whether runs have a context of the user's own.
+
+    Raises SetupError for names that clash and for names that do not exist.
+    """
     registry = ControlRegistry(controls)
     by_name = _by_name(tools, registry)
     kinds = {name: kind_of(found) for name, found in by_name.items()}
@@ -177,24 +182,10 @@ def make_toolbox(
         registry,
         by_name,
         kinds | finishes,
-        Approvals(approvals, kinds),
+        Approvals(approvals, kinds, has_context=has_context),
         frozenset(driven),
-        schemas={name: schema for name, found in by_name.items() if (schema := _schema_of(found))},
+        schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
     )
-
-
-def _schema_of(found: BaseTool) -> type[BaseModel] | None:
-    """What the arguments must fit as the model gives them: without what LangChain injects."""
-    try:
-        whole, told = found.args_schema, found.tool_call_schema
-    except Exception:  # noqa: BLE001  a tool of the user's own making may raise anything
-        return None
-    if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
-        return None
-    if not (isinstance(told, type) and issubclass(told, BaseModel)):
-        return None
-    # The shorter one has lost the validators of the whole one; those then judge when the tool is called.
-    return whole if set(told.model_fields) == set(whole.model_fields) else told
 
 
 def _from_function(given: Any) -> BaseTool:

@@ -20,7 +20,7 @@ from benchmarks.overhead.parts import PARTS, of_length, part
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import LENGTHS
 from signoff.graph.errors import SetupError
-from tests.arguments import at_least
+from tests.support.arguments import at_least
 
 _ENVIRONMENTS = ("langchain", "deepagents", "openai-agents", "pydantic-ai", "smolagents")
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workers.proof import Figures, Plan, prove
-from tests.arguments import at_least
-from tests.postgres import Server, binaries
+from tests.support.arguments import at_least
+from tests.support.servers.postgres import Server, binaries
 
 
 def main() -> int:

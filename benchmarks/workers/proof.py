@@ -16,7 +16,7 @@ from signoff.session.standing import Condition, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
 from signoff.workers.inbox import DEAD_AFTER
-from tests.postgres import Server
+from tests.support.servers.postgres import Server
 
 HEARTBEAT = 1.0
 _WORKERS = 3

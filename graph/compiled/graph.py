@@ -35,6 +35,7 @@ from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
     aentered,
+    check_channels,
     check_config,
     check_context,
     check_input,
@@ -335,7 +336,10 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         """Refuses what nothing can be run with, before anything is saved."""
         self._thread(config)
         check_input(given)
-        check_context(options.get("context"))
+        taken = self.builder.schemas[self.builder.input_schema]
+        if len(taken) > 1:
+            check_channels(given, taken)
+        check_context(options.get("context"), self.context_schema)
         if given is None and not self.checkpointer and not nested():
             raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
 

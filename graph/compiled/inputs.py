@@ -9,8 +9,8 @@ as it was before, and its next input takes the message's place.
 
 import reprlib
 import uuid
-from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Container, Generator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
@@ -28,6 +28,8 @@ from signoff.graph.errors import SetupError, ThreadError, shown
 from signoff.graph.machine import FIRST, check_states, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
 from signoff.graph.outcome import current_outcome
+from signoff.graph.schemas.context import ContextForm
+from signoff.graph.state import Context
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 
 
@@ -349,6 +351,16 @@ def check_input(given: Any) -> None:
         raise SetupError(f"The input holds what is no message ({reason(error)}); give {EXAMPLE}.") from error
 
 
+def check_channels(given: Any, channels: Collection[str]) -> None:
+    """Refuses an input with a key that is none of `channels`: the messages, and what the user has added."""
+    unknown = [key for key in given if key not in channels] if isinstance(given, Mapping) else []
+    if unknown and not nested():
+        raise SetupError(
+            f"The input has {str(unknown[0])[:40]!r}, which this graph does not know; it takes "
+            f"{', '.join(channels)}."
+        )
+
+
 def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
         raise SetupError(f"The input is {reprlib.repr(given)}; give {EXAMPLE}.")
@@ -385,10 +397,21 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
     return SetupError(f"This graph saves its threads, and `configurable` names none{found}; write {_CONFIG}.")
 
 
-def check_context(context: Any) -> None:
-    """Refuses what can be no context; its keys and values are checked by its schema."""
-    if context is not None and not isinstance(context, Mapping | BaseModel):
-        raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context.")
+def check_context(context: Any, form: type | None = None) -> None:
+    """Refuses what can be no context; its keys and values are checked by its schema, `form`."""
+    if context is None or isinstance(context, Mapping | Context):
+        return
+    kind = type(context).__name__
+    if isinstance(form, type) and issubclass(form, ContextForm):
+        if form.takes(context):
+            return
+        raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or {form.wanted()}.")
+    if is_dataclass(context) or isinstance(context, BaseModel):
+        raise SetupError(
+            f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context, or build the graph "
+            f"with context_schema={kind}."
+        )
+    raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context.")
 
 
 def nested() -> bool:

@@ -461,6 +461,9 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
     reader = before
     if reader is None or not reader.holds(messages, ended["message"] if ended else None):
         reader = Reader(tools, ended["message"] if ended else None)
+    elif reader.tools is not tools:
+        # What needs approval may depend on the context of the run.
+        reader.tools, reader.task = tools, None
     if approvals := state.get("approvals"):
         reader.decisions, reader.asked = approvals["calls"], approvals["asked"]
     reader.verdicts = state.get("verdicts")

@@ -6,7 +6,7 @@ that the task goes on.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -20,7 +20,7 @@ from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, marks, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
-from signoff.nodes.journal import STARTED, WAITING, JournalEntry
+from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Part, Report
 from signoff.nodes.tool_calls.run import MOST_STARTS, once
 
@@ -187,10 +187,11 @@ _MOST_VERDICT = 300
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a finishing tool said: what is new in the history, what it returned, the effect of that, and the
-    error when it has none."""
+    """What a finishing tool said: what is new in the history and in the user's channels, what it returned,
+    the effect of that, and the error when it has none."""
 
     messages: Sequence[BaseMessage] = ()
+    channels: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None
     effect: Effect = Effect.FINISH
     error: str = ""
@@ -205,6 +206,22 @@ def accept(
     result.
     """
     answer = (yield from _answer(case)) if _is_run(case) else _Answer()
+    report = _judged(case, claim, verified, answer, text, checks, notes)
+    # Where a person is asked first, what the tool said is written after that, out of the journal.
+    if not answer.channels or not report.update["messages"]:
+        return report
+    return replace(report, update={**answer.channels, **report.update})
+
+
+def _judged(
+    case: Case,
+    claim: dict[str, Any],
+    verified: str,
+    answer: _Answer,
+    text: str,
+    checks: Checks,
+    notes: dict[str, Any],
+) -> Report:
     if answer.error:
         return case.refuse(_failed(case, answer.error), messages=answer.messages)
     if answer.effect is Effect.CONTINUE:
@@ -225,8 +242,10 @@ def accept_confirmed(
     if answer.error or answer.effect is Effect.CONTINUE:
         verdict: Verdict = _failed(case, answer.error).verdict if answer.error else GOES_ON
         written = _noted(answer.messages, notes)
-        return Report(Event.SENT_BACK, {"verdicts": case.verdicts(verdict), "messages": written})
-    return _accepted(Event.CONFIRMED, case, claim, verified, answer, text, checks, notes)
+        update = {**answer.channels, "verdicts": case.verdicts(verdict), "messages": written}
+        return Report(Event.SENT_BACK, update)
+    report = _accepted(Event.CONFIRMED, case, claim, verified, answer, text, checks, notes)
+    return replace(report, update={**answer.channels, **report.update}) if answer.channels else report
 
 
 def _accepted(
@@ -263,18 +282,19 @@ def _answer(case: Case) -> Part[_Answer]:
     """Runs the tool, or reads what the history says that it returned."""
     call, reply, box = case.call, case.reply, case.run.kit.toolbox
     found: BaseMessage | None = reply.result(call)
-    messages: list[BaseMessage] = []
+    written = Written()
 
     def again(entry: JournalEntry) -> bool:
         repeats = box.may_repeat(call.name) and entry.attempt < MOST_STARTS
         return entry.status == WAITING or (entry.status == STARTED and repeats)
 
     if found is None:
-        messages = yield from once(call, reply.message.id or "", case.state, case.run, again=again)
-        found = messages[0]
+        written = yield from once(call, reply.message.id or "", case.state, case.run, again=again)
+        found = written.messages[0]
+    messages, channels = written.messages, written.channels(case.state, case.run)
     assert isinstance(found, ToolMessage), "the result of a call comes first"
     if found.status == "error":
-        return _Answer(messages, error=found.text)
+        return _Answer(messages, channels, error=found.text)
     value = _value(found)
     try:
         effect = Effect(box.controls[call.name].decide(value))
@@ -283,7 +303,7 @@ def _answer(case: Case) -> Part[_Answer]:
         if gets_past(error):
             raise
         return _Answer(error=f"it cannot be told whether the task has ended ({words(error)})")
-    return _Answer(messages, value, effect)
+    return _Answer(messages, channels, value, effect)
 
 
 def _value(found: ToolMessage) -> Any:

@@ -134,6 +134,7 @@ def run_checks(
         "arguments": copy.deepcopy(dict(arguments)),
         "messages": list(state["messages"]),
         "state": dict(state),
+        "context": run.users_context,
     }
     checked: CheckResults = yield Checking(run.kit.checks, given)
     return checked

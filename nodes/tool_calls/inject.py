@@ -1,6 +1,6 @@
 """What a tool asks for beside its arguments: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,14 +26,17 @@ class Injector:
         self._tools = list(tools)
         self._node = ToolNode(list(self._asking.values())) if self._asking else None
 
-    def filled(self, call: ToolCall, state: AgentState, config: RunnableConfig) -> ToolCall:
-        """`call` with the injected arguments. Raises what LangGraph raises when one cannot be had."""
+    def filled(
+        self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
+    ) -> ToolCall:
+        """`call` with the injected arguments; `context` gives that of the run, as the user's code gets it.
+        Raises what LangGraph raises when one cannot be had."""
         if self._node is None or call["name"] not in self._asking:
             return call
         given = runtime(config)
         told: ToolRuntime[Any, Any] = ToolRuntime(
             state=state,
-            context=getattr(given, "context", None),
+            context=context(),
             config=config,
             stream_writer=getattr(given, "stream_writer", _silent),
             tool_call_id=call["id"],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import unwrap
 from traceback import walk_tb
 from typing import Any, Self
@@ -40,12 +40,14 @@ from signoff.graph.inside.speed import call as call_plain
 from signoff.graph.inside.speed import in_thread, lazy, listened
 from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
+from signoff.graph.schemas.state import Refused, checked_update
 from signoff.graph.state import AgentState
 from signoff.nodes.journal import (
     DONE,
     STARTED,
     WAITING,
     JournalEntry,
+    Written,
     claim,
     look,
     note,
@@ -125,14 +127,20 @@ FROM_TOOL = "tool"
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What came of a call: its result, and messages that the tool adds to the history."""
+    """What came of a call: its result, messages that the tool adds to the history, and what it writes to the
+    user's channels."""
 
     result: ToolMessage
     more: tuple[BaseMessage, ...] = ()
+    update: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def messages(self) -> list[BaseMessage]:
         return [self.result, *self.more]
+
+    @property
+    def written(self) -> Written:
+        return Written(self.messages, [self.update] if self.update else [])
 
 
 @dataclass
@@ -141,6 +149,7 @@ class ResultWriter:
     begun: when it was started, by the monotonic clock."""
 
     call: Call
+    state: AgentState
     run: NodeContext
     edited: Mapping[str, Any] | None
     begun: float
@@ -159,13 +168,37 @@ class ResultWriter:
         if isinstance(output, str):
             return self._answer(output, ok=True)
         more: tuple[HumanMessage, ...] = ()
+        update: Mapping[str, Any] = {}
         if isinstance(output, Command):
-            output, more = _from_command(output, self.call)
+            found = self._update(output)
+            if isinstance(found, Refused):
+                return self._answer(self._refused(found), ok=False)
+            if found and set(found) == set(output.update or ()) and not output.goto:
+                text = self.run.kit.texts.results["written"].format(channels=", ".join(found))
+                return replace(self._answer(text, ok=True), update=found)
+            update = found
+            output, more = _from_command(output, self.call, update)
         if not isinstance(output, ToolMessage):
             text = self.run.kit.texts.results["unsupported"]
             return self._answer(text.format(name=self.call.name, type=type(output).__name__), ok=False)
         said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
-        return self._answer(output.content, ok=output.status != "error", artifact=output.artifact, more=said)
+        answer = self._answer(
+            output.content, ok=output.status != "error", artifact=output.artifact, more=said
+        )
+        return replace(answer, update=update) if update else answer
+
+    def _update(self, command: Command[Any]) -> Mapping[str, Any] | Refused:
+        """What a command writes to the user's channels, where the graph has some."""
+        channels = self.run.kit.channels
+        if not channels or not isinstance(command.update, Mapping):
+            return {}
+        given = {key: value for key, value in command.update.items() if key != "messages"}
+        saved = self.run.can_ask or self.run.store is not None
+        return checked_update(given, channels, self.state, saved=saved) if given else {}
+
+    def _refused(self, found: Refused) -> str:
+        text = self.run.kit.texts.results[found.kind]
+        return text.format(name=self.call.name, channel=found.channel, why=found.why)
 
     def broken(self, error: BaseException) -> ToolResult:
         """It has raised `error`."""
@@ -257,15 +290,16 @@ def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
 
 
 def _from_command(
-    command: Command[Any], call: Call
+    command: Command[Any], call: Call, written: Mapping[str, Any]
 ) -> tuple[ToolMessage | Command[Any], tuple[HumanMessage, ...]]:
-    """The result of a `Command` that only updates the history, and what the tool shows beside it.
+    """The result of a `Command` that only updates the history, and what is `written` beside it, and what the
+    tool shows.
 
     One that goes somewhere, writes what belongs to the machine, removes messages, or speaks for the model or
     for another tool is given back as it is.
     """
     update = command.update if isinstance(command.update, Mapping) else {}
-    if command.goto or command.resume is not None or set(update) != {"messages"}:
+    if command.goto or command.resume is not None or set(update) != {"messages", *written}:
         return command, ()
     given = update["messages"]
     messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
@@ -295,7 +329,7 @@ class ToolRun:
         assert tool is not None, "only calls of tools that are run get here"
         self.tool = tool
         self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
-        self.told = ResultWriter(call, run, edited, time.monotonic())
+        self.told = ResultWriter(call, state, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
     @lazy
@@ -413,7 +447,7 @@ class ToolRun:
     def _request(self) -> ToolCall:
         args = dict(self.call.args if self.edited is None else self.edited)
         call = ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
-        return self.run.kit.injector.filled(call, self.state, self.run.config)
+        return self.run.kit.injector.filled(call, self.state, self.run.config, lambda: self.run.users_context)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:
@@ -459,7 +493,7 @@ def once(
     again: Callable[[JournalEntry], bool],
     edited: Mapping[str, Any] | None = None,
     ask_unknown: bool = False,
-) -> Part[list[BaseMessage]]:
+) -> Part[Written]:
     """A part of a node: a call that may change something. `started` is durable before it runs, `done` after.
 
     again: whether a call that the journal knows runs once more. edited: arguments in place of the model's.
@@ -469,16 +503,17 @@ def once(
     entry: JournalEntry | None = (yield from look(run, reply_id, [call])).get(call.id)
     if entry is not None and entry.hash == runs and not again(entry):
         ask = ask_unknown and entry.status == STARTED
-        return [] if ask else outcome_known(call, entry, run)
+        return Written() if ask else outcome_known(call, entry, run)
     begun = JournalEntry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
     if not (yield claim(run.thread_id, reply_id, call, entry, begun)):
         # Another runner of this thread has just started the same call.
-        return [unknown(call, run, edited)]
+        return Written([unknown(call, run, edited)])
     try:
         results: list[ToolResult] = yield ToolRuns([ToolRun(call, state, run, edited)])
     except GraphBubbleUp:
         yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
         raise
-    messages = results[0].messages
-    yield Store([note(run, reply_id, call, replace(begun, status=DONE, messages=tuple(messages)))])
-    return messages
+    written, update = results[0].written, results[0].update
+    done = replace(begun, status=DONE, messages=tuple(written.messages), update=update)
+    yield Store([note(run, reply_id, call, done)])
+    return written

@@ -155,7 +155,7 @@ def fork(
     thread_id = existing(thread, file)
     with file.open() as storage:
         target = forked_thread_id(thread_id, storage.threads()) if to is None else checked_thread_id(to)
-        session = Session(reading_graph(storage), thread_id).fork(_point(at), target)
+        session = Session(reading_graph(storage, thread_id), thread_id).fork(_point(at), target)
         if settings := recall(storage.store, thread_id):
             remember(storage.store, session.thread_id, settings)
         waiting = session.standing().waiting

@@ -159,11 +159,10 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
     found: list[Expired] = []
     if database.exists():
         with database.open() as storage:
-            graph = reading_graph(storage)
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
                     # What runs is not waiting, and what cannot be read shows in the list as damaged.
-                    if told := expire(graph, thread_id):
+                    if told := expire(reading_graph(storage, thread_id), thread_id):
                         found.append(told)
                         _go_on(storage, thread_id)
     if as_json:

@@ -15,6 +15,7 @@ from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.history.task import read
 from signoff.graph.machine import ALIASES, Event, State, next_states
+from signoff.graph.schemas.state import for_a_copy
 from signoff.nodes.journal import copy_entries
 from signoff.session.standing import config_of, kit_of, readable
 
@@ -262,7 +263,8 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
         name, event = (State.CONFIRM, Event.CONFIRMED) if ends else (State.NUDGE, Event.NUDGED)
         if outcome := values.get("outcome"):
             values = {**values, "outcome": {**outcome, "thread_id": target}}
-        graph.update_state(config_of(target), {**values, "event": str(event)}, str(name))
+        copied = for_a_copy(values, kit_of(graph).channels)
+        graph.update_state(config_of(target), {**copied, "event": str(event)}, str(name))
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
 

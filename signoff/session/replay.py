@@ -30,7 +30,7 @@ from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
 from signoff.nodes.node import Dependencies, Files, NodeContext, Report, Steps, Store, Swap, kept
-from signoff.nodes.tool_calls.run import ToolRuns
+from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
 from signoff.session.path import (
     NO_TASK,
     Step,
@@ -355,11 +355,12 @@ def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], d
 
 def _done(call_id: str, moment: _Moment) -> Any:
     """What came of a call that was run in this step."""
-    found = [message for message in moment.written if getattr(message, "tool_call_id", None) == call_id]
+    results = [message for message in moment.written if isinstance(message, ToolMessage)]
+    found = [message for message in results if message.tool_call_id == call_id]
     if not found:
         raise _NotKept
     more = [message for message in moment.written if nudge_kind(message) == FROM_TOOL]
-    return SimpleNamespace(result=found[0], more=tuple(more), messages=[found[0], *more])
+    return ToolResult(found[0], tuple(more))
 
 
 def _checked(moment: _Moment) -> CheckResults:

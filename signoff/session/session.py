@@ -66,7 +66,7 @@ class Session:
         checked_thread_id(thread_id)
         if on_pending not in _ON_PENDING:
             raise SetupError(f"on_pending is {on_pending!r}; use one of: {', '.join(_ON_PENDING)}.")
-        check_context(context)
+        check_context(context, graph.context_schema)
         check_config(config)
         self.graph = graph
         self.thread_id = thread_id

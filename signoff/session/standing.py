@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, StateSnapshot
+from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.graph import checked_thread_id
@@ -98,18 +99,30 @@ class _NoModel(BaseChatModel):
         raise SetupError("This graph only reads threads; build one with a model to run them.")
 
 
-@cache
-def _graph_without_model() -> Graph:
-    return build_graph(_NoModel())
+@lru_cache(maxsize=32)
+def _graph_without_model(channels: tuple[str, ...] = ()) -> Graph:
+    made: Any = TypedDict
+    schema = made("Channels", dict.fromkeys(channels, Any)) if channels else None
+    return build_graph(_NoModel(), state_schema=schema)
 
 
-def reading_graph(storage: Storage) -> Graph:
+def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     """A graph that can read every thread of `storage` and run none, since it has no model.
 
     Of working tools it knows nothing, which is enough to see where a thread stands. The
     graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
+
+    thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
+    has added to the state, too, which would be lost.
     """
-    return _graph_without_model().copy({"checkpointer": storage.checkpointer, "store": storage.store})
+    saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
+    values = saved.checkpoint["channel_values"] if saved else {}
+    known = _graph_without_model().channels
+    more = tuple(
+        sorted(name for name in values if name not in known and name.isidentifier() and name[:2] != "__")
+    )
+    graph = _graph_without_model(more)
+    return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
 
 
 def look(graph: Graph, thread_id: str) -> Standing:

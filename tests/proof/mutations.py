@@ -88,7 +88,7 @@ DROPPED: Mapping[str, str] = {
 """Each rule, and the world in which it is missed.
 
 Two are not among them: `seconds`, since no clock runs here, and `not_ready`, without which every property
-holds, only later or with a prompt over its budget; `tests/test_not_ready.py` misses it.
+holds, only later or with a prompt over its budget; `tests/graph/test_not_ready.py` misses it.
 """
 
 RULE_MUTATIONS: Mapping[str, Mutation] = {

@@ -14,7 +14,7 @@ from signoff.models import ScriptedModel
 from signoff.session.standing import kit_of
 from signoff.verify.choices import EVENTS, World
 from signoff.verify.machine import ALPHABET, Machine, Names
-from tests.histories import ai, broken, done, user
+from tests.support.histories import ai, broken, done, user
 
 NAMES: Names = {
     "read": ("read", {}),

@@ -1,0 +1,238 @@
+"""Channels of the user's own in the state of a thread, beside the machine's.
+
+Tools write them by the `update` of a `Command`. Whatever would fail when LangGraph applies it, or would come
+back from the storage as something else, is found while the tool's result is made: there it is an error that
+the model reads; later it would be an exception that comes again at each resume.
+"""
+
+import copy
+import inspect
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
+
+from langgraph.channels.base import BaseChannel
+from langgraph.channels.binop import BinaryOperatorAggregate
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.managed.base import ManagedValue
+from langgraph.types import Overwrite
+from typing_extensions import ReadOnly, TypedDict, get_type_hints, is_typeddict
+
+from signoff.graph.errors import SetupError
+from signoff.graph.foreign import gets_past, is_plain, strict_serde, words
+from signoff.graph.state import AgentState, Input, Output
+
+_MARKS: tuple[Any, ...] = (Required, NotRequired, ReadOnly)
+# Of LangChain's AgentState: what only its own loop works with.
+_OF_ITS_LOOP = ("jump_to", "structured_response")
+_OMITS = "OmitFromSchema"
+
+
+@dataclass(frozen=True)
+class StateSchemas:
+    """The state of a graph, what it takes and gives, and the channels in it that are the user's."""
+
+    state: type = AgentState
+    input: type = Input
+    output: type = Output
+    channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
+
+
+def state_schemas(given: Any) -> StateSchemas:
+    """The state of a graph with the channels of the TypedDict `given`; the machine's own without one.
+
+    It may be made of LangGraph's MessagesState or of LangChain's AgentState: `messages` is the machine's
+    history. Raises SetupError for what is no TypedDict, and for a channel that has a name of the machine's.
+    """
+    if given is None:
+        return StateSchemas()
+    if not is_typeddict(given):
+        raise SetupError(
+            f"state_schema= is {reprlib.repr(given)}; give a TypedDict, whose fields may be Annotated with "
+            "a reducer."
+        )
+    name = given.__name__
+    try:
+        hints = get_type_hints(given, include_extras=True)
+    except NameError as error:
+        raise SetupError(
+            f"state_schema={name} names a type that cannot be found ({error}); define it beside the class."
+        ) from error
+    machines = get_type_hints(AgentState, include_extras=True)
+    _check_messages(name, hints.pop("messages", None))
+    own = {key: _bare(hint) for key, hint in hints.items() if not _of_its_loop(key, hint)}
+    if taken := [key for key in own if key in machines]:
+        others = ", ".join(key for key in machines if key != "messages")
+        raise SetupError(
+            f"state_schema={name} has the channel {taken[0]!r}, which is the machine's (its channels are: "
+            f"{others}); give yours another name."
+        )
+    writable = {key: hint for key, hint in own.items() if not _is_managed(hint)}
+    try:
+        channels = StateGraph(_typed(name, writable)).channels
+    except Exception as error:
+        raise SetupError(f"state_schema={name} cannot be read ({type(error).__name__}: {error}).") from error
+    return StateSchemas(
+        state=_typed("AgentState", own, AgentState),
+        input=_typed("Input", {k: h for k, h in writable.items() if not _omitted(h, "input")}, Input),
+        output=_typed("Output", {k: h for k, h in writable.items() if not _omitted(h, "output")}, Output),
+        channels={key: channels[key] for key in writable},
+    )
+
+
+def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> type:
+    """A TypedDict of these fields, none of which is required, beside those of `base`."""
+    before = get_type_hints(base, include_extras=True) if base else {}
+    every = {**before, **{key: NotRequired[hint] for key, hint in fields.items()}}
+    made: type = TypedDict(name, every)  # type: ignore[misc]  # its fields are known only here
+    return made
+
+
+def _check_messages(name: str, hint: Any) -> None:
+    """Refuses a reducer of the user's own for the messages: the history is what the machine decides by."""
+    own = [one for one in _notes(hint) if callable(one) or isinstance(one, BaseChannel)]
+    if any(one is not add_messages for one in own):
+        raise SetupError(
+            f"state_schema={name} gives 'messages' a reducer of its own; the history is the machine's: leave "
+            "the field out, or take it from MessagesState."
+        )
+
+
+def _bare(hint: Any) -> Any:
+    while get_origin(hint) in _MARKS:
+        (hint,) = get_args(hint)
+    return hint
+
+
+def _notes(hint: Any) -> Iterator[Any]:
+    """What a type is annotated with."""
+    hint = _bare(hint)
+    if get_origin(hint) is Annotated:
+        inner, *notes = get_args(hint)
+        yield from notes
+        yield from _notes(inner)
+
+
+def _is_managed(hint: Any) -> bool:
+    """Whether LangGraph works the value out (`RemainingSteps`), so that nobody writes it."""
+    return any(inspect.isclass(one) and issubclass(one, ManagedValue) for one in _notes(hint))
+
+
+def _omitted(hint: Any, where: str) -> bool:
+    """Whether LangChain's mark keeps a channel out of the `input` or the `output`. Known by its name: Signoff
+    works without the package."""
+    return any(type(one).__name__ == _OMITS and getattr(one, where, False) for one in _notes(hint))
+
+
+def _of_its_loop(key: str, hint: Any) -> bool:
+    return key in _OF_ITS_LOOP and _omitted(hint, "input")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why an update cannot be written. kind: a key of `Texts.results`; channel: which one; why: in words."""
+
+    kind: str
+    channel: str
+    why: str = ""
+
+
+def checked_update(
+    update: Mapping[str, Any],
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    state: Mapping[str, Any],
+    *,
+    saved: bool,
+) -> dict[str, Any] | Refused:
+    """`update` as it can be written to these channels, whose values are in `state`; or why it cannot be.
+
+    saved: whether the values are stored: they are then what comes back from there (a tuple as a list).
+    """
+    found: dict[str, Any] = {}
+    for key, value in update.items():
+        if key not in channels:
+            return Refused("no_channel", key, ", ".join(channels))
+        try:
+            found[key] = _stored(value) if saved else value
+            _combine(channels[key], state.get(key, _NONE), [found[key]])
+        except BaseException as error:
+            # A value's own methods, and a reducer of the user's own, may raise anything.
+            if gets_past(error):
+                raise
+            return Refused("not_written", key, f"{type(error).__name__}: {words(error)}")
+    return found
+
+
+def combined(
+    updates: Sequence[Mapping[str, Any]],
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    state: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Updates of several calls as one, in their order: a channel takes one write of a step. Where there is a
+    reducer it is applied here, else the last one counts."""
+    writes: dict[str, list[Any]] = {}
+    for update in updates:
+        for key, value in update.items():
+            writes.setdefault(key, []).append(value)
+    return {
+        key: values[0] if len(values) == 1 else _combine(channels[key], state.get(key, _NONE), values)
+        for key, values in writes.items()
+    }
+
+
+_NONE: Any = object()
+
+
+def _combine(channel: BaseChannel[Any, Any, Any], before: Any, values: Sequence[Any]) -> Any:
+    """One write that does what these do, one after the other, to a channel whose value is `before`."""
+    if not isinstance(channel, BinaryOperatorAggregate | DeltaChannel):
+        return values[-1]
+    # A copy: a reducer may change what it is given, and what it gives here may not be what counts.
+    now, at = (copy.copy(values[0]), 1) if before is _NONE else (copy.copy(before), 0)
+    for value in values[at:]:
+        if isinstance(value, Overwrite):
+            now = value.value
+        elif isinstance(channel, DeltaChannel):
+            now = channel.reducer(now, [value])
+        else:
+            now = channel.operator(now, value)
+    return now if at else Overwrite(now)
+
+
+def _stored(value: Any) -> Any:
+    """`value` as it comes back from the storage. Raises TypeError for one that does not."""
+    if is_plain(value):
+        return value
+    serde = strict_serde()
+    back = serde.loads_typed(serde.dumps_typed(value))
+    if back != _listed(value):
+        raise TypeError(
+            f"a value of type {type(value).__name__} cannot be stored as it is; give plain values (texts, "
+            "numbers, lists, dicts) or messages"
+        )
+    return back
+
+
+def _listed(value: Any) -> Any:
+    """`value` with lists in place of tuples, as they are stored."""
+    if isinstance(value, list | tuple):
+        return [_listed(one) for one in value]
+    return {key: _listed(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def for_a_copy(
+    values: Mapping[str, Any], channels: Mapping[str, BaseChannel[Any, Any, Any]]
+) -> dict[str, Any]:
+    """The values of a thread as they are written to a new one: past the reducers, which have made them."""
+    return {
+        key: Overwrite(value) if key in channels and _reduces(channels[key]) else value
+        for key, value in values.items()
+    }
+
+
+def _reduces(channel: BaseChannel[Any, Any, Any]) -> bool:
+    """Whether a new channel has a value to begin with, which a write is added to."""
+    return isinstance(channel, BinaryOperatorAggregate | DeltaChannel) and channel.is_available()

@@ -1,0 +1,43 @@
+"""The last reading of a run is kept for its next node, and for no other run."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from signoff import build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+from tests.support.older_machine import kit_of
+
+GO: Any = {"messages": [("user", "go")]}
+SCRIPT = [call("step", n=1), call("step", n=2), call("finish_task", summary="Done.")]
+
+
+def step(n: int) -> str:
+    """Step."""
+    return f"ok {n}"
+
+
+async def test_runs_without_a_thread_that_begin_alike_keep_a_reading_each() -> None:
+    graph = build_graph(ScriptedModel(SCRIPT), [step])
+    runs = [graph.astream(GO, stream_mode="updates") for _ in range(3)]
+    most = 0
+    ended = [False] * len(runs)
+    while not all(ended):
+        for place, run in enumerate(runs):
+            ended[place] = ended[place] or await anext(run, None) is None
+        most = max(most, len(kit_of(graph).readings))
+    assert (most, len(kit_of(graph).readings)) == (3, 0)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_a_run_writes_is_as_complete_as_what_is_loaded(stored: bool, tmp_path: Any) -> None:
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(ScriptedModel(SCRIPT), [step], storage=storage)
+        config: Any = {"configurable": {"thread_id": "t"}}
+        written = graph.invoke(GO, config)["messages"]
+        messages = graph.get_state(config).values["messages"] if stored else written
+    assert sum(isinstance(message, AIMessage) for message in messages) == 3
+    for message in messages:
+        assert message.model_dump(exclude_unset=True) == message.model_dump()
+        assert message.model_copy(update={"content": "new"}).content == "new" != message.content

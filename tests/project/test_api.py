@@ -1,0 +1,74 @@
+"""Every type in a public signature has a public name."""
+
+import inspect
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
+from signoff.tools.pty.bash import WaitingFor
+from tests.api import PUBLIC, module, page
+
+# Imported for type checkers alone, where they stand.
+LATE = {"PostgresThreads": PostgresThreads, "PostgresEntries": PostgresEntries, "WaitingFor": WaitingFor}
+# What a program is handed and never makes: how it is made is private.
+HANDED_OUT = {"Task", "PostgresThreads", "PostgresEntries"}
+GIVEN = {id(getattr(module(name), each)) for name in PUBLIC for each in module(name).__all__}
+
+
+def ours(annotation: Any) -> Iterator[type]:
+    """The classes of ours that an annotation names."""
+    if isinstance(annotation, list | tuple):
+        parts = list(annotation)
+    elif isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
+        parts = [typing.get_origin(annotation), *typing.get_args(annotation)]
+    else:
+        parts = []
+        if isinstance(annotation, type) and annotation.__module__.split(".")[0] == "signoff":
+            yield annotation
+    for part in parts:
+        if part is not annotation:
+            yield from ours(part)
+
+
+def signatures(value: object) -> Iterator[tuple[str, object]]:
+    """What of a public value has annotations: itself, and its public methods."""
+    yield "", value
+    for name, member in vars(value).items() if inspect.isclass(value) else ():
+        function = (
+            member.fget
+            if isinstance(member, property)
+            else inspect.unwrap(getattr(member, "__func__", member))
+        )
+        if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+            yield f".{name}", function
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_type_in_a_public_signature_is_public(name: str) -> None:
+    private = {
+        f"{each}{where}: {found.__qualname__}"
+        for each in sorted({*module(name).__all__} - HANDED_OUT)
+        for where, value in signatures(getattr(module(name), each))
+        if inspect.isclass(value) or inspect.isfunction(value)
+        for annotation in typing.get_type_hints(value, localns=LATE).values()
+        for found in ours(annotation)
+        if id(found) not in GIVEN
+    }
+    assert private == set()
+
+
+def test_the_walk_finds_what_is_private() -> None:
+    def asks(one: list[PostgresThreads | None], other: dict[str, "type"]) -> None: ...
+
+    found = [each for hint in typing.get_type_hints(asks).values() for each in ours(hint)]
+    assert found == [PostgresThreads]
+
+
+def test_the_page_of_public_names_is_current() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")
+    assert told == page(), "write it again: python -m tests.api > docs/api.md"

@@ -1,0 +1,78 @@
+"""Runs on a PostgreSQL server that goes away and comes back, and many runs at once."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from signoff import StorageError
+from signoff.storage.postgres import postgres_storage
+from tests.support.postgres_runs import GO, LOCKS, SCRIPT, Acts, invoked, results
+from tests.support.servers.postgres import Server, execute
+
+pytestmark = [pytest.mark.slow, pytest.mark.together]
+
+
+def test_letting_go_of_a_thread_does_not_raise_when_the_server_is_gone(
+    own_postgres_url: str, own_postgres_server: Server
+) -> None:
+    with postgres_storage(own_postgres_url) as storage:
+        with storage.checkpointer.runner("t"):
+            own_postgres_server.stop()
+        own_postgres_server.start()
+        with storage.checkpointer.runner("t"):
+            assert storage.checkpointer.is_running("t")
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_run_outlives_a_restart_of_the_server(
+    way: str, own_postgres_url: str, own_postgres_server: Server
+) -> None:
+    with postgres_storage(own_postgres_url) as storage:
+        acts = Acts(storage, SCRIPT, own_postgres_server.restart)
+        assert invoked(acts.graph, GO, way)["outcome"]["status"] == "success"
+        assert results(acts.graph)[:2] == ["did one", "did two"]
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_the_server_goes_away_in_mid_run_and_comes_back(
+    way: str, own_postgres_url: str, own_postgres_server: Server
+) -> None:
+    with postgres_storage(own_postgres_url) as storage:
+        acts = Acts(storage, SCRIPT, own_postgres_server.stop)
+        try:
+            with pytest.raises(StorageError, match=r"The database .* cannot be reached \(.*refused"):
+                invoked(acts.graph, GO, way)
+        finally:
+            own_postgres_server.start()
+        done = invoked(acts.graph, None, way)
+        assert done["outcome"]["status"] == "success"
+        assert results(acts.graph)[0].startswith("Outcome unknown")
+        assert results(acts.graph)[1] == "did two"
+        assert acts.done == ["one", "two"]
+
+
+def test_a_call_waits_for_the_server_but_not_for_ever(
+    own_postgres_url: str, own_postgres_server: Server
+) -> None:
+    with postgres_storage(own_postgres_url) as storage:
+        own_postgres_server.stop()
+        begun = time.monotonic()
+        try:
+            with pytest.raises(StorageError, match="nothing that was saved is lost, go on with the thread"):
+                storage.threads()
+            assert time.monotonic() - begun < 12
+        finally:
+            own_postgres_server.start()
+        assert storage.threads() == []
+
+
+async def test_many_threads_run_at_the_same_time(own_postgres_url: str) -> None:
+    with postgres_storage(own_postgres_url) as storage:
+        graphs = [Acts(storage, SCRIPT, lambda: None).graph for _ in range(12)]
+        configs: list[Any] = [{"configurable": {"thread_id": f"t{nth}"}} for nth in range(12)]
+        runs = [graph.ainvoke(GO, config) for graph, config in zip(graphs, configs, strict=True)]
+        ended = [done["outcome"]["status"] for done in await asyncio.gather(*runs)]
+        assert ended == ["success"] * 12
+        assert execute(own_postgres_url, f"SELECT 1 {LOCKS}") == []

@@ -1,0 +1,349 @@
+"""Every recorded thread is decided again as it was, and whatever is decided differently is reported."""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import signoff.graph.rules
+import signoff.session.path
+from signoff import Limits, SetupError, build_graph, sqlite_storage
+from signoff.graph.machine import _TABLE, Event, State
+from signoff.graph.rules import RULES
+from signoff.models import ScriptedModel, call
+from signoff.session.path import steps
+from signoff.session.replay import DECIDED, Replay, ReplayDifference, replay
+from signoff.storage.postgres import postgres_storage
+from signoff.storage.sqlite import SqliteStorage
+from tests.released import DUMPS, FILES, SQLITE, current, graph_for, load, name_of, tools, unpack
+from tests.storage.test_released import invoke, pick_up
+from tests.support.released_conditions import CONDITIONS
+
+CHANGES = " ".join(Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text("utf-8").split())
+
+# What is decided differently today: version, state and what differs, with the words of CHANGELOG that say so.
+# The database of 0.1.0 was recorded while that version was made.
+CHANGED: Mapping[tuple[str, str, str], str] = {
+    ("0.1.0", "execute", "next"): "a settled reply leads straight back to `decide`",
+    ("0.1.0", "route_tools", "next"): "a settled reply leads straight back to `decide`",
+    ("0.1.0", "finish", "decision"): "says why a task ended also where a state other than `decide` knew",
+    ("0.1.0", "review", "ending"): "`Outcome.changes`, `checks` and `open_points`",
+    ("0.1.0", "compress", "digest"): "a digest by the model, or one line a turn",
+}
+# The states whose steps cannot be decided again in a condition, since the record does not hold the answer.
+NOT_KEPT = {"with a digest that a model wrote": {State.COMPRESS}}
+
+
+def explained(packed: Path, found: ReplayDifference) -> bool:
+    version = packed.name.partition(".sqlite")[0].partition(".postgres")[0]
+    return (version, str(found.state), found.what) in CHANGED
+
+
+def check(packed: Path, name: str, storage: Any) -> None:
+    """The thread is decided again as it was; no step is left out, and none is only taken that could be."""
+    found = replay(graph_for(name, ScriptedModel([]), storage, []), name)
+    assert [str(one) for one in found.differences if not explained(packed, one)] == [], name
+    whole = [step for step in steps(storage.checkpointer, name) if step.name]
+    assert sorted([*found.again, *found.taken], key=whole.index) == whole, name
+    assert {step.state for step in found.taken} & DECIDED <= NOT_KEPT.get(name, set()), name
+
+
+def check_before_and_after(packed: Path, storage: Any) -> None:
+    for name in CONDITIONS.keys() & set(storage.threads()):
+        check(packed, name, storage)
+        pick_up(name, storage, invoke)
+        check(packed, name, storage)
+
+
+@pytest.mark.parametrize("packed", FILES, ids=name_of)
+def test_every_recorded_thread_is_decided_as_it_was(packed: Path, tmp_path: Path) -> None:
+    with sqlite_storage(unpack(packed, tmp_path)) as storage:
+        check_before_and_after(packed, storage)
+
+
+@pytest.mark.parametrize("packed", DUMPS, ids=name_of)
+def test_every_thread_of_a_dump_is_decided_as_it_was(packed: Path, postgres_url: str) -> None:
+    load(packed, postgres_url)
+    with postgres_storage(postgres_url) as storage:
+        check_before_and_after(packed, storage)
+
+
+def test_what_is_decided_differently_stands_in_the_changelog() -> None:
+    assert [words for words in CHANGED.values() if words not in CHANGES] == []
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Any:
+    with sqlite_storage(unpack(current(SQLITE), tmp_path)) as opened:
+        yield opened
+
+
+def test_nothing_is_called_and_nothing_is_written(storage: SqliteStorage) -> None:
+    def held() -> list[Any]:
+        entries = storage.store.search((), limit=10_000)
+        return [list(storage.checkpointer.list(None)), [(item.key, item.value) for item in entries]]
+
+    before, ran = held(), list[str]()
+    for name in CONDITIONS:
+        with ScriptedModel([]) as model:
+            replay(graph_for(name, model, storage, ran), name)
+        assert model.seen == []
+    assert ran == []
+    assert held() == before
+
+
+Break = Callable[[pytest.MonkeyPatch, SqliteStorage, str], object]
+
+
+def without(name: str) -> Break:
+    """The rules without one of them."""
+    rules = tuple(rule for rule in RULES if rule.name != name)
+    return lambda patch, *_: patch.setattr(signoff.graph.rules, "RULES", rules)
+
+
+def swapped(one: str, other: str) -> Break:
+    """The rules with two of them in each other's place."""
+    by_name = {rule.name: rule for rule in RULES}
+    names = {one: other, other: one}
+    rules = tuple(by_name[names.get(rule.name, rule.name)] for rule in RULES)
+    return lambda patch, *_: patch.setattr(signoff.graph.rules, "RULES", rules)
+
+
+def leads(state: State, event: Event, target: State) -> Break:
+    """The table with one event that leads elsewhere."""
+    return lambda patch, *_: patch.setitem(_TABLE[state], event, target)
+
+
+def unknown(state: State) -> Break:
+    """A state of which nothing is known by its stored name."""
+    known = signoff.session.path.known_state
+
+    def of_another_version(name: str) -> State | None:
+        return None if name == state else known(name)
+
+    return lambda patch, *_: patch.setattr(signoff.session.path, "known_state", of_another_version)
+
+
+def edited(channel: str, edit: Callable[[Any], Any], *, where: Callable[[Any], bool]) -> Break:
+    """A value of a channel is another one in the first checkpoint of the thread where it is as said."""
+
+    def change(_: Any, storage: SqliteStorage, name: str) -> None:
+        saver = storage.checkpointer
+        saved = list(saver.list({"configurable": {"thread_id": name, "checkpoint_ns": ""}}))[::-1]
+        held = next(one for one in saved if where(one.checkpoint["channel_values"].get(channel)))
+        values = held.checkpoint["channel_values"]
+        values[channel] = edit(values[channel])
+        assert held.parent_config is not None
+        saver.put(held.parent_config, held.checkpoint, held.metadata, {})
+
+    return change
+
+
+def recorded_otherwise(_: Any, storage: SqliteStorage, name: str) -> None:
+    """The store says something else of how the task ended."""
+    (item,) = storage.store.search(("signoff", "outcomes", name))
+    storage.store.put(item.namespace, item.key, {**item.value, "turns": 7})
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Something that is made different, and how the first difference is reported.
+
+    thread: the condition. settings: of the graph, in place of the recorded ones.
+    """
+
+    thread: str
+    reports: str
+    apply: Break = lambda *_: None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+MUTATIONS: Mapping[str, Mutation] = {
+    "a rule is removed: a question": Mutation(
+        "in its second task",
+        "turn 2, decide: rule was 'asked → asked: ask_user stands (call_4)', "
+        "and now is 'think → think: nothing else applies'",
+        without("asked"),
+    ),
+    "a rule is removed: a limit": Mutation(
+        "ended at a limit",
+        "turn 1, decide: rule was 'turns → exhausted: 1 of 1 turns are used', "
+        "and now is 'think → think: nothing else applies'",
+        without("turns"),
+    ),
+    "a rule is removed: a reminder": Mutation(
+        "with replies of every kind",
+        "turn 2, decide: rule was 'truncated → remind: the last reply was cut off (finish_reason length)', "
+        "and now is 'think → think: nothing else applies'",
+        without("truncated"),
+    ),
+    "two rules are swapped: a claim and a limit": Mutation(
+        "ended with success",
+        "turn 1, decide: rule was 'claimed → claimed: finish_task stands (call_1)', "
+        "and now is 'turns → exhausted: 1 of 1 turns are used'",
+        swapped("claimed", "turns"),
+        {"limits": Limits(turns=1)},
+    ),
+    "two rules are swapped: a limit and the last one": Mutation(
+        "with replies of every kind",
+        "turn 2, decide: rule was 'truncated → remind: the last reply was cut off (finish_reason length)', "
+        "and now is 'think → think: nothing else applies'",
+        swapped("turns", "think"),
+    ),
+    "a limit is lower": Mutation(
+        "ended by repeats",
+        "turn 2, decide: rule was 'repeating → remind: the same work has had the same result 2 times in a "
+        "row', and now is 'repeats → exhausted: the same work has had the same result 2 times in a row'",
+        settings={"limits": Limits(repeats=2)},
+    ),
+    "a limit is higher": Mutation(
+        "ended by talk",
+        "turn 2, decide: rule was 'talk_turns → exhausted: 2 replies in a row without a call', "
+        "and now is 'think → think: nothing else applies'",
+        settings={"limits": Limits(talk_turns=3)},
+    ),
+    "another policy": Mutation(
+        "waits for an approval",
+        "turn 1, route_tools: event was 'needs approval', and now is 'work'",
+        settings={"approvals": {}},
+    ),
+    "an outcome was edited": Mutation(
+        "ended with success",
+        "turn 1, finish: outcome was {'turns': 3}, and now is {'turns': 1}",
+        edited("outcome", lambda found: {**found, "turns": 3}, where=bool),
+    ),
+    "a recorded outcome was edited": Mutation(
+        "ended by talk",
+        "turn 2, finish: recorded outcome was {'turns': 7}, and now is {'turns': 2}",
+        recorded_otherwise,
+    ),
+    "an event was edited, to one of its state": Mutation(
+        "waits for an answer",
+        "turn 1, route_tools: next was [<State.DECIDE: 'decide'>], and now is [<State.EXECUTE: 'execute'>]",
+        edited("event", lambda _: "work", where=lambda event: event == "settled"),
+    ),
+    "an event was edited, to one of another state": Mutation(
+        "waits for an answer",
+        "turn 1, call_llm: event was 'refused', and now is 'one of: replied, too long, stopped, failed'",
+        edited("event", lambda _: "refused", where=lambda event: event == "replied"),
+    ),
+    "an event was edited, to one that there is not": Mutation(
+        "waits for an answer",
+        "turn 1, call_llm: event was 'sung', and now is 'one of: replied, too long, stopped, failed'",
+        edited("event", lambda _: "sung", where=lambda event: event == "replied"),
+    ),
+    "a reason was edited": Mutation(
+        "ended at a limit",
+        "turn 1, decide: rule was 'turns → exhausted: tired', "
+        "and now is 'turns → exhausted: 1 of 1 turns are used'",
+        edited(
+            "decision",
+            lambda found: {**found, "why": "tired"},
+            where=lambda found: bool(found) and found["rule"] == "turns",
+        ),
+    ),
+    "a verdict was edited": Mutation(
+        "a phase is done",
+        "turn 1, review: verdicts was ",
+        edited(
+            "verdicts",
+            lambda found: {**found, "calls": dict.fromkeys(found["calls"], "accepted")},
+            where=bool,
+        ),
+    ),
+    "a refusal by a check was edited": Mutation(
+        "refused by a check",
+        "turn 1, review: event was 'refused', and now is 'accepted'",
+        edited(
+            "verdicts",
+            lambda found: {
+                **found,
+                "calls": {key: {"kind": "siblings", "why": "note failed"} for key in found["calls"]},
+            },
+            where=bool,
+        ),
+    ),
+    "a state is not known any more": Mutation(
+        "just reminded after talk",
+        "turn 1, nudge: state was 'nudge', and now is 'one of: compress, decide, ",
+        unknown(State.NUDGE),
+    ),
+    "an event leads elsewhere": Mutation(
+        "just reminded after talk",
+        "turn 1, nudge: next was [<State.COMPRESS: 'compress'>], and now is [<State.DECIDE: 'decide'>]",
+        leads(State.NUDGE, Event.NUDGED, State.DECIDE),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_what_is_decided_differently_is_reported(
+    name: str, storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation = MUTATIONS[name]
+    check(current(SQLITE), mutation.thread, storage)
+    mutation.apply(monkeypatch, storage, mutation.thread)
+    settings = {**CONDITIONS[mutation.thread].settings, **mutation.settings}
+    graph = build_graph(ScriptedModel([]), tools([], False), hand_over=["shell"], storage=storage, **settings)
+    found = replay(graph, mutation.thread).differences
+    assert found, "it was not seen"
+    assert str(found[0]).startswith(mutation.reports)
+    assert re.fullmatch(r"[0-9a-f-]{36}", found[0].checkpoint_id)
+
+
+def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_path: Path) -> None:
+    script = [call("note", text=f"{number} " + "x" * 400) for number in range(199)]
+    finish = call("finish_task", summary="All of it.")
+    with (
+        sqlite_storage(tmp_path / "long.sqlite") as storage,
+        ScriptedModel([*script, finish]) as model,
+    ):
+        graph = build_graph(
+            model, tools([], False), storage=storage, limits=Limits(turns=200), view_tokens=5_000
+        )
+        graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
+        begun = time.process_time()
+        found = replay(graph, "t")
+    assert time.process_time() - begun < 3
+    assert found.differences == ()
+    assert len(found.again) > 400
+    assert sum(step.state is State.COMPRESS for step in found.again) > 5, "the history was folded"
+
+
+def test_a_run_that_saved_only_its_end_is_taken_as_it_is(tmp_path: Path) -> None:
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    finish, note = call("finish_task", summary="All of it."), call("note", text="a")
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note, finish] * 2) as model:
+        reads = [tool for tool in tools([], False) if tool.name == "note"]
+        graph = build_graph(model, reads, storage=storage)
+        graph.invoke({"messages": ["one"]}, thread, durability="exit")
+        graph.invoke({"messages": ["two"]}, thread)
+        found = replay(graph, "t")
+    assert found.differences == ()
+    assert [str(step.state) for step in found.taken] == ["finish", "call_llm", "execute", "call_llm"]
+    assert len(found.again) == 8
+
+
+def test_the_context_of_the_runs_can_be_given(tmp_path: Path) -> None:
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    note = call("note", text="a")
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note]) as model:
+        graph = build_graph(model, tools([], False), storage=storage)
+        graph.invoke({"messages": ["one"]}, thread, context={"turns": 1})
+        assert replay(graph, "t", context={"turns": 1}).differences == ()
+        (rule, *_) = replay(graph, "t").differences
+    assert (rule.turn, rule.what, rule.now) == (1, "rule", "think → think: nothing else applies")
+
+
+def test_an_unknown_thread_has_nothing_to_decide(storage: SqliteStorage) -> None:
+    graph = build_graph(ScriptedModel([]), storage=storage)
+    assert replay(graph, "nobody") == Replay("nobody", (), (), ())
+
+
+def test_a_graph_without_a_checkpointer_is_refused() -> None:
+    with pytest.raises(SetupError, match="nothing to replay without a checkpointer"):
+        replay(build_graph(ScriptedModel([])), "t")

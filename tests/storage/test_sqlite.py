@@ -1,0 +1,170 @@
+"""The SQLite file: how it is opened, and what it refuses."""
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import StorageError, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+from tests.support.prepared import PreparedPython, run_python
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+def filled(file: Path) -> Path:
+    with sqlite_storage(file) as storage:
+        graph = build_graph(ScriptedModel([call("finish_task", summary="x")]), storage=storage)
+        graph.invoke({"messages": ["go"]}, THREAD)
+    return file
+
+
+def test_wal_and_normal(tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "new" / "folder" / "t.sqlite") as storage:
+        read = storage.checkpointer.conn.execute
+        assert read("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert read("PRAGMA synchronous").fetchone() == (1,)
+
+
+_OPENS = """
+import sys, time
+from signoff import sqlite_storage
+for line in sys.stdin:
+    file, at = line.split()
+    time.sleep(max(float(at) - time.time(), 0))
+    try:
+        with sqlite_storage(file):
+            print("opened", flush=True)
+    except Exception as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    """SQLite answers some of them "database is locked", or they add the same column twice."""
+    children = [
+        PreparedPython(["-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for number in range(25):
+        at = time.time() + (0.05 if number else 1)
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write(f"{tmp_path / str(number)}.sqlite {at}\n")
+            child.stdin.flush()
+        answers = [child.stdout.readline().strip() for child in children if child.stdout]
+        assert answers == ["opened"] * 4
+    for child in children:
+        child.communicate()
+
+
+_MANY = """
+import resource, sys
+from contextlib import ExitStack
+from pathlib import Path
+from signoff.storage.sqlite import thread_lock
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(thread_lock(Path(sys.argv[1]), str(number)))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path) -> None:
+    told = run_python("-c", _MANY, tmp_path / "t.sqlite").stdout
+    assert told.startswith("StorageError Too many files are open")
+    assert "ulimit -n" in told
+
+
+def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
+    with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
+        assert storage.threads() == ["t"]
+        (item,) = storage.store.search(("signoff", "outcomes", "t"))
+    assert item.value["summary"] == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = filled(tmp_path / "t.sqlite")
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(StorageError, match=r"newer Signoff \(version 99.*upgrade"), sqlite_storage(file):
+        pass
+    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (99,)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.sqlite"
+    file.write_text("not a database, just words " * 100)
+    with pytest.raises(StorageError, match="move it away or name another one"), sqlite_storage(file):
+        pass
+    assert file.read_text().startswith("not a database")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be used"), sqlite_storage(tmp_path):
+        pass
+
+
+def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
+    """The default serializer ran a shell command from such a row."""
+    file, proof = filled(tmp_path / "t.sqlite"), tmp_path / "proof"
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            import os
+
+            return (os.system, (f"touch {proof}",))
+
+    kind, blob = JsonPlusSerializer(pickle_fallback=True).dumps_typed(Bomb())
+    assert kind == "pickle"
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", (kind, blob))
+    with sqlite_storage(file) as storage, pytest.raises(NotImplementedError):
+        build_graph(ScriptedModel([]), storage=storage).get_state(THREAD)
+    assert not proof.exists()
+
+
+def test_the_state_holds_known_types_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Strict msgpack gives an unknown type back as something else, without an error."""
+    with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
+        values = build_graph(ScriptedModel([]), storage=storage).get_state(THREAD).values
+    assert type(values["event"]) is str
+    assert type(values["decision"]["event"]) is str
+    assert type(values["outcome"]) is dict
+    assert caplog.records == []
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_thousand_turns_end_at_the_limit_in_a_small_file(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    from itertools import repeat
+
+    from signoff import Limits
+    from signoff.models import reply
+
+    def note(text: str) -> str:
+        """Note."""
+        return text
+
+    work = reply(call("note", text="x" * 500), usage=(10, 10))
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        limits = Limits(turns=1000, repeats=None)
+        graph = build_graph(ScriptedModel(repeat(work)), [note], limits=limits, storage=storage)
+        outcome = graph.invoke({"messages": ["go"]}, THREAD)["outcome"]
+    assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 1000)
+    size = (tmp_path / "t.sqlite").stat().st_size
+    figure(f"1,000 turns with 500-byte messages: {size / 1e6:.1f} MB")
+    assert size < 20e6

@@ -1,0 +1,225 @@
+"""Every kind of value that is stored occurs in the recorded databases of this version.
+
+Whoever adds a channel, a key or a kind of entry adds the condition in which it is stored
+(`tests/support/released_conditions.py`) and writes the databases again.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import CheckpointTuple
+from typing_extensions import is_typeddict
+
+from signoff import Outcome, sqlite_storage
+from signoff.graph.finish.figures import Figures
+from signoff.graph.messages import KEY, Marks
+from signoff.graph.outcome import Change, CheckRun, Usage
+from signoff.graph.state import AgentState
+from signoff.storage.postgres import postgres_storage
+from signoff.storage.sqlite import SqliteStorage
+from tests.released import POSTGRES, SQLITE, current, load, unpack
+from tests.support.servers.postgres import execute
+
+Keys = set[tuple[str, str]]
+
+# The marks on messages (see graph/messages.py): which there are, and the values of those that name a kind.
+MARKS = {
+    "answered", "answers", "at", "begins", "checked", "confirmed", "cut", "edited", "ended", "estimated",
+    "extended", "finish", "granted", "not_run", "nudge", "order", "reply", "responded", "said", "seconds",
+    "sent_back", "shown", "unknown", "wait", "waited",
+}  # fmt: skip
+NUDGES = {
+    "empty", "filtered", "near_limit", "repeating", "resumed", "round", "sent_back", "talked", "truncated",
+}  # fmt: skip
+NOT_RUN = {
+    "after_control", "ended", "invalid", "rejected", "superseded", "too_many", "tool_calls", "truncated",
+    "unknown",
+}  # fmt: skip
+WAITS = {"action", "answer", "approval", "confirmation", "word"}
+VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
+REFUSALS = {"checks", "empty_summary", "sent_back"}
+DECISIONS = {"approve", "edit", "reject", "respond"}
+
+
+class Recording:
+    """Everything that a recorded database holds: the values of the channels as they were written, one after
+    another, and the entries of the store."""
+
+    def __init__(self, storage: SqliteStorage) -> None:
+        self.channels = list(_channels(storage.checkpointer.list(None)))
+        self.entries = [(item.namespace[1], item.value) for item in storage.store.search((), limit=10_000)]
+
+    def of(self, channel: str) -> list[Any]:
+        return [value for name, value in self.channels if name == channel and value is not None]
+
+    def marks(self, name: str) -> list[Any]:
+        """The values of this mark on all messages."""
+        return [found[name] for found in self._marks() if name in found]
+
+    def _marks(self) -> Iterator[Mapping[str, Any]]:
+        for message in _flat(self.of("messages")):
+            if isinstance(message, BaseMessage):
+                where = {**message.additional_kwargs, **message.response_metadata}
+                yield where.get(KEY, {})
+
+    def all_marks(self) -> set[str]:
+        return {name for found in self._marks() for name in found}
+
+    def keys(self) -> Keys:
+        """The keys of typed values that occur, each with a value that says something."""
+        found: Keys = set()
+        hints = get_type_hints(AgentState)
+        for name, value in self.channels:
+            if name in hints and not _is_empty(value):
+                found.add(("AgentState", name))
+                found |= set(_keys(hints[name], value))
+        for sort, value in self.entries:
+            found |= set(_keys(Figures, value)) if sort == "figures" else set()
+        return found
+
+
+def _channels(saved: Iterator[CheckpointTuple]) -> Iterator[tuple[str, Any]]:
+    for one in saved:
+        yield from one.checkpoint["channel_values"].items()
+        yield from ((channel, value) for _, channel, value in one.pending_writes or ())
+
+
+def _flat(written: list[Any]) -> Iterator[Any]:
+    for one in written:
+        yield from _flat(one) if isinstance(one, list) else [one]
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
+def _typed(hint: Any) -> Iterator[Any]:
+    """The typed dictionaries that a value of this type is, or may hold."""
+    if is_typeddict(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _typed(part)
+
+
+def _declared(hint: Any) -> Iterator[tuple[str, str]]:
+    """Every key of the typed dictionaries in a type."""
+    for kind in _typed(hint):
+        for key, value in get_type_hints(kind).items():
+            yield kind.__name__, key
+            yield from _declared(value)
+
+
+def _keys(hint: Any, value: Any) -> Iterator[tuple[str, str]]:
+    """The keys that `value`, of type `hint`, has at all depths."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _keys(hint, one)
+        return
+    if not isinstance(value, dict):
+        return
+    kinds = [kind for kind in _typed(hint) if value.keys() <= get_type_hints(kind).keys()]
+    if not kinds:
+        for one in value.values():
+            yield from _keys(hint, one)
+    for kind in kinds:
+        for key, of_key in get_type_hints(kind).items():
+            if not _is_empty(value.get(key)):
+                yield kind.__name__, key
+                yield from _keys(of_key, value[key])
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    with sqlite_storage(unpack(current(SQLITE), tmp_path_factory.mktemp("recorded"))) as storage:
+        return Recording(storage)
+
+
+def test_every_key_of_the_state_occurs(recording: Recording) -> None:
+    declared = {*_declared(AgentState), *_declared(Figures)}
+    assert ("Evidence", "call_id") in declared, "also what stands deep in a value"
+    assert declared - recording.keys() == set()
+
+
+def test_every_field_of_an_outcome_occurs(recording: Recording) -> None:
+    outcomes = [*recording.of("outcome"), *(value for sort, value in recording.entries if sort == "outcomes")]
+    found = {key for outcome in outcomes for key, value in outcome.items() if not _is_empty(value)}
+    assert set(Outcome.model_fields) - found == set()
+    parts: Mapping[str, Any] = {"checks": CheckRun, "changes": Change}
+    for key, kind in parts.items():
+        assert {name for outcome in outcomes for one in outcome[key] for name in one} == set(
+            kind.model_fields
+        )
+    assert {name for outcome in outcomes for name in outcome["usage"]} == set(Usage.model_fields)
+    assert {outcome["verified"] for outcome in outcomes} == {None, "asserted", "unverified", "verified"}
+    assert {outcome["status"] for outcome in outcomes} == {"success", "limit", "error"}
+
+
+def test_every_kind_of_verdict_and_decision_occurs(recording: Recording) -> None:
+    verdicts = [one for found in recording.of("verdicts") for one in found["calls"].values()]
+    assert {one for one in verdicts if isinstance(one, str)} == VERDICTS
+    assert {one["kind"] for one in verdicts if not isinstance(one, str)} >= REFUSALS
+    decided = [one for found in recording.of("approvals") for one in found["calls"].values()]
+    assert {one["type"] for one in decided} == DECISIONS
+    assert {one["attempt"] for one in decided} == {0, 1}
+
+
+def test_every_mark_of_a_message_occurs(recording: Recording) -> None:
+    assert recording.all_marks() == MARKS
+    assert set(recording.marks("nudge")) == NUDGES
+    assert set(recording.marks("not_run")) == NOT_RUN
+    assert set(recording.marks("wait")) == WAITS
+
+
+def test_every_sort_of_entry_of_the_store_occurs(recording: Recording) -> None:
+    sorts = {sort for sort, _ in recording.entries}
+    assert sorts == {"figures", "journal", "outcomes", "ratings", "requests"}
+    journal = [value for sort, value in recording.entries if sort == "journal"]
+    assert {entry["status"] for entry in journal} == {"started", "waiting", "done"}
+    assert {type(entry["edited"]) for entry in journal} == {dict, type(None)}
+    assert any(entry["messages"] for entry in journal)
+
+
+def test_a_dump_holds_the_same_and_the_queue(postgres_url: str, recording: Recording) -> None:
+    load(current(POSTGRES), postgres_url)
+    with postgres_storage(postgres_url) as storage:
+        dumped = Recording(storage)  # type: ignore[arg-type]  # it is read alike
+    assert dumped.keys() == recording.keys()
+    assert {sort for sort, _ in dumped.entries} == {*(sort for sort, _ in recording.entries), "inbox"}
+    inboxes = [value for sort, value in dumped.entries if sort == "inbox" and "orders" in value]
+    assert {order["kind"] for inbox in inboxes for order in inbox["orders"]} == {"task", "answer"}
+    assert any("id" in value for sort, value in dumped.entries if sort == "inbox"), "one was delivered"
+    states = execute(postgres_url, "SELECT DISTINCT status::text FROM procrastinate_jobs")
+    assert {state for (state,) in states} == {"todo", "doing", "succeeded"}
+
+
+def test_a_key_that_does_not_occur_is_found() -> None:
+    """The walk itself: what is empty, or stands in another value, does not count."""
+    approvals = {"task": "m", "calls": {"c": {"type": "edit", "args": {}, "hash": "h"}}, "problem": ""}
+    assert set(_keys(get_type_hints(AgentState)["approvals"], approvals)) == {
+        ("Decisions", "task"),
+        ("Decisions", "calls"),
+        ("CallDecision", "type"),
+        ("CallDecision", "hash"),
+    }
+
+
+def test_the_recordings_are_where_they_are_looked_for() -> None:
+    assert all(Path(current(sort)).exists() for sort in (SQLITE, POSTGRES))
+
+
+def test_the_page_of_what_is_stored_names_every_channel_and_every_mark() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "storage.md").read_text("utf-8")
+    state, _, rest = page.partition("## Marks on messages")
+    marks, _, entries = rest.partition("## Store entries")
+    assert first_cells(state) >= set(get_type_hints(AgentState))
+    assert first_cells(marks) == set(get_type_hints(Marks)) >= MARKS
+    assert all(f"`{sort}`" in entries for sort in ("journal", "outcomes", "figures", "requests", "inbox"))
+
+
+def first_cells(text: str) -> set[str]:
+    """The words in backticks that begin the rows of tables."""
+    return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))

@@ -1,0 +1,424 @@
+"""The working tools as a model meets them: text back, or one sentence that says what to do."""
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.graph.errors import SetupError
+from signoff.tools.files import workspace_tools
+from signoff.tools.workspace import Workspace
+from tests.support.benches.workspace import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+# the tools
+
+
+def test_the_tools_tell_their_kind_and_describe_every_argument(bench: Bench) -> None:
+    kinds = {name: (tool.metadata or {})["kind"] for name, tool in bench.tools.items()}
+    assert kinds == {
+        "list_files": "read",
+        "read_file": "read",
+        "write_file": "write",
+        "edit_file": "write",
+        "search_files": "read",
+    }
+    for tool in bench.tools.values():
+        assert tool.description
+        assert all(argument["description"] for argument in tool.args.values())
+
+
+def test_a_missing_folder_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="not an existing folder; create it"):
+        workspace_tools(tmp_path / "missing")
+
+
+async def test_the_tools_run_asynchronously_too(bench: Bench) -> None:
+    bench.put("a.txt", "one\n")
+    assert await bench.tools["read_file"].ainvoke({"path": "a.txt"}) == "a.txt, lines 1 to 1 of 1:\n1|one"
+
+
+PATH_ARGUMENTS: dict[str, dict[str, str]] = {
+    "list_files": {},
+    "read_file": {},
+    "write_file": {"content": "x"},
+    "edit_file": {"old": "root", "new": "x"},
+    "search_files": {"pattern": "root"},
+}
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "out/passwd", "/proc/self/environ"])
+@pytest.mark.parametrize("name", PATH_ARGUMENTS)
+def test_no_tool_leaves_the_workspace(bench: Bench, name: str, path: str) -> None:
+    (bench.root / "out").symlink_to("/etc")
+    assert "outside the workspace" in bench.refusal(name, path=path, **PATH_ARGUMENTS[name])
+
+
+# list_files
+
+
+def test_a_listing_has_every_file_with_its_size(bench: Bench) -> None:
+    for path in [
+        "b.py",
+        "src/a.py",
+        "src/deep/c.md",
+        ".git/config",
+        "node_modules/x.js",
+        ".signoff/outputs/y",
+    ]:
+        bench.put(path, "12345")
+    (bench.root / "empty").mkdir()
+    (bench.root / "link").symlink_to("/etc")
+    assert bench("list_files").splitlines() == [
+        ".git/ (folder, not listed)",
+        ".signoff/ (folder, not listed)",
+        "b.py (5 bytes)",
+        "link (link)",
+        "node_modules/ (folder, not listed)",
+        "empty/ (empty folder)",
+        "src/a.py (5 bytes)",
+        "src/deep/c.md (5 bytes)",
+    ]
+    assert bench("list_files", path="src/deep") == "src/deep/c.md (5 bytes)"
+    assert bench("list_files", path=".signoff") == ".signoff/outputs/y (5 bytes)"
+
+
+@pytest.mark.parametrize(
+    ("glob", "listed"),
+    [
+        ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
+        ("**/*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
+        ("src/**/*.py", ["src/b.py", "src/deep/c.py"]),
+        ("c.*", ["src/deep/c.py"]),
+        ("src/deep/*", ["src/deep/c.py"]),
+    ],
+)
+def test_a_listing_narrowed_by_a_glob(bench: Bench, glob: str, listed: list[str]) -> None:
+    for path in ["a.py", "src/b.py", "src/deep/c.py", "src/notes.md"]:
+        bench.put(path, "")
+    assert [line.split(" ")[0] for line in bench("list_files", glob=glob).splitlines()] == listed
+
+
+@pytest.mark.parametrize(
+    ("glob", "listed"),
+    [
+        ("*.{py,sh}", ["a.py", "b.sh", "src/c.py", "src/tabs.py", "{a.py"]),
+        ("{a,b}.{py,sh}", ["a.py", "b.sh"]),
+        ("{src,app}/**/*.{py,ts{,x}}", ["app/[id]/page.tsx", "app/i/page.tsx", "src/c.py", "src/tabs.py"]),
+        ("./a.py", ["a.py"]),
+        ("./src/./tabs.py", ["src/tabs.py"]),
+        ("src//tabs.py", ["src/tabs.py"]),
+        ("src/", ["src/c.py", "src/tabs.py"]),
+        ("app/[id]/*.tsx", ["app/[id]/page.tsx", "app/i/page.tsx"]),
+        ("app/[[]id]/*.tsx", ["app/[id]/page.tsx"]),
+        ("[ab].*", ["a.py", "b.sh"]),
+        ("[!a].??", ["b.sh", "src/c.py"]),
+        ("**/app/**/i/**/*.tsx", ["app/i/page.tsx"]),
+        ("{x,y}.txt", ["{x,y}.txt"]),
+        ("{a.py", ["{a.py"]),
+        ("{a.py}", []),
+    ],
+)
+def test_globs_as_models_write_them(bench: Bench, glob: str, listed: list[str]) -> None:
+    for path in ["a.py", "b.sh", "src/c.py", "src/tabs.py", "app/[id]/page.tsx", "app/i/page.tsx"]:
+        bench.put(path, "x")
+    bench.put("{x,y}.txt", "x")
+    bench.put("{a.py", "x")
+    found = bench("list_files", glob=glob)
+    assert sorted(line.rpartition(" (")[0] for line in found.splitlines()) == listed or found.startswith(
+        "No file"
+    )
+    assert bool(listed) == (not found.startswith("No file"))
+    if listed:
+        searched = bench("search_files", pattern="x", glob=glob)
+        assert sorted(line.rpartition(":1: ")[0] for line in searched.splitlines()[:-1]) == listed
+
+
+def test_a_glob_may_begin_in_the_folder_that_is_listed(bench: Bench) -> None:
+    bench.put("src/deep/a.py", "")
+    assert bench("list_files", path="src", glob="deep/*.py") == "src/deep/a.py (0 bytes)"
+
+
+@pytest.mark.parametrize("glob", ["{a,b}" * 30, "{" * 200 + "}" * 200, "{a,b,c,d,e,f}" * 8 + "*" * 50])
+def test_a_glob_that_stands_for_too_many_is_refused(bench: Bench, glob: str) -> None:
+    assert "stands for too many others; use fewer braces" in bench.refusal("list_files", glob=glob)
+
+
+# .gitignore
+
+
+def test_what_gitignore_leaves_out_is_said_and_not_entered(bench: Bench) -> None:
+    bench.put(".gitignore", "*.log\n/dist/\n!keep.log\n")
+    bench.put("web/.gitignore", "/out\n!special.log\n")
+    for path in [
+        "a.log",
+        "keep.log",
+        "dist/x.js",
+        "web/dist/y.js",
+        "web/out/z.js",
+        "web/special.log",
+        "web/b.log",
+    ]:
+        bench.put(path, "needle")
+    listing = bench("list_files").splitlines()
+    assert [line.split(" ")[0] for line in listing[:-1]] == [
+        ".gitignore",
+        "keep.log",
+        "web/.gitignore",
+        "web/special.log",
+        "web/dist/y.js",
+    ]
+    assert listing[-1] == "Not listed, as .gitignore says: a.log, dist/, web/b.log, web/out/."
+    found = bench("search_files", pattern="needle")
+    assert found.splitlines()[:-1] == [
+        "keep.log:1: needle",
+        "web/special.log:1: needle",
+        "web/dist/y.js:1: needle",
+    ]
+    assert found.endswith("Not searched, as .gitignore says: a.log, dist/, web/b.log, web/out/.")
+    assert bench("list_files", path="web", glob="*.js").splitlines() == [
+        "web/dist/y.js (6 bytes)",
+        "Not listed, as .gitignore says: web/b.log, web/out/.",
+    ]
+
+
+def test_what_is_named_itself_is_shown_all_the_same(bench: Bench) -> None:
+    bench.put(".gitignore", "dist/\n*.log\n")
+    bench.put("dist/deep/x.log", "needle")
+    bench.put(".signoff/.gitignore", "*\n")
+    bench.put(".signoff/outputs/y.txt", "needle")
+    assert bench("list_files", path="dist") == "dist/deep/x.log (6 bytes)"
+    assert bench("search_files", pattern="needle", path="dist/deep/x.log").startswith("dist/deep/x.log:1: ")
+    assert ".signoff/outputs/y.txt (6 bytes)" in bench("list_files", path=".signoff")
+    assert "needle" in bench("read_file", path="dist/deep/x.log")
+    assert bench("list_files", glob="dist/**") == (
+        "No file in . fits dist/**.\nNot listed, as .gitignore says: dist/."
+    )
+
+
+def test_a_hostile_gitignore_takes_no_time(bench: Bench) -> None:
+    bench.put(
+        ".gitignore", "*a" * 100 + "b\n" + "**/" * 40 + "x\n" + "[" * 200 + "\n\\\n!\n" + "/" * 300 + "\n"
+    )
+    bench.put("/".join("a" * 100 for _ in range(20)) + "/" + "a" * 200, "")
+    started = time.monotonic()
+    assert bench("list_files").count("(0 bytes)") == 1
+    assert time.monotonic() - started < 5
+
+
+PATTERNS = [
+    *(
+        "foo",
+        "/foo",
+        "foo/",
+        "a/foo",
+        "*.o",
+        "**/foo",
+        "a/**/foo",
+        "a/**",
+        "**",
+        "*",
+        "/*",
+        "foo*",
+        "*oo",
+        "f?o",
+    ),
+    *("[fg]oo", "[!f]oo", "[^f]oo", "\\#x", "#x", "\\!x", "\\*", "foo ", "foo\\ ", "a/*", "**/a/foo", "a**o"),
+    *("x/y", "/a/", "**/", "*\n!foo", "a/\n!a/foo", "*.o\n!b.o\n/b.o", "foo.\\o", "{a,b}", "a/**/**/foo"),
+    *("a/*/foo", "\ufefffoo", "foo\r", "*/foo", "!*.o", "*.o\n!a/", "a/b/**/foo/**", "/**/c", "**/b/**"),
+]
+PATHS = [
+    *("foo", "goo", "a/foo", "a/b/foo/in", "a/b/c/foo", "b.o", "a/b.o", "foo.o", "fooo/x", "#x", "!x", "*"),
+    *("foo ", "x/y", "a/x/y", "b/a/foo", "ao", "{a,b}"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("patterns", PATTERNS)
+def test_gitignore_is_read_as_git_reads_it(bench: Bench, patterns: str) -> None:
+    for path in PATHS:
+        bench.put(path, "")
+    bench.put(".gitignore", patterns + "\n")
+    git = ["git", "-C", str(bench.root)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    listed = subprocess.run(
+        [*git, "ls-files", "-z", "--others", "--exclude-standard"], check=True, capture_output=True, text=True
+    )
+    entries = [entry.path for entry in Workspace(bench.root).walk() if entry.kind == "file"]
+    assert sorted(entries) == sorted(listed.stdout.split("\0")[:-1])
+
+
+def test_listings_with_nothing_in_them_say_so(bench: Bench) -> None:
+    assert bench("list_files") == "The folder . is empty."
+    bench.put("a.txt", "")
+    assert bench("list_files", glob="*.py") == "No file in . fits *.py."
+    assert "read_file" in bench("list_files", path="a.txt")
+    assert "There is no b; call list_files" in bench.refusal("list_files", path="b")
+
+
+def test_a_long_listing_is_bounded_and_kept_whole_for_reading(bench: Bench) -> None:
+    for number in range(5_100):
+        (bench.root / f"a_rather_long_file_name_{number:05}.txt").touch()
+    listing = bench("list_files")
+    assert len(listing) <= 20_000
+    assert listing.endswith("Stopped after 5000 entries; list one folder or give a glob.")
+    kept = listing.split("the full text is in ")[1].split(" ...]")[0]
+    assert "2500|a_rather_long_file_name_02499.txt" in bench(
+        "read_file", path=kept, start_line=2_500, end_line=2_500
+    )
+
+
+def test_a_name_that_is_not_valid_text_does_not_break_a_listing(bench: Bench) -> None:
+    (bench.root / "bad\udcff\nname").touch()
+    assert bench("list_files") == "bad\ufffd\\nname (0 bytes)"
+    assert "could not be read" in bench.refusal("search_files", pattern="x")
+
+
+# read_file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, "a.txt, lines 1 to 4 of 4:\n1|one\n2|\n3|  three\n4|four"),
+        ({"start_line": 3}, "a.txt, lines 3 to 4 of 4:\n3|  three\n4|four"),
+        ({"start_line": 2, "end_line": 3}, "a.txt, lines 2 to 3 of 4:\n2|\n3|  three"),
+        ({"start_line": 4, "end_line": 99}, "a.txt, lines 4 to 4 of 4:\n4|four"),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_reading_lines(bench: Bench, arguments: dict[str, int], expected: str, line_end: str) -> None:
+    bench.put("a.txt", line_end.join(["one", "", "  three", "four", ""]))
+    assert bench("read_file", path="a.txt", **arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "f is empty (0 lines)."),
+        (b"\n", "f, lines 1 to 1 of 1:\n1|"),
+        (b"no end", "f, lines 1 to 1 of 1:\n1|no end"),
+        (b"\xef\xbb\xbf", "f is empty (0 lines)."),
+        (b"a\r\r\nb\r", "f, lines 1 to 2 of 2:\n1|a\r\n2|b"),
+        (b"\xef\xbb\xbfmarked", "f, lines 1 to 1 of 1:\n1|marked"),
+        (b"a\x0cb\xe2\x80\xa8c", "f, lines 1 to 1 of 1:\n1|a\x0cb\u2028c"),
+        (b"caf\xe9", "f, lines 1 to 1 of 1 (some bytes are not UTF-8 and shown as \ufffd):\n1|caf\ufffd"),
+    ],
+)
+def test_reading_unusual_content(bench: Bench, content: bytes, expected: str) -> None:
+    bench.put("f", content)
+    assert bench("read_file", path="f") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"path": "a.txt", "start_line": 4}, "a.txt has 3 lines, so line 4 does not exist"),
+        ({"path": "a.txt", "start_line": 0}, "start_line counts from 1"),
+        ({"path": "a.txt", "start_line": 3, "end_line": 2}, "end_line is before start_line"),
+        ({"path": "image.png"}, "image.png is a binary file (5 bytes)"),
+        ({"path": "."}, ". is a folder"),
+        ({"path": "b.txt"}, "There is no b.txt; call list_files"),
+    ],
+)
+def test_what_cannot_be_read(bench: Bench, arguments: dict[str, Any], said: str) -> None:
+    bench.put("a.txt", "1\n2\n3\n")
+    bench.put("image.png", b"\x89P\0\0\0")
+    assert said in bench.refusal("read_file", **arguments)
+
+
+def test_a_long_file_is_read_in_parts_that_say_how_to_go_on(bench: Bench) -> None:
+    lines = [f"line {number} " + "x" * 50 for number in range(1, 1_001)]
+    bench.put("long.txt", "\n".join(lines))
+    seen: list[str] = []
+    start = 1
+    while start <= 1_000:
+        part = bench("read_file", path="long.txt", start_line=start)
+        assert len(part) <= 20_200
+        rows = [row for row in part.splitlines()[1:] if not row.startswith("[Cut here")]
+        seen += [row.split("|", 1)[1] for row in rows]
+        assert part.endswith(f"[Cut here: go on with start_line={len(seen) + 1}.]") or len(seen) == 1_000
+        start = len(seen) + 1
+    assert seen == lines
+
+
+def test_a_file_over_ten_megabytes_is_read_by_range(bench: Bench) -> None:
+    bench.put("big.log", b"".join(b"%d %s\r\n" % (number, b"x" * 990) for number in range(1, 12_001)))
+    assert bench("read_file", path="big.log", start_line=11_999).replace("x" * 990, "x") == (
+        "big.log, lines 11999 to 12000 of 12000:\n11999|11999 x\n12000|12000 x"
+    )
+    assert "of 12000:\n1|1 x" in bench("read_file", path="big.log")
+    assert "big.log has 12,000 lines" in bench.refusal("read_file", path="big.log", start_line=12_001)
+    replaced = bench("write_file", path="big.log", content="a\n")
+    assert replaced == "Replaced big.log: 1 line, 3 bytes. Kept as they were: line ends CRLF."
+
+
+@pytest.mark.parametrize("length", [999_999, 1_000_000, 1_000_001, 12_000_000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_lines_at_the_edge_of_a_block(bench: Bench, length: int, end: str) -> None:
+    bench.put("f", "é" + "x" * (length - 1) + (end or "\n") + "last" + end)
+    assert bench("read_file", path="f", end_line=1).endswith(
+        f"[{length - 2_000} more characters in this line]"
+    )
+    assert bench("read_file", path="f", start_line=2) == "f, lines 2 to 2 of 2:\n2|last"
+
+
+def test_a_huge_line_is_cut(bench: Bench) -> None:
+    bench.put("min.js", "x" * 100_000 + "\nend")
+    assert bench("read_file", path="min.js").splitlines()[1:] == [
+        f"1|{'x' * 2_000}... [98000 more characters in this line]",
+        "2|end",
+    ]
+
+
+# write_file
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after", "said"),
+    [
+        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n", "Kept as they were: line ends CRLF."),
+        ("a\r\nb\r\n", "x\r\ny\r\n", "x\r\ny\r\n", ""),
+        ("a\nb\n", "x\r\ny\r\n", "x\ny\n", "Kept as they were: line ends LF."),
+        ("a\r\nb\r\nc\n", "x\n", "x\r\n", "line ends CRLF (most of them; they were mixed)."),
+        ("a\r\nb\nc\n", "x\n", "x\n", ""),
+        ("a", "x\r\ny\n", "x\r\ny\n", ""),
+        ("", "x\r\n", "x\r\n", ""),
+        ("\ufeffa\n", "x\n", "\ufeffx\n", "Kept as they were: line ends LF and the byte order mark."),
+        ("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "line ends CRLF and the byte order mark."),
+        ("\ufeffa", "\ufeffx", "\ufeffx", ""),
+    ],
+)
+def test_a_replaced_file_keeps_how_it_is_written(
+    bench: Bench, before: str, content: str, after: str, said: str
+) -> None:
+    bench.put("f", before)
+    told = bench("write_file", path="f", content=content)
+    assert (bench.root / "f").read_bytes().decode() == after
+    assert told.endswith(said or "bytes.")
+
+
+@pytest.mark.parametrize("before", [b"caf\xe9\n", "é\n".encode("utf-16"), b"a" * 1_000_000 + b"\xc3"])
+def test_a_file_that_is_not_utf_8_is_not_replaced(bench: Bench, before: bytes) -> None:
+    bench.put("f", before)
+    assert "f is not UTF-8 text" in bench.refusal("write_file", path="f", content="x")
+    assert (bench.root / "f").read_bytes() == before
+
+
+def test_writing_says_what_it_did(bench: Bench) -> None:
+    assert bench("write_file", path="./a//b.txt", content="ü\n2") == "Created a/b.txt: 2 lines, 4 bytes."
+    assert bench("write_file", path="a/b.txt", content="x\n") == "Replaced a/b.txt: 1 line, 2 bytes."
+    assert (bench.root / "a/b.txt").read_bytes() == b"x\n"
+
+
+@pytest.mark.parametrize("content", ["half \ud83d", "nul \0"])
+def test_what_is_not_text_is_not_written(bench: Bench, content: str) -> None:
+    assert "not valid text" in bench.refusal("write_file", path="a.txt", content=content)
+    assert not (bench.root / "a.txt").exists()
