@@ -251,6 +251,13 @@ def test_with_retry_says_after_what_and_how_often_it_is_tried_again() -> None:
         assert (len(server.requests), outcome["retries"]) == (3, 2)
 
 
+def test_a_prompt_that_is_too_long_is_squeezed_before_with_retry_tries_again() -> None:
+    too_long = error(400, "This model's maximum context length is 10 tokens.", "context_length_exceeded")
+    with FakeProvider([too_long, DONE]) as server:
+        result = build_graph(chat(server).with_retry()).invoke(GO)
+    assert (result["outcome"]["status"], result["outcome"]["retries"]) == ("success", 0)
+
+
 def test_with_fallbacks_says_after_what_the_next_is_asked() -> None:
     other = ScriptedModel([call("finish_task", summary="The other one.")])
     with FakeProvider([error(401, "No."), error(404, "No.")]) as server:
