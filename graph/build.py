@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -16,6 +17,8 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
+    PromptFunction,
+    cache_way,
     check_storage,
     checked_limits,
     checked_models,
@@ -139,7 +142,8 @@ def build_graph(
     model: BaseChatModel | Runnable[Any, Any] | str,
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
-    system_prompt: str | None = "",
+    system_prompt: str | SystemMessage | PromptFunction | None = "",
+    cache: Literal["auto", "anthropic", "openai"] | None = None,
     context_schema: type | None = None,
     state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
@@ -177,7 +181,13 @@ def build_graph(
         "provider:model", for LangChain's `init_chat_model` (`pip install "signoff[langchain]"`).
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel.
-    system_prompt: stands before the rules of the loop, which are always told.
+    system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
+        content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
+        the last block moves there, so that it covers both); or a function of (state, context) that gives
+        either, plain or async, which is asked before each call of the model.
+    cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
+        the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
+        the provider of the model needs it.
     context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
         beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
         approvals get it when they ask for `context`.
@@ -257,6 +267,7 @@ def build_graph(
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
+    prompt, function = checked_prompt(system_prompt)
     form, schemas = context_form(context_schema), state_schemas(state_schema)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
@@ -286,7 +297,9 @@ def build_graph(
         toolbox=box,
         limits=checked_limits(limits),
         texts=texts,
-        system_prompt=checked_prompt(system_prompt),
+        system_prompt=prompt,
+        prompt_function=function,
+        cache=_one_way(cache, models),
         view_tokens=view,
         digest_seconds=positive("digest_seconds", digest_seconds, none=False),
         model_seconds=positive("model_seconds", model_seconds),
@@ -319,6 +332,12 @@ def build_graph(
     assert isinstance(graph, DurableGraph), "the class was set in the line above"
     used_by(graph.builder, graph.checkpointer, box.run_tools.values())
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
+
+
+def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
+    """Whose way to cache prompts is used; none where it is left open and not the same for all models."""
+    ways = {cache_way(cache, found.model) for found in unwrapped(models)}
+    return ways.pop() if len(ways) == 1 else None
 
 
 def _warn_without_journal(

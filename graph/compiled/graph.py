@@ -212,8 +212,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = carry_out(self._begun(input, config), self)
-        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
+        begun, options = carry_out(self._begun(input, config), self), _with_context(kwargs)
+        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **options)
 
     def astream_held(
         self,
@@ -228,7 +228,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        options = {"durability": self._raised(durability), **kwargs}
+        options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options)
@@ -424,6 +424,14 @@ async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None
 def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
     if not entered.cancelled() and entered.exception() is None:
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
+
+
+def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options with the context in the one form of a mapping that LangGraph checks by its schema."""
+    context = kwargs.get("context")
+    if context is None or isinstance(context, dict) or not isinstance(context, Mapping):
+        return kwargs
+    return {**kwargs, "context": dict(context)}
 
 
 def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:

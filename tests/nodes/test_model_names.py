@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.chat_models import init_chat_model
+from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
@@ -311,6 +312,13 @@ def test_the_view_fits_the_smallest_of_them() -> None:
         return model
 
     assert kit_of(build_graph(of(200_000), fallbacks=[of(50_000), of(None)])).view_tokens == 40_000
+
+
+def test_prompts_are_cached_where_all_of_them_go_by_one_way() -> None:
+    claude = ChatAnthropic(model="m", api_key=SecretStr("k"))
+    own = chat_at_nowhere()
+    assert kit_of(build_graph(claude, cache="auto", fallbacks=[claude])).cache == "anthropic"
+    assert kit_of(build_graph(claude, cache="auto", fallbacks=[own])).cache is None
 
 
 def test_the_text_protocol_has_fallbacks_too() -> None:
