@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from langchain.chat_models import init_chat_model
-from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
@@ -315,6 +314,9 @@ def test_the_view_fits_the_smallest_of_them() -> None:
 
 
 def test_prompts_are_cached_where_all_of_them_go_by_one_way() -> None:
+    # Not at the top: `make lowest` runs tests of this file without this package.
+    from langchain_anthropic import ChatAnthropic
+
     claude = ChatAnthropic(model="m", api_key=SecretStr("k"))
     own = chat_at_nowhere()
     assert kit_of(build_graph(claude, cache="auto", fallbacks=[claude])).cache == "anthropic"
