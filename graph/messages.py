@@ -43,6 +43,9 @@ class Marks(TypedDict, total=False):
     cut: int  # the number of its calls that were kept
     ended: str  # why it was ended before it was whole
     stopped: bool  # somebody asked it to stop
+    model: str  # the name of the model that spoke, where there are several
+    retries: int  # how often its call was tried again
+    held: float  # seconds waited between the tries
     order: list[int]  # the order of its calls, where the parser lost it
     offered: list[str]  # the working tools that it was offered, where not all were
     # On the message that tells how a task ended.
