@@ -127,7 +127,8 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     tries, placed = Tries(), _placed(state, run)
 
     def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-        chunks = yield from _streamed(picked(model.offers, names), placed, shown.view, offered, bounds)
+        offers = model.offers if names is None else picked(model.offers, names)
+        chunks = yield from _streamed(offers, placed, shown.view, offered, bounds)
         return _reply_of(chunks, run)
 
     try:

@@ -267,10 +267,10 @@ def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Mapping[ToolChoice,
     return offers
 
 
-def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ...] | None) -> Any:
-    """The model for each offer with only these of the working tools; None: with all."""
+def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ...]) -> Bound:
+    """The model for each offer with only these of the working tools."""
     assert isinstance(models, Bound), "a graph that runs has bound models"
-    return models if names is None else models.picked(names)
+    return models.picked(names)
 
 
 def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import ModelRetries, Session, SetupError, build_graph, sqlite_storage
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call
 from signoff.models.choose import check_model, choose_model
@@ -196,7 +196,7 @@ async def test_a_wrapped_model_has_the_tools_and_the_guard(name: str, mode: str)
     assert result["outcome"]["status"] == "success", result["outcome"]["error"]
     tools = [tool["function"]["name"] for tool in request.body["tools"]]
     assert tools == ["finish_task", "ask_user", "think"]
-    (reply,) = [m for m in result["messages"] if isinstance(m, AIMessage)]
+    (reply,) = [m for m in result["messages"] if is_reply(m)]
     assert (marks(reply)["cut"], len(reply.tool_calls)) == (1, 1), "the inner guard has ended the stream"
     assert request.body.get("temperature") == (0.25 if name == "bind" else None)
     assert request.body.get("seed") == (7 if name == "all of them" else None)
