@@ -5,11 +5,12 @@ caller. Each request knows how it is carried out in either sort of code.
 """
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk
@@ -27,8 +28,10 @@ from signoff.graph.machine import Event, State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies
+from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
-from signoff.session.events import Decided, Follower, Resumed, Said, SessionEvent, Stopping, Token
+from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
+from signoff.session.following import Follower
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
@@ -180,11 +183,12 @@ Driver = Generator[Any, Any, None]
 
 def carry_out(driver: Driver) -> Iterator[SessionEvent]:
     """Runs a driver; gives its events."""
+    numbers = itertools.count(1)
     with ExitStack() as stack, storage_errors():
         go_on: Callable[[], Any] = driver.__next__
         while (item := next_of(go_on)) is not END:
             if not isinstance(item, Request):
-                yield item
+                yield numbered(item, next(numbers))
                 go_on = driver.__next__
                 continue
             try:
@@ -197,12 +201,13 @@ def carry_out(driver: Driver) -> Iterator[SessionEvent]:
 
 async def acarry_out(driver: Driver) -> AsyncIterator[SessionEvent]:
     """`carry_out` for an event loop."""
+    numbers = itertools.count(1)
     async with AsyncExitStack() as stack:
         with storage_errors():
             go_on: Callable[[], Any] = driver.__next__
             while (item := next_of(go_on)) is not END:
                 if not isinstance(item, Request):
-                    yield item
+                    yield numbered(item, next(numbers))
                     go_on = driver.__next__
                     continue
                 try:
@@ -211,6 +216,11 @@ async def acarry_out(driver: Driver) -> AsyncIterator[SessionEvent]:
                     go_on = _throwing(driver, error)
                 else:
                     go_on = _sending(driver, found)
+
+
+def numbered(event: SessionEvent, number: int) -> SessionEvent:
+    """The event with its number and the time of now."""
+    return replace(event, seq=number, at=time.time())
 
 
 def next_of(go_on: Callable[[], Any]) -> Any:
@@ -262,10 +272,10 @@ class PauseRequest:
             self._control.request_drain(self._word)
             return True
 
-    def control(self) -> RunControl:
+    def control(self, listening: bool) -> RunControl:
         """The control of the next stretch; it stops at once when that was asked for already."""
         with self._lock:
-            self._control = RunControl()
+            self._control = ListeningControl() if listening else RunControl()
             if self._word:
                 self._control.request_drain(self._word)
             return self._control
@@ -309,8 +319,18 @@ class DrivenThread:
         return own if isinstance(own, int) else self.kit.limits.turns
 
 
-def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driver:
-    """Runs the thread to its next decision; with `by_step` what the model says is one."""
+@dataclass(frozen=True)
+class Wanted:
+    """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
+    the events. pieces: also at those that tell what is not whole yet."""
+
+    by_step: bool = False
+    events: bool = False
+    pieces: bool = False
+
+
+def drive(thread: DrivenThread, move: Move, wanted: Wanted) -> Driver:
+    """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
         yield Hold(thread.graph, thread.config)
@@ -318,7 +338,7 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
         begun = start(move, standing, thread.on_pending, thread.kit.texts, thread.handed)
         yield Ops(thread.graph.store, [drop_request(thread.thread_id)])
         if standing.condition is not Condition.UNKNOWN:
-            yield Resumed(begun.how)
+            yield Resumed(begun.how, begun.interrupt_id, begun.by, begun.extra_turns)
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
@@ -326,7 +346,7 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
             yield Settle(thread.graph, thread.config, standing.left)
             standing = yield thread.look()
         if decision is None:
-            decision = yield from _on(thread, begun, standing, by_step, tokens)
+            decision = yield from _on(thread, begun, standing, wanted)
         yield Decided(decision)
     finally:
         thread.asked.end()
@@ -335,7 +355,7 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
 Part = Generator[Any, Any, Any]
 
 
-def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, wanted: Wanted) -> Part:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
@@ -343,7 +363,7 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
             yield _cancel(thread, standing)
             standing = yield thread.look()
             given = standing.go_on
-        happened, said = yield from _stretch(thread, given, standing, extra, by_step, tokens)
+        happened, said = yield from _stretch(thread, given, standing, extra, wanted)
         standing, extra = (yield thread.look()), 0
         decision = yield from _reached(thread, standing)
         if decision is not None:
@@ -366,27 +386,29 @@ def _cancel(thread: DrivenThread, standing: Standing) -> Write:
     return Write(thread.graph, thread.config, values, str(State.NUDGE))
 
 
-def _stretch(
-    thread: DrivenThread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool
-) -> Part:
+def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, wanted: Wanted) -> Part:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
-    follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
-    control = thread.asked.control()
-    modes = ["updates", "messages"] if tokens else ["updates"]
+    task, messages = standing.task, standing.values.get("messages", ()) if wanted.events else None
+    follower = Follower(task, thread.kit.toolbox, thread.turns, task.extra_turns + extra, messages)
+    control = thread.asked.control(wanted.pieces)
+    modes = ["updates", "messages", "custom"] if wanted.pieces else ["updates"]
     stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item
         if mode == "messages":
-            if text := _token(data):
-                yield Token(text)
+            if (chunk := _piece(data)) and chunk.text:
+                yield follower.token(chunk.text, chunk.id)
+            continue
+        if mode == "custom":
+            yield from follower.wrote(data)
             continue
         for node, written in data.items():
             state = state_of(thread.graph, node)
             for event in follower.update(state, written or {}) if state else ():
                 happened = True
-                if by_step and isinstance(event, Said) and event.text:
-                    said = Message(event.text, event.turn, event.calls)
+                if wanted.by_step and isinstance(event, Said) and event.text:
+                    said = Message(event.text, event.turn, _names(event), event.message_id)
                     control.request_drain("step")
                 yield event
         yield from _listen(thread)
@@ -402,10 +424,14 @@ def _listen(thread: DrivenThread) -> Part:
         yield Stopping("request")
 
 
-def _token(data: Any) -> str:
+def _names(said: Said) -> tuple[str, ...]:
+    return tuple(called.name for called in said.calls)
+
+
+def _piece(data: Any) -> AIMessageChunk | None:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
-    return chunk.text if ours else ""
+    return chunk if ours else None
 
 
 def _reached(thread: DrivenThread, standing: Standing) -> Part:

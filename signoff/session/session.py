@@ -21,7 +21,7 @@ from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
+from signoff.session.drive import DrivenThread, PauseRequest, Wanted, acarry_out, carry_out, drive
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -87,22 +87,22 @@ class Session:
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return _last(self.events(move))
+        return _last(carry_out(drive(self._thread, move, Wanted())))
 
     def step(self, move: Move = None) -> Decision:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return _last(self.events(move, by_step=True))
+        return _last(carry_out(drive(self._thread, move, Wanted(by_step=True))))
 
-    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
-        """Answers what the thread waits for, and runs on.
+    def resume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
+        """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
         changes nothing, when it does not fit, or when nothing waits (it was answered already).
         """
-        return self.run(Answer(answer, interrupt_id))
+        return self.run(Answer(answer, interrupt_id, by))
 
     def extend(self, turns: int) -> Decision:
         """Goes on with a task that ended at a limit, with `turns` more turns."""
@@ -113,14 +113,16 @@ class Session:
         return self.run(Retry())
 
     def events(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
-        tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
-        where Ctrl-C does not reach them. Leaving the iteration stops the run at once; what was saved stays.
+        tokens: also what is not whole yet: every piece of a reply as it comes in, what a tool writes while it
+        runs, and that a call of the model is tried again. LangGraph then runs the nodes in other threads,
+        where Ctrl-C does not reach them; without, they run in this one. Leaving the iteration stops the run
+        at once; what was saved stays.
         """
-        return carry_out(self._driver(move, by_step, tokens))
+        return carry_out(drive(self._thread, move, Wanted(by_step, True, tokens)))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
@@ -171,15 +173,15 @@ class Session:
 
     async def arun(self, move: Move = None) -> Decision:
         """`run` for an event loop."""
-        return await _alast(self.aevents(move))
+        return await _alast(acarry_out(drive(self._thread, move, Wanted())))
 
     async def astep(self, move: Move = None) -> Decision:
         """`step` for an event loop."""
-        return await _alast(self.aevents(move, by_step=True))
+        return await _alast(acarry_out(drive(self._thread, move, Wanted(by_step=True))))
 
-    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+    async def aresume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
         """`resume` for an event loop."""
-        return await self.arun(Answer(answer, interrupt_id))
+        return await self.arun(Answer(answer, interrupt_id, by))
 
     async def aextend(self, turns: int) -> Decision:
         """`extend` for an event loop."""
@@ -190,10 +192,10 @@ class Session:
         return await self.arun(Retry())
 
     def aevents(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop; `tokens` costs nothing here."""
-        return acarry_out(self._driver(move, by_step, tokens))
+        """`events` for an event loop; here `tokens` brings no other threads."""
+        return acarry_out(drive(self._thread, move, Wanted(by_step, True, tokens)))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
@@ -210,9 +212,6 @@ class Session:
     async def astop(self) -> Decision | None:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
-
-    def _driver(self, move: Move, by_step: bool, tokens: bool) -> Driver:
-        return drive(self._thread, move, by_step, tokens)
 
 
 def _last(events: Iterator[SessionEvent]) -> Decision:
