@@ -15,7 +15,17 @@ from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import Answered, CallFinished, Nudged, Said, SessionEvent, Thought, Wrote
+from signoff.session.events import (
+    Answered,
+    CallFinished,
+    Nudged,
+    PhaseAccepted,
+    Retrying,
+    Said,
+    SessionEvent,
+    Thought,
+    Wrote,
+)
 from signoff.tools.approvals import DECISIONS
 
 AMBER = "dark_orange"
@@ -250,6 +260,10 @@ class Lines:
                 return self._numbered(turn, *asked, Text(f"  {one_line(answer)}", style="bold"))
             case Thought(turn=turn):
                 return self._numbered(turn, card(_thought(event), self.boxed))
+            case PhaseAccepted(turn=turn):
+                return self._numbered(turn, _fitted(_phase(event)))
+            case Retrying():
+                return self._row("", "", Text(f"↻ {_waits(event)}", style="dim yellow"))
             case Nudged(why=why):
                 told = "the task goes on" if why == "resumed" else f"reminded: {WHY.get(why, one_line(why))}"
                 return self._row("", "", Text(f"↻ {told}", style="dim yellow"))
@@ -283,6 +297,17 @@ def _fitted(line: Text) -> Text:
     """One line of the terminal, the rest of it cut off."""
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
+
+
+def _phase(phase: PhaseAccepted) -> Text:
+    done = Text(f"◔ {phase.percentage:g} % done: ", style="blue")
+    return done + Text(cut(one_line(phase.summary), _LINE), style="default")
+
+
+def _waits(retrying: Retrying) -> str:
+    """That a call of the model is tried again."""
+    then = f", then asks {one_line(retrying.model)}" if retrying.model else ""
+    return f"waits {retrying.seconds:g} s: {one_line(retrying.why)}{then}"
 
 
 def _thought(thought: Thought) -> Card:
