@@ -344,7 +344,7 @@ def _reply(run: Run, at: int, turn: Turn) -> Reply:
 
 
 def _is_drawn(event: SessionEvent) -> bool:
-    """Whether it has a place of its own among the events: a phase and a confirmation have a card at the end."""
+    """Whether it is drawn among the events: a phase and a confirmation have cards elsewhere."""
     return not isinstance(event, PhaseAccepted | Confirmed)
 
 
