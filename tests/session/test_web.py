@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def _wait_for(client: httpx.Client, server: "subprocess.Popen[bytes]") -> None:
     raise AssertionError("the server does not answer")
 
 
-def read(client: httpx.Client, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def read(client: httpx.Client, after: int = 0) -> Generator[tuple[int, str, dict[str, Any]], None, None]:
     """What the server sends, event by event: its number, its name, its data."""
     headers = {"Last-Event-ID": str(after)} if after else {}
     with client.stream("GET", "/threads/payday/events", headers=headers) as answer:
