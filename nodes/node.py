@@ -1,19 +1,25 @@
-"""A node of the graph, and what all nodes work with.
+"""A node of the graph, what all nodes work with, and what they may wait for.
 
 A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
-calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike. `Node`
-runs it, carries its requests out and checks the event that it reports. `Dependencies` are the parts of a
+calls) and gets their results back, or the error that came of one. So it is written once, and runs in sync and
+in async graphs alike. `Node` runs it and checks the event that it reports. `Dependencies` are the parts of a
 graph that never change; a `NodeContext` holds the facts of one invocation.
+
+The way into a thread (`graph/compiled/inputs.py`) and a session (`signoff/session/drive.py`) are such
+generators, too. `carry_out` runs one that comes to a result, `tell` one that tells of events on its way. What
+a request needs is the `scope`: the context of a node, or what a session holds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from types import MappingProxyType
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
@@ -28,6 +34,7 @@ from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
+from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.rules import ToolChoice
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
@@ -45,8 +52,11 @@ MODEL_SECONDS = 300.0
 """Models that think before they speak are silent for minutes."""
 REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
+ANTHROPIC, OPENAI = "anthropic", "openai"
+ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 _READINGS = 256
 _NO_CONTEXT = Context()
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,8 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
-    the state that are the user's own.
+    the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
+    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -76,7 +87,7 @@ class Dependencies:
     toolbox: Toolbox
     limits: Limits
     texts: Texts
-    system_prompt: str
+    system_prompt: str | SystemMessage
     view_tokens: int
     tool_seconds: float | None
     result_chars: int
@@ -94,6 +105,8 @@ class Dependencies:
     keeper: Keeper | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
+    prompt_function: Callable[[Any, Any], Any] | None = None
+    cache: str | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -102,14 +115,20 @@ class Dependencies:
         return BoundModels(self.models, self.digester)
 
     @lazy
-    def whole_prompt(self) -> str:
+    def whole_prompt(self) -> SystemPrompt:
         """The system prompt of every run whose context names none."""
         return self.prompt_with(self.system_prompt)
 
-    def prompt_with(self, system_prompt: str) -> str:
+    def prompt_with(self, system_prompt: str | SystemMessage) -> SystemPrompt:
         """`system_prompt`, and what every model is told beside it."""
         rounds = self.texts.rounds.format() if self.toolbox.rounds else ""
-        return "\n\n".join(part for part in (system_prompt, self.texts.system.format(), rounds) if part)
+        rules = [part for part in (self.texts.system.format(), rounds) if part]
+        if isinstance(system_prompt, SystemMessage) and is_text_alone(system_prompt):
+            system_prompt = system_prompt.text
+        if isinstance(system_prompt, str) and self.cache != ANTHROPIC:
+            return "\n\n".join([*([system_prompt] if system_prompt else []), *rules])
+        mark = dict(ANTHROPICS_MARK) if self.cache == ANTHROPIC else None
+        return in_blocks(system_prompt, "\n\n".join(rules), mark)
 
 
 @dataclass
@@ -236,9 +255,14 @@ class NodeContext:
         return self.context.model_seconds or self.kit.model_seconds
 
     @property
-    def system_prompt(self) -> str:
+    def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
         return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+
+    @property
+    def prompt_function(self) -> Callable[[Any, Any], Any] | None:
+        """What makes the system prompt; None where it stands, or the run's context names another."""
+        return self.kit.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
@@ -287,12 +311,20 @@ class Report:
     update: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Request(Protocol):
-    """Something that a node waits for."""
+    """Something that is waited for, and how it is done in an event loop."""
 
-    def do(self, run: NodeContext) -> Any: ...
+    def do(self, scope: Any) -> Any: ...
 
-    async def ado(self, run: NodeContext) -> Any: ...
+    async def ado(self, scope: Any) -> Any: ...
+
+
+class HasStore(Protocol):
+    """A scope with a store, or without one."""
+
+    @property
+    def store(self) -> BaseStore | None: ...
 
 
 @dataclass(frozen=True)
@@ -301,11 +333,11 @@ class Store:
 
     ops: Sequence[Op]
 
-    def do(self, run: NodeContext) -> list[Any]:
-        return run.store.batch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    def do(self, scope: HasStore) -> list[Any]:
+        return scope.store.batch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
-    async def ado(self, run: NodeContext) -> list[Any]:
-        return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    async def ado(self, scope: HasStore) -> list[Any]:
+        return await scope.store.abatch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
 
 @dataclass(frozen=True)
@@ -321,8 +353,8 @@ class Swap:
     before: dict[str, Any] | None
     after: dict[str, Any]
 
-    def do(self, run: NodeContext) -> bool:
-        return run.store is None or self.on(run.store)
+    def do(self, scope: HasStore) -> bool:
+        return scope.store is None or self.on(scope.store)
 
     def on(self, store: BaseStore) -> bool:
         """Does it on `store`."""
@@ -334,8 +366,8 @@ class Swap:
         store.put(self.namespace, self.key, self.after)
         return True
 
-    async def ado(self, run: NodeContext) -> bool:
-        return await asyncio.to_thread(self.do, run)
+    async def ado(self, scope: HasStore) -> bool:
+        return await asyncio.to_thread(self.do, scope)
 
 
 @dataclass(frozen=True)
@@ -344,14 +376,97 @@ class Files:
 
     work: Callable[[], object]
 
-    def do(self, run: NodeContext) -> None:
+    def do(self, scope: object) -> None:
         self.work()
 
-    async def ado(self, run: NodeContext) -> None:
+    async def ado(self, scope: object) -> None:
         await asyncio.to_thread(self.work)
 
 
-_T = TypeVar("_T")
+@dataclass(frozen=True)
+class Operation:
+    """Something that its owner does in both ways."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]]
+
+    def do(self, scope: object) -> Any:
+        return self.call()
+
+    async def ado(self, scope: object) -> Any:
+        return await self.acall()
+
+
+def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """Carries out what `steps` asks for; gives what it comes to."""
+    go_on: Callable[[], Any] = steps.__next__
+    try:
+        while True:
+            go_on = _done(steps, go_on(), scope)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """`carry_out`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        go_on = await _adone(steps, request, scope)
+
+
+def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
+    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = _done(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+async def atell(steps: Generator[Any, Any, None], scope: object) -> AsyncGenerator[Any, None]:
+    """`tell`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = await _adone(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+_END = object()
+
+
+def _next(go_on: Callable[[], Any]) -> Any:
+    try:
+        return go_on()
+    except StopIteration:
+        return _END
+
+
+def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    """Carries out one request; how `steps` goes on."""
+    try:
+        return partial(steps.send, request.do(scope))
+    except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means
+        return partial(steps.throw, error)
+
+
+async def _adone(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    try:
+        return partial(steps.send, await request.ado(scope))
+    except BaseException as error:  # noqa: BLE001  as above
+        return partial(steps.throw, error)
+
+
 Part = Generator[Any, Any, _T]
 """A part of a node that yields requests and gives a value."""
 
@@ -375,35 +490,19 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "only a generator asks for something"
-            try:
-                answer = turn.do(run)
-            except BaseException as error:  # noqa: BLE001  the node decides what an error means
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "as above"
-            try:
-                answer = await turn.ado(run)
-            except BaseException as error:  # noqa: BLE001  as above
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:
@@ -428,15 +527,6 @@ def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[s
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
     found = keeper.kept(before, messages, task)
     return {} if found == before else {"acting": found}
-
-
-def _next(go_on: Callable[[], Request]) -> Request | Report:
-    """The next request of a node, or its report when it has come to its end."""
-    try:
-        return go_on()
-    except StopIteration as end:
-        report: Report = end.value
-        return report
 
 
 class Reported(TypedDict):

@@ -34,12 +34,10 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
-    aentered,
     check_channels,
     check_config,
     check_context,
     check_input,
-    entered,
     entry,
     holds_input,
     nested,
@@ -51,6 +49,7 @@ from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.state import AgentState, Output
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -213,8 +212,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = entered(self._begun(input, config))
-        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
+        begun, options = carry_out(self._begun(input, config), self), _with_context(kwargs)
+        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **options)
 
     def astream_held(
         self,
@@ -229,7 +228,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        options = {"durability": self._raised(durability), **kwargs}
+        options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options)
@@ -237,7 +236,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        begun = await aentered(self._begun(input, config))
+        begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         async with aclosing(stream):
             async for item in stream:
@@ -425,6 +424,14 @@ async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None
 def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
     if not entered.cancelled() and entered.exception() is None:
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
+
+
+def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options with the context in the one form of a mapping that LangGraph checks by its schema."""
+    context = kwargs.get("context")
+    if context is None or isinstance(context, dict) or not isinstance(context, Mapping):
+        return kwargs
+    return {**kwargs, "context": dict(context)}
 
 
 def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:

@@ -192,7 +192,7 @@ class ResultWriter:
     def _update(self, command: Command[Any]) -> Mapping[str, Any] | Refused:
         """What a command writes to the user's channels, where the graph has some."""
         channels = self.run.kit.channels
-        if not channels or not isinstance(command.update, Mapping):
+        if not channels or not isinstance(command.update, Mapping) or command.graph is not None:
             return {}
         given = {key: value for key, value in command.update.items() if key != "messages"}
         saved = self.run.can_ask or self.run.store is not None

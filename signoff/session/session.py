@@ -20,8 +20,9 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, PauseRequest, Wanted, acarry_out, carry_out, drive
+from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, drive, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -87,14 +88,14 @@ class Session:
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return _last(carry_out(drive(self._thread, move, Wanted())))
+        return _last(self._events(move, Wanted()))
 
     def step(self, move: Move = None) -> Decision:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return _last(carry_out(drive(self._thread, move, Wanted(by_step=True))))
+        return _last(self._events(move, Wanted(by_step=True)))
 
     def resume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
         """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
@@ -122,11 +123,11 @@ class Session:
         where Ctrl-C does not reach them; without, they run in this one. Leaving the iteration stops the run
         at once; what was saved stays.
         """
-        return carry_out(drive(self._thread, move, Wanted(by_step, True, tokens)))
+        return self._events(move, Wanted(by_step, True, tokens))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
-        return self._thread.look().do()
+        return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
         """Every turn of the thread: what was said and done, and which rule fired why."""
@@ -173,11 +174,11 @@ class Session:
 
     async def arun(self, move: Move = None) -> Decision:
         """`run` for an event loop."""
-        return await _alast(acarry_out(drive(self._thread, move, Wanted())))
+        return await _alast(self._aevents(move, Wanted()))
 
     async def astep(self, move: Move = None) -> Decision:
         """`step` for an event loop."""
-        return await _alast(acarry_out(drive(self._thread, move, Wanted(by_step=True))))
+        return await _alast(self._aevents(move, Wanted(by_step=True)))
 
     async def aresume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
         """`resume` for an event loop."""
@@ -195,11 +196,11 @@ class Session:
         self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop; here `tokens` brings no other threads."""
-        return acarry_out(drive(self._thread, move, Wanted(by_step, True, tokens)))
+        return self._aevents(move, Wanted(by_step, True, tokens))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
-        return await self._thread.look().ado()
+        return await acarry_out(self._thread.look(), None)
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""
@@ -212,6 +213,12 @@ class Session:
     async def astop(self) -> Decision | None:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
+
+    def _events(self, move: Move, wanted: Wanted) -> Iterator[SessionEvent]:
+        return events_of(self._thread, drive(self._thread, move, wanted))
+
+    def _aevents(self, move: Move, wanted: Wanted) -> AsyncIterator[SessionEvent]:
+        return aevents_of(self._thread, drive(self._thread, move, wanted))
 
 
 def _last(events: Iterator[SessionEvent]) -> Decision:

@@ -19,7 +19,7 @@ from signoff.graph.machine import State
 from signoff.models import call, reply
 from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session import events as session_events
-from signoff.session.drive import Wanted, carry_out, drive
+from signoff.session.drive import Wanted
 from signoff.session.events import (
     Answered,
     CallDecided,
@@ -355,7 +355,7 @@ def test_a_retry_of_the_model_is_told(bench: Bench) -> None:
 def test_nobody_who_only_runs_pays_for_events(bench: Bench) -> None:
     """A run asks LangGraph for updates alone: no pieces of replies, no threads, no ids."""
     session = bench(call("build", target="c"), DONE, tools=[build])
-    events = list(carry_out(drive(session._thread, "do it", Wanted())))
+    events = list(session._events("do it", Wanted()))
     assert [*of(Token, events), *of(CallProgress, events)] == []
     assert not isinstance(session._thread.asked.control(False), ListeningControl)
     again = bench("Hm.", DONE, thread_id="2")
