@@ -233,6 +233,15 @@ def _open(outcome: Mapping[str, Any]) -> list[str]:
     return ["Open:", *(f"  • {cut(one_line(point), _LINE)}" for point in left)] if left else []
 
 
+def waiting_for(told: Retrying) -> str:
+    """A wait for a provider in words: `waits 20 s: rate limit (try 1 of 5)`."""
+    if told.model:
+        said = f"asks {one_line(told.model)}: {told.why}"
+    else:
+        said = f"waits {told.seconds:.1f} s: {told.why} (try {told.tries} of {told.most})"
+    return f"{said}; what has come of the reply does not count" if told.dropped else said
+
+
 @dataclass
 class Lines:
     """Renders events in order; a turn's number stands at the first line of the turn.
@@ -262,11 +271,11 @@ class Lines:
                 return self._numbered(turn, card(_thought(event), self.boxed))
             case PhaseAccepted(turn=turn):
                 return self._numbered(turn, _fitted(_phase(event)))
-            case Retrying():
-                return self._row("", "", Text(f"↻ {_waits(event)}", style="dim yellow"))
             case Nudged(why=why):
                 told = "the task goes on" if why == "resumed" else f"reminded: {WHY.get(why, one_line(why))}"
                 return self._row("", "", Text(f"↻ {told}", style="dim yellow"))
+            case Retrying():
+                return self._row("", "", Text(f"↻ {waiting_for(event)}", style=AMBER))
         return None
 
     def remark(self, turn: int, text: str) -> RenderableType:
@@ -302,12 +311,6 @@ def _fitted(line: Text) -> Text:
 def _phase(phase: PhaseAccepted) -> Text:
     done = Text(f"◔ {phase.percentage:g} % done: ", style="blue")
     return done + Text(cut(one_line(phase.summary), _LINE), style="default")
-
-
-def _waits(retrying: Retrying) -> str:
-    """That a call of the model is tried again."""
-    then = f", then asks {one_line(retrying.model)}" if retrying.model else ""
-    return f"waits {retrying.seconds:g} s: {one_line(retrying.why)}{then}"
 
 
 def _thought(thought: Thought) -> Card:

@@ -109,26 +109,32 @@ Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def events_of(thread: "DrivenThread", driver: Driver) -> Iterator[SessionEvent]:
-    """Runs a driver of the thread; gives its events, each with its number and the time of then."""
+def events_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> Iterator[SessionEvent]:
+    """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
     numbers = itertools.count(1)
     with (
         ExitStack() as stack,
         storage_errors(),
-        closing(tell(driver, Held(thread.graph.store, stack))) as events,
+        closing(tell(drive(thread, move, wanted), Held(thread.graph.store, stack))) as events,
     ):
         for event in events:
-            yield replace(event, seq=next(numbers), at=time.time())
+            yield numbered(event, next(numbers)) if wanted.events else event
 
 
-async def aevents_of(thread: "DrivenThread", driver: Driver) -> AsyncIterator[SessionEvent]:
+def numbered(event: SessionEvent, number: int) -> SessionEvent:
+    return replace(event, seq=number, at=time.time())
+
+
+async def aevents_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> AsyncIterator[SessionEvent]:
     """`events_of`, for an event loop."""
     numbers = itertools.count(1)
     async with AsyncExitStack() as stack:
         with storage_errors():
-            async with aclosing(atell(driver, Held(thread.graph.store, stack))) as events:
+            async with aclosing(
+                atell(drive(thread, move, wanted), Held(thread.graph.store, stack))
+            ) as events:
                 async for event in events:
-                    yield replace(event, seq=next(numbers), at=time.time())
+                    yield numbered(event, next(numbers)) if wanted.events else event
 
 
 # What was written but not yet applied when a process was killed takes one pass in which nothing happens.

@@ -37,6 +37,7 @@ from signoff.session.events import (
 from signoff.tools.toolbox import Toolbox
 
 _RETRYING = "signoff_retrying"
+_OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
 
 
 class Follower:
@@ -101,7 +102,7 @@ class Follower:
             if called := self.open.get(data.call_id):
                 yield CallProgress(self.turn, called.name, called.call_id, data.data, reply_id=self.reply_id)
         elif isinstance(data, Mapping) and data.get("type") == _RETRYING:
-            yield Retrying(**{name: value for name, value in data.items() if name != "type"})
+            yield Retrying(**{name: data[name] for name in _OF_RETRYING if name in data})
 
     def begin(self) -> None:
         """A new task begins."""

@@ -22,7 +22,7 @@ from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, drive, events_of
+from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -215,10 +215,10 @@ class Session:
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
     def _events(self, move: Move, wanted: Wanted) -> Iterator[SessionEvent]:
-        return events_of(self._thread, drive(self._thread, move, wanted))
+        return events_of(self._thread, move, wanted)
 
     def _aevents(self, move: Move, wanted: Wanted) -> AsyncIterator[SessionEvent]:
-        return aevents_of(self._thread, drive(self._thread, move, wanted))
+        return aevents_of(self._thread, move, wanted)
 
 
 def _last(events: Iterator[SessionEvent]) -> Decision:

@@ -15,6 +15,7 @@ from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolRuntime
 
 from signoff import Answer, Approval, Confirmation, Extend, Limits, Question, SetupError
+from signoff.graph.inside import private
 from signoff.graph.machine import State
 from signoff.models import call, reply
 from signoff.nodes.tool_calls.progress import ListeningControl
@@ -91,8 +92,13 @@ for made in (measure, inspect):
     made.metadata = {"kind": "read"}
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["with the private name", "without"])
 @ways
-async def test_what_a_tool_writes_is_told_with_its_call(bench: Bench, way: type[Sync]) -> None:
+async def test_what_a_tool_writes_is_told_with_its_call(
+    bench: Bench, way: type[Sync], named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not named:
+        monkeypatch.setattr(private, "RUNTIME", None)
     calls = [
         call("measure", target="a", id="m"),
         call("inspect", target="b", id="i"),
@@ -347,7 +353,14 @@ def test_more_turns_are_told(bench: Bench) -> None:
 def test_a_retry_of_the_model_is_told(bench: Bench) -> None:
     session = bench(DONE)
     follower = Follower(session.standing().task, kit_of(session.graph).toolbox, 9)
-    told = {"type": "signoff_retrying", "seconds": 20.0, "why": "rate limit", "tries": 1, "most": 5}
+    told = {
+        "type": "signoff_retrying",
+        "seconds": 20.0,
+        "why": "rate limit",
+        "tries": 1,
+        "most": 5,
+        "more": 1,
+    }
     assert list(follower.wrote(told)) == [Retrying(20.0, "rate limit", 1, 5)]
     assert list(follower.wrote({"type": "anything else"})) == []
 
@@ -356,6 +369,7 @@ def test_nobody_who_only_runs_pays_for_events(bench: Bench) -> None:
     """A run asks LangGraph for updates alone: no pieces of replies, no threads, no ids."""
     session = bench(call("build", target="c"), DONE, tools=[build])
     events = list(session._events("do it", Wanted()))
+    assert {(event.seq, event.at) for event in events} == {(0, None)}
     assert [*of(Token, events), *of(CallProgress, events)] == []
     assert not isinstance(session._thread.asked.control(False), ListeningControl)
     again = bench("Hm.", DONE, thread_id="2")
