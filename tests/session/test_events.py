@@ -14,10 +14,10 @@ from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolRuntime
 
-from signoff import Answer, Approval, Confirmation, Extend, Limits, Question, SetupError
+from signoff import Answer, Approval, Confirmation, Extend, Limits, Question, SetupError, build_graph
 from signoff.graph.inside import private
 from signoff.graph.machine import State
-from signoff.models import call, reply
+from signoff.models import ScriptedModel, call, reply
 from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session import events as session_events
 from signoff.session.drive import Wanted
@@ -132,6 +132,26 @@ async def test_whoever_streams_the_graph_itself_gets_the_bare_values(bench: Benc
     else:
         found = list(graph.stream(given, config, stream_mode="custom"))
     assert found == [{"done": 1, "of": 2}, "c is built"]
+
+
+@ways
+async def test_a_machine_inside_of_a_tool_is_not_taken_for_the_threads_own(
+    bench: Bench, way: type[Sync]
+) -> None:
+    inner = build_graph(ScriptedModel(["Inside.", call("build", target="c"), DONE]), [build])
+
+    @tool
+    def delegate(task: str) -> str:
+        """Delegate."""
+        get_stream_writer()("delegated")
+        return str(inner.invoke({"messages": [HumanMessage(task)]})["outcome"]["status"])
+
+    session = way(bench(reply("Outside.", call("delegate", task="x", id="d")), DONE, tools=[delegate]))
+    events = await session.events("do it")
+    assert "".join(token.text for token in of(Token, events)) == "Outside."
+    assert [(found.call_id, found.data) for found in of(CallProgress, events)] == [("d", "delegated")]
+    assert [found.name for found in of(CallFinished, events)] == ["delegate"]
+    assert [found.result for found in of(CallFinished, events)] == ["success"]
 
 
 def test_a_call_that_is_given_up_on_tells_nothing_any_more(bench: Bench) -> None:
