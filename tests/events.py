@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from signoff.session.decisions import Decision
 from signoff.session.events import Called, SessionEvent, events_schema
@@ -45,7 +45,7 @@ def page() -> str:
     """docs/events.md, its second half written anew."""
     said = PAGE.read_text("utf-8").partition(_MARK)[0]
     events = [_row(kind, f"| `{kind.__name__}` | `{kind.type}`") for kind in get_args(SessionEvent)]
-    values = [_row(kind, f"| `{kind.__name__}`") for kind in (*get_args(Decision), Called)]
+    values = [_row(kind, f"| `{kind.__name__}`") for kind in (*_decisions(), Called)]
     code = (ROOT / "examples" / "web.py").read_text("utf-8").split("\n\n", 2)[2]
     schema = "\n".join(_lines(events_schema()))
     return (
@@ -53,6 +53,10 @@ def page() -> str:
         + _MARK
         + _WRITTEN.format(code=code, events="".join(events), values="".join(values), schema=schema)
     )
+
+
+def _decisions() -> list[Any]:
+    return [get_origin(kind) or kind for kind in get_args(Decision)]
 
 
 def _row(kind: Any, begin: str) -> str:

@@ -180,6 +180,8 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
         *([counted(tokens, "token")] if tokens else []),
         f"{outcome['seconds_active']:.1f} s",
     ]
+    if again := outcome.get("retries"):
+        parts.append(f"tried again {counted(again, 'time')} ({outcome['seconds_retrying']:.1f} s)")
     return " · ".join(parts)
 
 

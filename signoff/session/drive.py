@@ -26,7 +26,7 @@ from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
 from signoff.nodes.tool_calls.progress import ListeningControl
@@ -69,7 +69,7 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update."""
+    """One run of the graph, pulled update by update. listened: somebody looks at what happens."""
 
     graph: Graph
     given: Any
@@ -77,17 +77,21 @@ class Stretch:
     context: Any
     control: RunControl
     modes: list[str]
+    listened: bool
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"context": self.context, "control": self.control, "stream_mode": self.modes}
+    def _options(self, live: bool) -> dict[str, Any]:
+        """live: whether it can be told of a wait while it lasts; in sync code that takes other threads."""
+        modes = [*self.modes, "custom"] if live else self.modes
+        return {"context": self.context, "control": self.control, "stream_mode": modes}
 
     def do(self, held: Held) -> Any:
         """The next (mode, data), or END; also when the run was drained."""
         if self.updates is None:
-            self.updates = self.graph.stream_held(self.given, self.config, **self._options)
+            self.updates = self.graph.stream_held(
+                self.given, self.config, **self._options("messages" in self.modes)
+            )
             # A driver that is left alone closes the run, whatever it stands in.
             held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
@@ -97,7 +101,7 @@ class Stretch:
 
     async def ado(self, held: Held) -> Any:
         if self.aupdates is None:
-            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options)
+            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(self.listened))
             held.stack.push_async_callback(self.aupdates.aclose)
         try:
             return await anext(self.aupdates, END)
@@ -303,8 +307,8 @@ def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, w
     task, messages = standing.task, standing.values.get("messages", ()) if wanted.events else None
     follower = Follower(task, thread.kit.toolbox, thread.turns, task.extra_turns + extra, messages)
     control = thread.asked.control(wanted.pieces)
-    modes = ["updates", "messages", "custom"] if wanted.pieces else ["updates"]
-    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes)
+    modes = ["updates", "messages"] if wanted.pieces else ["updates"]
+    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, wanted.events)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item
@@ -349,15 +353,16 @@ def _piece(data: Any) -> AIMessageChunk | None:
 def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if standing.outcome is not None:
-        return _ended(standing)
+        return _ended(standing, thread.kit)
     if isinstance(standing.waiting, Action):
         return (yield from _handed_out(thread, standing, standing.waiting))
     return standing.waiting
 
 
-def _ended(standing: Standing) -> Decision:
+def _ended(standing: Standing, kit: Dependencies) -> Decision:
+    assert standing.outcome is not None, "so it has ended"
     with readable(standing.thread_id):
-        outcome = Outcome.model_validate(standing.outcome)
+        outcome = typed_outcome(standing.outcome, kit.shape)
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from math import isfinite
-from typing import Any, ClassVar, TypeAlias, get_args
+from typing import Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -126,7 +126,8 @@ class Called:
 @dataclass(frozen=True)
 class Said(_Happened):
     """The model said this; `calls` are those in the same reply. tokens: of this reply.
-    seconds: that it took. beside: of a reply in the tagged text protocol what is no plan, code or call."""
+    seconds: that it took, with what was waited between tries. beside: of a reply in the tagged text protocol
+    what is no plan, code or call. retries: how often the call was tried again."""
 
     turn: int
     text: str
@@ -134,6 +135,7 @@ class Said(_Happened):
     tokens: int = 0
     seconds: float = 0.0
     beside: str | None = None
+    retries: int = 0
     message_id: str = ""
 
 
@@ -310,10 +312,10 @@ class Ended(_Happened):
 class Decided(_Happened):
     """The run has come to this decision; always the last event."""
 
-    decision: Decision
+    decision: Decision[Any]
 
 
-SessionEvent: TypeAlias = (
+SessionEvent = (
     Entered
     | Token
     | Retrying
@@ -336,7 +338,8 @@ SessionEvent: TypeAlias = (
 """Everything that `Session.events` yields; `Decided` is always the last."""
 
 _EVENTS: Mapping[str, Any] = {kind.type: kind for kind in get_args(SessionEvent)}
-_DECISIONS: Mapping[str, Any] = {_tag(kind): kind for kind in get_args(Decision)}
+_KINDS = [get_origin(kind) or kind for kind in get_args(Decision)]
+_DECISIONS: Mapping[str, Any] = {_tag(kind): kind for kind in _KINDS}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from signoff.graph.history.replies import fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event, State, next_state
-from signoff.graph.messages import append_messages, is_genuine, marks, nudge_kind
+from signoff.graph.messages import append_messages, is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.state import CallDecision
 from signoff.models.text_protocol.reading import read_text
 from signoff.models.text_protocol.status import tagged_notes
-from signoff.nodes.execute import PARALLEL_READS
+from signoff.nodes.model.trying import RETRYING
 from signoff.nodes.tool_calls.progress import ToolWrote
 from signoff.session.events import (
     Answered,
@@ -36,7 +36,6 @@ from signoff.session.events import (
 )
 from signoff.tools.toolbox import Toolbox
 
-_RETRYING = "signoff_retrying"
 _OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
 
 
@@ -101,7 +100,7 @@ class Follower:
             # One that is given up on may go on to write.
             if called := self.open.get(data.call_id):
                 yield CallProgress(self.turn, called.name, called.call_id, data.data, reply_id=self.reply_id)
-        elif isinstance(data, Mapping) and data.get("type") == _RETRYING:
+        elif isinstance(data, Mapping) and data.get("type") == RETRYING:
             yield Retrying(**{name: data[name] for name in _OF_RETRYING if name in data})
 
     def begin(self) -> None:
@@ -111,7 +110,7 @@ class Follower:
         self.decisions = {}
 
     def message(self, message: BaseMessage) -> Iterator[SessionEvent]:
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             yield from self._reply(message)
         elif isinstance(message, ToolMessage):
             yield from self._result(message)
@@ -136,7 +135,7 @@ class Follower:
             name = called.name
             if self.toolbox.effect(name) is not None:
                 return
-            alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name) or at >= PARALLEL_READS
+            alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name)
             if at and alone:
                 return
             args, asked = self._ran(called)
@@ -196,7 +195,8 @@ class Follower:
             seconds, at = float(notes.get("seconds", 0.0)), notes.get("at")
             beside = read_text(message.text).plain if called and tagged_notes(message) is not None else None
             tokens = _tokens(message)
-            yield Said(self.turn, text, called, tokens, seconds, beside, message.id or "", at=at)
+            retries, name = notes.get("retries", 0), message.id or ""
+            yield Said(self.turn, text, called, tokens, seconds, beside, retries, name, at=at)
 
     def _result(self, message: ToolMessage) -> Iterator[SessionEvent]:
         called = self.open.pop(message.tool_call_id, None)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Generic
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -20,6 +20,7 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.graph.outcome import ResultT
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
@@ -32,7 +33,7 @@ from signoff.session.standing import Standing, config_of, kit_of, readable
 _ON_PENDING = ("answer", "supersede", "refuse")
 
 
-class Session:
+class Session(Generic[ResultT]):
     """Drives one thread of a graph, in this process.
 
     graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
@@ -52,7 +53,7 @@ class Session:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph[ResultT],
         thread_id: str,
         *,
         context: Any = None,
@@ -83,21 +84,23 @@ class Session:
             PauseRequest(),
         )
 
-    def run(self, move: Move = None) -> Decision:
+    def run(self, move: Move = None) -> Decision[ResultT]:
         """Runs until the task ends or somebody is needed; what the model only says is passed over.
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
         return _last(self._events(move, Wanted()))
 
-    def step(self, move: Move = None) -> Decision:
+    def step(self, move: Move = None) -> Decision[ResultT]:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
         return _last(self._events(move, Wanted(by_step=True)))
 
-    def resume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
+    def resume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
         """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
@@ -105,11 +108,11 @@ class Session:
         """
         return self.run(Answer(answer, interrupt_id, by))
 
-    def extend(self, turns: int) -> Decision:
+    def extend(self, turns: int) -> Decision[ResultT]:
         """Goes on with a task that ended at a limit, with `turns` more turns."""
         return self.run(Extend(turns))
 
-    def retry(self) -> Decision:
+    def retry(self) -> Decision[ResultT]:
         """Tries a task again that ended with an error."""
         return self.run(Retry())
 
@@ -119,9 +122,10 @@ class Session:
         """What happens, as it happens; the last event is `Decided`.
 
         tokens: also what is not whole yet: every piece of a reply as it comes in, what a tool writes while it
-        runs, and that a call of the model is tried again. LangGraph then runs the nodes in other threads,
-        where Ctrl-C does not reach them; without, they run in this one. Leaving the iteration stops the run
-        at once; what was saved stays.
+        runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
+        threads, where Ctrl-C does not reach them; without, they run in this one, and `Said.retries` tells of
+        waits afterwards. A callback's `on_custom_event` is told of them at once in any case. Leaving the
+        iteration stops the run at once; what was saved stays.
         """
         return self._events(move, Wanted(by_step, True, tokens))
 
@@ -137,7 +141,7 @@ class Session:
             told = chapters(found.values, self._thread.kit.toolbox, path)
         return [turn for chapter in told for turn in chapter.turns]
 
-    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the
         checkpoint with this id, or as it is. The thread itself stays as it is.
 
@@ -164,7 +168,7 @@ class Session:
         """
         return self._thread.asked.ask(by)
 
-    def stop(self) -> Decision | None:
+    def stop(self) -> Decision[ResultT] | None:
         """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
 
         While this session runs in another thread, the run is told, its method returns the end, and this
@@ -172,30 +176,32 @@ class Session:
         """
         return None if self._thread.asked.ask("stop") else self.run(Stop())
 
-    async def arun(self, move: Move = None) -> Decision:
+    async def arun(self, move: Move = None) -> Decision[ResultT]:
         """`run` for an event loop."""
         return await _alast(self._aevents(move, Wanted()))
 
-    async def astep(self, move: Move = None) -> Decision:
+    async def astep(self, move: Move = None) -> Decision[ResultT]:
         """`step` for an event loop."""
         return await _alast(self._aevents(move, Wanted(by_step=True)))
 
-    async def aresume(self, answer: Any, interrupt_id: str | None = None, by: str | None = None) -> Decision:
+    async def aresume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
         """`resume` for an event loop."""
         return await self.arun(Answer(answer, interrupt_id, by))
 
-    async def aextend(self, turns: int) -> Decision:
+    async def aextend(self, turns: int) -> Decision[ResultT]:
         """`extend` for an event loop."""
         return await self.arun(Extend(turns))
 
-    async def aretry(self) -> Decision:
+    async def aretry(self) -> Decision[ResultT]:
         """`retry` for an event loop."""
         return await self.arun(Retry())
 
     def aevents(
         self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop; here `tokens` brings no other threads."""
+        """`events` for an event loop. `tokens` takes no other threads here; waits are told in any case."""
         return self._aevents(move, Wanted(by_step, True, tokens))
 
     async def astanding(self) -> Standing:
@@ -206,11 +212,11 @@ class Session:
         """`history` for an event loop."""
         return await asyncio.to_thread(self.history)
 
-    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """`fork` for an event loop."""
         return await asyncio.to_thread(self.fork, at, thread_id)
 
-    async def astop(self) -> Decision | None:
+    async def astop(self) -> Decision[ResultT] | None:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
@@ -221,12 +227,12 @@ class Session:
         return aevents_of(self._thread, move, wanted)
 
 
-def _last(events: Iterator[SessionEvent]) -> Decision:
+def _last(events: Iterator[SessionEvent]) -> Decision[Any]:
     found = [event for event in events if isinstance(event, Decided)]
     return found[-1].decision
 
 
-async def _alast(events: AsyncIterator[SessionEvent]) -> Decision:
+async def _alast(events: AsyncIterator[SessionEvent]) -> Decision[Any]:
     found = [event async for event in events if isinstance(event, Decided)]
     return found[-1].decision
 

@@ -125,8 +125,8 @@ def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
     """The channels that a thread has beside the machine's."""
     with readable(thread_id):
         saved = storage.checkpointer.get_tuple(config_of(thread_id))
+        values = saved.checkpoint["channel_values"] if saved else ()
     known = _graph_without_model().channels
-    values = saved.checkpoint["channel_values"] if saved else ()
     return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
 
 

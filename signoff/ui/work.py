@@ -72,7 +72,13 @@ def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> I
             yield Wrote(words)
         for turn in chapter.turns:
             yield Said(
-                turn.number, turn.text, turn.calls, turn.tokens, turn.seconds, turn.beside, turn.message_id
+                turn.number,
+                turn.text,
+                turn.calls,
+                turn.tokens,
+                turn.seconds,
+                turn.beside,
+                message_id=turn.message_id,
             )
             yield from turn.events
         if chapter.task in ends:
