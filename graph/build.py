@@ -49,6 +49,7 @@ from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
 from signoff.nodes.model.models import Digests, ModelSet, keeper_of, view_budget
 from signoff.nodes.model.retries import ModelRetries
+from signoff.nodes.model.streaming import Streaming
 from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
@@ -157,6 +158,7 @@ def build_graph(
     model_seconds: float | None = MODEL_SECONDS,
     model_retries: ModelRetries | None = _RETRIES,
     fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
+    streaming: Streaming = "always",
     reply_chars: int = REPLY_CHARS,
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
@@ -214,6 +216,10 @@ def build_graph(
         (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
         model's own package are turned off in the copy that the graph asks. See docs/models.md.
     fallbacks: models, or names of models, that are asked in their order when those before them have failed.
+    streaming: "always" streams each reply, so that the inner guard can end it, and stops the provider.
+        "auto" streams when somebody takes the pieces (`stream_mode="messages"`, `astream_events`, a session's
+        tokens, a callback with `on_llm_new_token`), else the reply comes whole: cheaper for this process by
+        the CPU of a stream, and only limits of time can end it. "never": all replies come whole.
     reply_chars: a reply with more characters (words, thoughts and arguments) is closed, and the task ends as
         `model_error`.
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit: then a call
@@ -276,7 +282,8 @@ def build_graph(
         )
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
-    asked = ModelSet(models, box, digest, view, checked_retries(model_retries))
+    when: Streaming = one_of("streaming", streaming, ("always", "auto", "never"))
+    asked = ModelSet(models, box, digest, view, checked_retries(model_retries), when)
     own = asked.bound()
     kit = Dependencies(
         own=own,
@@ -300,6 +307,7 @@ def build_graph(
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
+        streaming=when,
         keeper=keeper_of(own.offers),
         context_form=form,
         channels=schemas.channels,

@@ -38,6 +38,7 @@ from signoff.nodes.model.models import (
     ByName,
     Keeper,
 )
+from signoff.nodes.model.streaming import Streaming
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
@@ -68,7 +69,8 @@ class Dependencies:
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
     the state that are the user's own.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
-        against the messages, so it can never change a decision.
+        against the messages, so it can never change a decision. streaming: when a reply
+    is streamed.
     """
 
     own: BoundModels
@@ -91,6 +93,7 @@ class Dependencies:
     checks: Sequence[OneCheck] = ()
     finish_alone: bool = False
     evidence: bool = False
+    streaming: Streaming = "always"
     keeper: Keeper | None = None
     by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None

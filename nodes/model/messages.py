@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -17,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables import Runnable
 
 from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
@@ -25,6 +24,7 @@ from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import cut
 from signoff.graph.prompt.prompt import beyond, build_prompt, last_turn, prompt_size
 from signoff.graph.state import AgentState
+from signoff.nodes.model.streaming import asked_as_usual, inmost
 from signoff.nodes.node import NodeContext, Part
 
 
@@ -93,10 +93,6 @@ def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
     return run.outputs.keep
 
 
-_STREAMED_BY = ("_stream", "_astream")
-_ASKED_BY = ("invoke", "ainvoke", "stream", "astream")
-
-
 # Pydantic's record of the fields that were given: one for all views.
 _GIVEN = {"messages"}
 
@@ -112,40 +108,10 @@ class View(ChatPromptValue):
 
 def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMessage]) -> LanguageModelInput:
     """`view` for `model`: the list itself where something else than LangChain's own code might look at it."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
-    own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
+    model = inmost(model)
+    own = isinstance(model, BaseChatModel) and asked_as_usual(type(model))
     # Without validation: what is in a view are messages already.
     return View.model_construct(_GIVEN, messages=view) if own else view
-
-
-def streams(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
-    """Whether there is more to a stream of `model` than its whole reply at once."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
-    if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
-        return True
-    return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
-
-
-def in_loops(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
-    """Whether `model` has an own way to be asked in an event loop; else LangChain asks it in a thread of the
-    loop's pool, where nothing can end a call that hangs, and the process cannot end before it."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
-    if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
-        return True
-    # Not by `getattr`, for which pydantic makes an error each time where there is none.
-    inner = vars(model).get("model")
-    if isinstance(inner, BaseChatModel):
-        return in_loops(inner)
-    name = "_astream" if streams(model) and not model.disable_streaming else "_agenerate"
-    return getattr(type(model), name) is not getattr(BaseChatModel, name)
-
-
-@lru_cache(maxsize=256)
-def _asked_as_usual(model: type[BaseChatModel]) -> bool:
-    return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
 
 
 _PARTS = ("content", "tool_calls", "invalid_tool_calls")
