@@ -1,6 +1,6 @@
 """How long a task may go on, and what the tokens of its model cost."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -114,3 +114,9 @@ class Limits(CheckedModel):
                 "prices=Prices(input=…, output=…))."
             )
         return self
+
+
+def is_whole(name: str) -> bool:
+    """Whether the limit of this name is a whole number."""
+    annotation = Limits.model_fields[name].annotation
+    return int in (annotation, *get_args(annotation))

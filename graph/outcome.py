@@ -13,6 +13,7 @@ from signoff.graph.history.usage import NO_NUDGES, SENT_BACK, Used
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending
+from signoff.graph.vocabulary import following
 
 MOST_CHANGES = 8
 _CALL = 160
@@ -123,12 +124,6 @@ def _line(text: str, most: int) -> str:
 
 Status = Literal["success", "limit", "error"]
 Claim = Literal["done", "partial", "blocked", "impossible"]
-
-
-_MORE = "Extend it, and it goes on where it stopped."
-_STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
-_REVIEWED = f"Put right what is refused, or what refuses it. {_MORE}"
-_NEXT = {"talk_turns": _STUCK, "repeats": _STUCK, "review_deadlock": _REVIEWED}
 
 
 class Usage(BaseModel):
@@ -280,7 +275,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "seconds_active": round(task.total.seconds, 3),
             "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
             "error": ending.get("error"),
-            "next": _NEXT.get(ending["reason"], _MORE) if ending["status"] == "limit" else "",
+            "next": following(ending["reason"]) if ending["status"] == "limit" else "",
             "thread_id": thread_id,
             "task": task.id,
         }

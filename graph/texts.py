@@ -13,6 +13,7 @@ from typing import Any
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
+from signoff.graph.limits import is_whole
 
 
 def check_template(where: str, text: Any, values: Mapping[str, Any]) -> None:
@@ -285,8 +286,7 @@ _CALL: Mapping[str, Any] = {"name": "text", "error": "text"}
 _TURNS: Mapping[str, Any] = {"turns": 1, "left": 1, "words": "text"}
 _CHECK: Mapping[str, Any] = {"name": "text", "detail": "text"}
 _KINDS: Mapping[str, Mapping[str, Any]] = {
-    **{f"amounts.{name}": _LEFT for name in ("turns", "tool_calls", "tokens")},
-    **{f"amounts.{name}": _PART for name in ("cost", "seconds")},
+    **{f"amounts.{name}": _LEFT if is_whole(name) else _PART for name in AMOUNTS},
     **{
         f"nudges.{name}": _REMINDER
         for name in (

@@ -1,17 +1,21 @@
-"""A node of the graph, and what all nodes work with.
+"""A node of the graph, what all nodes work with, and what they may wait for.
 
 A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
-calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike. `Node`
-runs it, carries its requests out and checks the event that it reports. `Dependencies` are the parts of a
+calls) and gets their results back, or the error that came of one. So it is written once, and runs in sync and
+in async graphs alike. `Node` runs it and checks the event that it reports. `Dependencies` are the parts of a
 graph that never change; a `NodeContext` holds the facts of one invocation.
+
+The way into a thread (`graph/compiled/inputs.py`) and a session (`signoff/session/drive.py`) are such
+generators, too. `carry_out` runs one that comes to a result, `tell` one that tells of events on its way. What
+a request needs is the `scope`: the context of a node, or what a session holds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -49,6 +53,7 @@ REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
 _READINGS = 256
 _NO_CONTEXT = Context()
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -288,12 +293,20 @@ class Report:
     update: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Request(Protocol):
-    """Something that a node waits for."""
+    """Something that is waited for, and how it is done in an event loop."""
 
-    def do(self, run: NodeContext) -> Any: ...
+    def do(self, scope: Any) -> Any: ...
 
-    async def ado(self, run: NodeContext) -> Any: ...
+    async def ado(self, scope: Any) -> Any: ...
+
+
+class HasStore(Protocol):
+    """A scope with a store, or without one."""
+
+    @property
+    def store(self) -> BaseStore | None: ...
 
 
 @dataclass(frozen=True)
@@ -302,11 +315,11 @@ class Store:
 
     ops: Sequence[Op]
 
-    def do(self, run: NodeContext) -> list[Any]:
-        return run.store.batch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    def do(self, scope: HasStore) -> list[Any]:
+        return scope.store.batch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
-    async def ado(self, run: NodeContext) -> list[Any]:
-        return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    async def ado(self, scope: HasStore) -> list[Any]:
+        return await scope.store.abatch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
 
 @dataclass(frozen=True)
@@ -322,8 +335,8 @@ class Swap:
     before: dict[str, Any] | None
     after: dict[str, Any]
 
-    def do(self, run: NodeContext) -> bool:
-        return run.store is None or self.on(run.store)
+    def do(self, scope: HasStore) -> bool:
+        return scope.store is None or self.on(scope.store)
 
     def on(self, store: BaseStore) -> bool:
         """Does it on `store`."""
@@ -335,8 +348,8 @@ class Swap:
         store.put(self.namespace, self.key, self.after)
         return True
 
-    async def ado(self, run: NodeContext) -> bool:
-        return await asyncio.to_thread(self.do, run)
+    async def ado(self, scope: HasStore) -> bool:
+        return await asyncio.to_thread(self.do, scope)
 
 
 @dataclass(frozen=True)
@@ -345,14 +358,97 @@ class Files:
 
     work: Callable[[], object]
 
-    def do(self, run: NodeContext) -> None:
+    def do(self, scope: object) -> None:
         self.work()
 
-    async def ado(self, run: NodeContext) -> None:
+    async def ado(self, scope: object) -> None:
         await asyncio.to_thread(self.work)
 
 
-_T = TypeVar("_T")
+@dataclass(frozen=True)
+class Operation:
+    """Something that its owner does in both ways."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]]
+
+    def do(self, scope: object) -> Any:
+        return self.call()
+
+    async def ado(self, scope: object) -> Any:
+        return await self.acall()
+
+
+def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """Carries out what `steps` asks for; gives what it comes to."""
+    go_on: Callable[[], Any] = steps.__next__
+    try:
+        while True:
+            go_on = _done(steps, go_on(), scope)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """`carry_out`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        go_on = await _adone(steps, request, scope)
+
+
+def tell(steps: Generator[Any, Any, None], scope: object) -> Iterator[Any]:
+    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = _done(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+async def atell(steps: Generator[Any, Any, None], scope: object) -> AsyncGenerator[Any, None]:
+    """`tell`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = await _adone(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+_END = object()
+
+
+def _next(go_on: Callable[[], Any]) -> Any:
+    try:
+        return go_on()
+    except StopIteration:
+        return _END
+
+
+def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    """Carries out one request; how `steps` goes on."""
+    try:
+        return partial(steps.send, request.do(scope))
+    except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means
+        return partial(steps.throw, error)
+
+
+async def _adone(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    try:
+        return partial(steps.send, await request.ado(scope))
+    except BaseException as error:  # noqa: BLE001  as above
+        return partial(steps.throw, error)
+
+
 Part = Generator[Any, Any, _T]
 """A part of a node that yields requests and gives a value."""
 
@@ -376,35 +472,19 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "only a generator asks for something"
-            try:
-                answer = turn.do(run)
-            except BaseException as error:  # noqa: BLE001  the node decides what an error means
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "as above"
-            try:
-                answer = await turn.ado(run)
-            except BaseException as error:  # noqa: BLE001  as above
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:
@@ -429,15 +509,6 @@ def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[s
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
     found = keeper.kept(before, messages, task)
     return {} if found == before else {"acting": found}
-
-
-def _next(go_on: Callable[[], Request]) -> Request | Report:
-    """The next request of a node, or its report when it has come to its end."""
-    try:
-        return go_on()
-    except StopIteration as end:
-        report: Report = end.value
-        return report
 
 
 class Reported(TypedDict):

@@ -34,12 +34,10 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
-    aentered,
     check_channels,
     check_config,
     check_context,
     check_input,
-    entered,
     entry,
     holds_input,
     nested,
@@ -51,6 +49,7 @@ from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.state import AgentState, Output
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -213,7 +212,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = entered(self._begun(input, config))
+        begun = carry_out(self._begun(input, config), self)
         return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
 
     def astream_held(
@@ -237,7 +236,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        begun = await aentered(self._begun(input, config))
+        begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         async with aclosing(stream):
             async for item in stream:

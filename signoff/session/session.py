@@ -20,8 +20,9 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
+from signoff.session.drive import DrivenThread, Driver, PauseRequest, aevents_of, drive, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -122,11 +123,11 @@ class Session:
         `Said.retries` tells afterwards; a callback's `on_custom_event` is told at once in any case.
         Leaving the iteration stops the run at once; what was saved stays.
         """
-        return carry_out(self._driver(move, by_step, tokens))
+        return events_of(self._thread, self._driver(move, by_step, tokens))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
-        return self._thread.look().do()
+        return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
         """Every turn of the thread: what was said and done, and which rule fired why."""
@@ -195,11 +196,11 @@ class Session:
         self, move: Move = None, *, by_step: bool = False, tokens: bool = False
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop; `tokens` costs nothing here, and waits are told in any case."""
-        return acarry_out(self._driver(move, by_step, tokens))
+        return aevents_of(self._thread, self._driver(move, by_step, tokens))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
-        return await self._thread.look().ado()
+        return await acarry_out(self._thread.look(), None)
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""

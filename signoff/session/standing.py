@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.graph import checked_thread_id
+from signoff.graph.compiled.inputs import entering, entry_update
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
@@ -149,7 +150,7 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     else:
         condition = Condition.STOPPED
     # With nothing left to run, LangGraph has to be told where to enter.
-    go_on = None if state.tasks else Command(goto=str(FIRST), update={})
+    go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
 
@@ -186,13 +187,12 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
         waiting, moment = standing.waiting, time.time() if now is None else now
         if not isinstance(waiting, Question):
             return None
-        answer = expired({"type": "question", **waiting.document()}, moment, kit_of(graph).texts)
+        answer = expired({"type": waiting.pause, **waiting.document()}, moment, kit_of(graph).texts)
         if answer is None:
             return None
         name, reply_id = _asked_by(standing.values, waiting.call_id)
         answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
-        values = {"messages": [answered], "event": str(Event.ANSWERED)}
-        graph.update_state(config_of(thread_id), values, str(State.ASK_USER))
+        graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
     return Expired(thread_id, waiting.text, answer)
 
 

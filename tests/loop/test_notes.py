@@ -176,7 +176,7 @@ def _(folder: Path) -> None:
 
 @shows(1, "An error is the third, a result and no exception", "a provider that raises")
 def _(folder: Path) -> None:
-    ran = Ran(ConnectionError("down"))
+    ran = Ran(RuntimeError("down"))
     assert ran.ended[:2] == ("error", "model_error")
     assert "down" in ran.outcome["error"]
 
@@ -680,7 +680,7 @@ def _(folder: Path) -> None:
 
 @shows(4, "A decision: an error", "a provider that raises")
 def _(folder: Path) -> None:
-    failed = session(ConnectionError("down")).step("Do it.")
+    failed = session(RuntimeError("down")).step("Do it.")
     assert isinstance(failed, Failed)
     assert "down" in failed.error
 

@@ -249,6 +249,6 @@ def test_a_reply_that_the_provider_broke_off_is_an_error_and_nothing_of_it_is_ke
 ) -> None:
     broken = {"content": "I will", "response_metadata": {"finish_reason": reason}}
     model = (Whole if way == "whole" else Pieces)(replies=[broken])
-    result = build_graph(model).invoke({"messages": [user()]})
+    result = build_graph(model, model_retries=None).invoke({"messages": [user()]})
     assert (result["outcome"]["reason"], len(result["messages"])) == ("model_error", 1)
     assert reason in result["outcome"]["error"]
