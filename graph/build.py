@@ -47,9 +47,8 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, ModelSet, keeper_of, view_budget
+from signoff.nodes.model.models import Digests, ModelSet, Streaming, keeper_of, view_budget
 from signoff.nodes.model.retries import ModelRetries
-from signoff.nodes.model.streaming import Streaming
 from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge

@@ -30,10 +30,9 @@ from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.messages import Prompt, prompt, sanitize, show, unique_ids
+from signoff.nodes.model.messages import Prompt, in_loops, is_streamed, prompt, sanitize, show, unique_ids
 from signoff.nodes.model.models import AskedModel, Keeper
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.streaming import in_loops, is_streamed
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import NodeContext, Part, Report, Steps
 

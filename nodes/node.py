@@ -41,8 +41,8 @@ from signoff.nodes.model.models import (
     ByConfig,
     ByName,
     Keeper,
+    Streaming,
 )
-from signoff.nodes.model.streaming import Streaming
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox

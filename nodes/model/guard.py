@@ -51,6 +51,20 @@ def guarded(model: _Model, controls: Controls) -> _Model:
     return made
 
 
+def without_streaming(model: BaseChatModel) -> BaseChatModel:
+    """A copy of `model`, and of the model that it wraps, that never streams: as it is, it would as soon as
+    somebody listens."""
+    inner, update = vars(model).get("model"), dict[str, Any](disable_streaming=True)
+    if vars(model).get("streaming"):
+        # Some packages send it as it is, whatever else is said.
+        update["streaming"] = False
+    if isinstance(inner, BaseChatModel):
+        update["model"] = without_streaming(inner)
+    twin = model.model_copy(update=update)
+    share_private(twin, model)
+    return twin
+
+
 def is_guarded(model: object) -> bool:
     """Whether the guard stands in `model`, or in what that is bound to."""
     while isinstance(model, RunnableBinding):

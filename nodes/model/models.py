@@ -18,9 +18,8 @@ from signoff.graph.errors import SetupError
 from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
-from signoff.nodes.model.guard import guarded
+from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
-from signoff.nodes.model.streaming import Streaming, without_streaming
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
 from signoff.tools.toolbox import Toolbox
 
@@ -30,6 +29,8 @@ _ROOMY = 16_000
 
 Digests = Literal["model", "lines"] | BaseChatModel | None
 """Who writes digests; see `build_graph`."""
+Streaming = Literal["always", "auto", "never"]
+"""When a reply is streamed; see `build_graph`."""
 
 
 def view_budget(*models: Model) -> int:

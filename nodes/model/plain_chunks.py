@@ -39,6 +39,12 @@ def read_plainly(twin: Any) -> None:
             twin.__dict__[name] = (_Client if name == "client" else _AsyncClient)(client)
 
 
+def dumped(chunk: object) -> object:
+    """A chunk as the SDK's object of it would give it by `model_dump`."""
+    # What LangChain's package says of a chunk that is no object is told from its own way.
+    return _form().dumped(chunk) if isinstance(chunk, dict) else chunk
+
+
 def _takes_dicts(model: type[BaseChatModel]) -> bool:
     """Whether each class that has a say in this model's stream is of a package that is known."""
     parts = [kind for kind in model.__mro__ if {"_stream", "_astream"} & vars(kind).keys()]
@@ -105,7 +111,7 @@ class _Chunks(_Passing):
         self._inner.close()
 
     def __iter__(self) -> Iterator[object]:
-        return map(_form().dumped, self._inner)
+        return map(dumped, self._inner)
 
 
 class _AsyncChunks(_Passing):
@@ -116,7 +122,6 @@ class _AsyncChunks(_Passing):
         await self._inner.close()
 
     async def __aiter__(self) -> AsyncIterator[object]:
-        dumped = _form().dumped
         async for chunk in self._inner:
             yield dumped(chunk)
 
@@ -141,12 +146,9 @@ class _Form:
     call: _Part
     function: _Part
 
-    def dumped(self, chunk: object) -> object:
-        """A chunk as the SDK's object of it would give it by `model_dump`."""
-        if not isinstance(chunk, dict):
-            # What LangChain's package says of this is told from its own way.
-            return chunk
-        return self._chunk(chunk) or self.whole.construct(**chunk).model_dump()
+    def dumped(self, chunk: Json) -> Json:
+        found: Json = self._chunk(chunk) or self.whole.construct(**chunk).model_dump()
+        return found
 
     # Each of these gives None for what only the SDK knows to read.
 

@@ -24,8 +24,8 @@ from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.state import Digest, Spent
+from signoff.nodes.model.messages import in_loops, streams
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.streaming import in_loops, streams
 from signoff.nodes.node import NodeContext, Part
 
 _PIECES = (2000, 500, PIECE)

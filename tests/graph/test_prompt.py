@@ -14,8 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from signoff import build_graph
 from signoff.models import ScriptedModel, call
 from signoff.nodes.model.guard import guarded
-from signoff.nodes.model.messages import prompt
-from signoff.nodes.model.streaming import streams
+from signoff.nodes.model.messages import prompt, streams
 from tests.support.histories import CONTROLS
 
 FINISH = call("finish_task", summary="Done.")
