@@ -30,7 +30,16 @@ from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.messages import Prompt, in_loops, is_streamed, prompt, sanitize, show, unique_ids
+from signoff.nodes.model.messages import (
+    Prompt,
+    in_loops,
+    is_listened_to,
+    is_streamed,
+    prompt,
+    sanitize,
+    show,
+    unique_ids,
+)
 from signoff.nodes.model.models import AskedModel, Keeper
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
@@ -63,6 +72,7 @@ class Stream:
         return self._ended(*await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
 
     def _is_streamed(self, run: NodeContext) -> bool:
+        self.watch.unseen = not is_listened_to(self.model, run.config)
         return is_streamed(self.model, run.kit.streaming, run.config)
 
     def _chunks(self, config: RunnableConfig, *, streamed: bool) -> Iterator[BaseMessage]:

@@ -126,7 +126,7 @@ def is_streamed(model: Runnable[Any, Any], policy: Streaming, config: RunnableCo
     """Whether a call of `model` in this run is a stream."""
     if policy == "never" or not streams(model):
         return False
-    return policy == "always" or _asks_for_stream(model) or _listened(model, config)
+    return policy == "always" or _asks_for_stream(model) or is_listened_to(model, config)
 
 
 def streams(model: Runnable[Any, Any]) -> bool:
@@ -173,7 +173,7 @@ def _asks_for_stream(model: Runnable[Any, Any]) -> bool:
     return isinstance(model, BaseChatModel) and bool(vars(model).get("streaming"))
 
 
-def _listened(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
+def is_listened_to(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
     """Whether somebody waits for the pieces of a reply."""
     return any(map(_takes_pieces, _handlers(model, config)))
 

@@ -6,16 +6,23 @@ is, when the stream ends, its errors, retries and limits of time are the SDK's. 
 the object would have had, so that the package finds the same. Whatever is not known stays on its own way:
 another provider's client, a client that somebody has put his own in place of, OpenAI's Responses, a
 `response_format`, headers that are asked for.
+
+Where nobody is shown the pieces of a reply, those that follow each other quickly are joined: what LangChain
+does for each of them is most of what is left.
 """
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
+
+from signoff.nodes.model.stream import WATCH
 
 _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 """Whose `_stream` takes chunks that are dicts, and goes no other way with them."""
@@ -26,6 +33,9 @@ _MODULE = "openai.resources.chat.completions.completions"
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
 
 Json = dict[str, Any]
+
+_HOLD = 0.05
+"""Seconds for which a piece is held back at most, when another one was handed on before it."""
 
 
 def read_plainly(twin: Any) -> None:
@@ -111,7 +121,7 @@ class _Chunks(_Passing):
         self._inner.close()
 
     def __iter__(self) -> Iterator[object]:
-        return map(dumped, self._inner)
+        return map(dumped, _joined(self._inner) if _may_join() else self._inner)
 
 
 class _AsyncChunks(_Passing):
@@ -122,8 +132,118 @@ class _AsyncChunks(_Passing):
         await self._inner.close()
 
     async def __aiter__(self) -> AsyncIterator[object]:
-        async for chunk in self._inner:
-            yield dumped(chunk)
+        joined = _Joined() if _may_join() else None
+        try:
+            async for chunk in self._inner:
+                for given in (chunk,) if joined is None else joined.take(chunk):
+                    yield dumped(given)
+        except (Exception, asyncio.CancelledError):
+            for given in joined.rest() if joined else ():
+                yield dumped(given)
+            raise
+        for given in joined.rest() if joined else ():
+            yield dumped(given)
+
+
+def _may_join() -> bool:
+    bounds = WATCH.get()
+    return bounds is not None and bounds.unseen
+
+
+def _joined(chunks: Iterable[object]) -> Iterator[object]:
+    joined = _Joined()
+    try:
+        for chunk in chunks:
+            yield from joined.take(chunk)
+    except Exception:
+        # What came before the error is a part of the reply.
+        yield from joined.rest()
+        raise
+    yield from joined.rest()
+
+
+class _Joined:
+    """Joins pieces of words, or of the arguments of one call, that follow each other quickly."""
+
+    def __init__(self) -> None:
+        self._held: Json = {}
+        self._at = _Piece({}, "", -1)
+        self._texts: list[str] = []
+        self._due = 0.0
+
+    def take(self, chunk: object) -> list[object]:
+        """Takes the next chunk; gives what is handed on now."""
+        now, piece = time.monotonic(), _piece(chunk)
+        if piece and self._held and (piece.name, piece.place) == (self._at.name, self._at.place):
+            self._texts.append(piece.part[piece.name])
+            return self._rest(now) if now >= self._due else []
+        given = self._rest(now) if self._held else []
+        if piece is None or now >= self._due:
+            self._due = now + _HOLD
+            return [*given, chunk]
+        assert isinstance(chunk, dict), "else it is no piece"
+        self._held, self._at, self._texts = chunk, piece, [piece.part[piece.name]]
+        return given
+
+    def rest(self) -> list[object]:
+        """What is held back."""
+        return self._rest(time.monotonic()) if self._held else []
+
+    def _rest(self, now: float) -> list[object]:
+        self._at.part[self._at.name] = "".join(self._texts)
+        held, self._held, self._due = self._held, {}, now + _HOLD
+        return [held]
+
+
+class _Piece(NamedTuple):
+    """Where the text of a chunk stands: the part of it, and the name in that. place: the number of the call;
+    -1 for words."""
+
+    part: Json
+    name: str
+    place: int
+
+
+def _piece(chunk: object) -> _Piece | None:
+    """The text of a chunk that is just a piece of words, or of the arguments of one call."""
+    if not isinstance(chunk, dict) or not _just(chunk, _PLAIN_OF_CHUNK, "choices"):
+        return None
+    choice = _only(chunk.get("choices"))
+    if not isinstance(choice, dict):
+        return None
+    delta = choice.get("delta")
+    if not isinstance(delta, dict) or not _just(choice, ("index",), "delta") or choice.get("index") != 0:
+        return None
+    content, calls = delta.get("content"), delta.get("tool_calls")
+    if delta.get("role") not in (None, "assistant") or not isinstance(content, str | None):
+        return None
+    if calls is None:
+        return _Piece(delta, "content", -1) if content and _just(delta, ("role",), "content") else None
+    if content or not _just(delta, ("role", "content"), "tool_calls"):
+        return None
+    return _arguments(_only(calls))
+
+
+def _only(given: Any) -> Any:
+    return given[0] if isinstance(given, list) and len(given) == 1 else None
+
+
+def _arguments(call: Any) -> _Piece | None:
+    if not isinstance(call, dict) or not isinstance(function := call.get("function"), dict):
+        return None
+    index, text = call.get("index"), function.get("arguments")
+    just = _just(call, ("index", "type"), "function") and _just(function, (), "arguments")
+    if not just or type(index) is not int or index < 0 or not isinstance(text, str):
+        return None
+    return _Piece(function, "arguments", index)
+
+
+def _just(part: Json, plain: Iterable[str], name: str) -> bool:
+    """Whether nothing is said in `part` but `name`, and what does not change a reply."""
+    for key, value in part.items():  # noqa: SIM110  for each chunk: `all` takes twice the time
+        if value is not None and key != name and key not in plain:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
@@ -22,6 +24,7 @@ from pydantic import SecretStr
 from signoff import build_graph
 from signoff.nodes.model.guard import guarded
 from signoff.nodes.model.plain_chunks import dumped
+from signoff.nodes.model.stream import WATCH, CallBounds
 from tests.support.histories import CONTROLS
 from tests.support.servers.fake_provider import FakeProvider, Reply, error
 from tests.support.servers.hostile_server import HEADERS, HostileServer, Sent
@@ -132,6 +135,9 @@ CHUNKS: dict[str, list[Any]] = {
     "a list": [*WORDS, [1]],
     "null": [*WORDS, None],
     "choices that are an object": [chunk(choices={"0": {}})],
+    "choices that are a number": [chunk(choices=1)],
+    "calls that are an object": [choice(tool_calls={"0": {}}), choice(tool_calls=1)],
+    "arguments that are an object": [choice(tool_calls=[{"index": 0, "function": {"arguments": {}}}])] * 2,
     "a choice that is a text": [chunk(choices=["x"])],
 }
 
@@ -197,13 +203,22 @@ def _error(error: BaseException | None) -> Any:
     return type(error).__mro__, said, body, _error(error.__cause__)
 
 
-def seen(model: BaseChatModel, mode: str) -> dict[str, Any]:
-    """All that comes of a stream."""
+def seen(model: BaseChatModel, mode: str, *, unseen: bool = False) -> dict[str, Any]:
+    """All that comes of a stream. unseen: nobody is shown its pieces."""
+    token = WATCH.set(CallBounds(unseen=unseen))
+    try:
+        return _seen(model, mode)
+    finally:
+        WATCH.reset(token)
+
+
+def _seen(model: BaseChatModel, mode: str) -> dict[str, Any]:
     notes, found, failed = Notes(), list[Any](), None
     config: RunnableConfig = {"callbacks": [notes], "run_id": RUN}
 
     async def chunks() -> None:
-        found.extend([one async for one in model.astream("go", config)])
+        async for one in model.astream("go", config):
+            found.append(one)
 
     try:
         if mode == "async":
@@ -212,7 +227,13 @@ def seen(model: BaseChatModel, mode: str) -> dict[str, Any]:
             found.extend(model.stream("go", config))
     except Exception as error:  # noqa: BLE001  it is compared
         failed = _error(error)
-    return {"chunks": [one.model_dump() for one in found], "error": failed, "told": notes.told}
+    merged = add_ai_message_chunks(*found).model_dump() if found and _all_replies(found) else None
+    dumps = [one.model_dump() for one in found]
+    return {"chunks": dumps, "merged": merged, "error": failed, "told": notes.told}
+
+
+def _all_replies(found: list[Any]) -> bool:
+    return all(isinstance(one, AIMessageChunk) for one in found)
 
 
 def twin_of(model: ChatOpenAI) -> BaseChatModel:
@@ -249,8 +270,71 @@ def test_both_ways_give_the_same(
     sent: list[bytes | float], mode: str, server: HostileServer, model: ChatOpenAI
 ) -> None:
     server.ways = [lambda: iter(sent)]
-    own = seen(model, mode)
-    assert seen(twin_of(model), mode) == own
+    own, twin = seen(model, mode), twin_of(model)
+    assert seen(twin, mode) == own
+    joined = seen(twin, mode, unseen=True)
+    assert (joined["merged"], joined["error"]) == (own["merged"], own["error"])
+
+
+LONG = "".join(map(chr, range(97, 117)))
+# What the server sends, and the texts of the chunks that come of it: by their words, or by `call: arguments`.
+JOINED: dict[str, tuple[list[Any], list[str]]] = {
+    "words": ([choice(content=one) for one in LONG], ["a", LONG[1:]]),
+    "words with a role each": ([choice(role="assistant", content=one) for one in LONG], ["a", LONG[1:]]),
+    "arguments": (
+        [beginning(0, "write"), *(piece(0, one) for one in LONG)],
+        ["0: ", f"0: {LONG}"],
+    ),
+    "the arguments of two calls, mixed": (
+        [beginning(0, "a"), piece(0, "x"), piece(0, "y"), piece(1, "z"), piece(1, "w"), piece(0, "v")],
+        ["0: ", "0: xy", "1: zw", "0: v"],
+    ),
+    "words, then arguments": (
+        [choice(content="a"), choice(content="b"), beginning(0, "write"), piece(0, "{"), piece(0, "}")],
+        ["a", "b", "0: ", "0: {}"],
+    ),
+    "thoughts between them": (
+        [choice(content="a"), choice(content="b"), choice(reasoning_content="hm"), choice(content="c")],
+        ["a", "b", "", "c"],
+    ),
+    "log probabilities": (
+        [chunk(choices=[{"index": 0, "delta": {"content": "Hi"}, "logprobs": LOGPROBS}])] * 3,
+        ["Hi", "Hi", "Hi"],
+    ),
+    "another choice": (
+        [chunk(choices=[{"index": 1, "delta": {"content": one}}]) for one in "abc"],
+        ["a", "b", "c"],
+    ),
+    "something beside them": ([{**choice(content=one), "more": 1} for one in "abc"], ["a", "b", "c"]),
+    "an end": ([choice(content="a"), choice(content="b"), choice("stop", content="c")], ["a", "b", "c"]),
+    "an error": ([choice(content="a"), choice(content="b"), {"error": "no"}], ["a", "b"]),
+}
+
+
+@both
+@pytest.mark.parametrize(("sent", "wanted"), JOINED.values(), ids=JOINED)
+def test_pieces_that_nobody_is_shown_are_joined(
+    sent: list[Any], wanted: list[str], mode: str, server: HostileServer, model: ChatOpenAI
+) -> None:
+    server.ways = [lambda: iter([HEADERS, *map(sse, sent), DONE])]
+    found = seen(twin_of(model), mode, unseen=True)["chunks"]
+    calls = [one["tool_call_chunks"] for one in found]
+    texts = [
+        f"{parts[0]['index']}: {parts[0]['args']}" if parts else one["content"]
+        for one, parts in zip(found, calls, strict=True)
+    ]
+    assert texts[: len(wanted)] == wanted
+    assert not any(texts[len(wanted) :])
+
+
+@both
+def test_pieces_that_come_slowly_are_handed_on_at_once(
+    mode: str, server: HostileServer, model: ChatOpenAI
+) -> None:
+    pieces = [piece for one in "abc" for piece in (sse(choice(content=one)), 0.1)]
+    server.ways = [lambda: iter([HEADERS, *pieces, DONE])]
+    found = seen(twin_of(model), mode, unseen=True)["chunks"]
+    assert [one["content"] for one in found if one["content"]] == ["a", "b", "c"]
 
 
 def test_the_cases_above_are_replies_and_errors(server: HostileServer, model: ChatOpenAI) -> None:
