@@ -1,6 +1,7 @@
 """One model call on the view, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
@@ -32,6 +33,7 @@ from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     Prompt,
+    PromptError,
     in_loops,
     is_listened_to,
     is_streamed,
@@ -40,10 +42,10 @@ from signoff.nodes.model.messages import (
     show,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, Keeper
+from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
 
 _T = TypeVar("_T")
 
@@ -116,8 +118,15 @@ class Stream:
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
     models = run.models
-    shown = yield from show(state, run)
+    try:
+        shown = yield from show(state, run)
+    except PromptError as error:
+        return _without_prompt(state, error)
     task = run.task(state)
+    names = None
+    if run.kit.pick is not None:
+        context = run.context if run.kit.context_form is None else run.users_context
+        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
@@ -128,12 +137,13 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     tries, placed = Tries(), _placed(state, run)
 
     def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-        chunks = yield from _streamed(model.offers, placed, shown.view, offered, bounds)
+        offers = model.offers if names is None else picked(model.offers, names)
+        chunks = yield from _streamed(offers, placed, shown.view, offered, bounds)
         return _reply_of(chunks, run)
 
     try:
         message = yield from _asked(models, watch, tries, ask)
-        return _replied(state, run, shown, message, begun, tries)
+        return _replied(state, run, shown, message, begun, tries, names)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except WaitEnded:
@@ -143,7 +153,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         if gets_past(error):
             raise
         if reply := _refused(error):
-            return _replied(state, run, shown, _reply_of([reply], run), begun, tries)
+            return _replied(state, run, shown, _reply_of([reply], run), begun, tries, names)
         return _failed(state, run, shown, error, tries)
 
 
@@ -165,12 +175,32 @@ def _gives_way(error: BaseException) -> bool:
     return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
+def _without_prompt(state: AgentState, error: PromptError) -> Report:
+    said = (
+        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
+    )
+    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
+    return Report(Event.FAILED, {"ending": ending})
+
+
 def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Gives the model as it goes on in this thread, where it keeps something in it."""
-    if run.kit.keeper is None:
+    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
+    keeps, key = run.kit.keeper is not None, ""
+    if run.kit.cache == OPENAI and run.thread_id is not None:
+        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
+        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
+    if not keeps and not key:
         return lambda model: model
+
     acting, messages = state.get("acting"), state["messages"]
-    return lambda model: model.in_thread(acting, messages) if isinstance(model, Keeper) else model
+
+    def placed(model: Any) -> Runnable[Any, Any]:
+        found: Runnable[Any, Any] = model
+        if keeps and isinstance(model, Keeper):
+            found = model.in_thread(acting, messages)
+        return found.bind(prompt_cache_key=key) if key else found
+
+    return placed
 
 
 def _streamed(
@@ -251,11 +281,14 @@ def _replied(
     message: AIMessage | None,
     begun: float,
     tries: Tries,
+    offered: Sequence[str] | None,
 ) -> Report:
     if message is None:
         return Report(Event.STOPPED)
     ended = time.time()
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size, **_noted(tries)}
+    if offered is not None:
+        notes["offered"] = list(offered)
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

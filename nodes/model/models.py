@@ -4,7 +4,7 @@ A run may name another model of the same provider; it is made once for each name
 Where a graph has several models, each is asked when those before it have failed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -15,13 +15,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import words
 from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
-from signoff.tools.toolbox import Toolbox
+from signoff.tools.toolbox import Toolbox, provider_name
 
 _VIEW_PART = 0.8
 _VIEW_TOKENS = 100_000
@@ -76,6 +77,7 @@ _SOME_TOOL = "any"
 # Providers' packages call the field by one of these.
 _NAME_FIELDS = ("model_name", "model")
 _MOST_NAMES = 8
+_MOST_PICKED = 64
 
 
 @dataclass(frozen=True)
@@ -229,16 +231,26 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
 
     def __init__(self, model: Model, box: Toolbox, wrap: Wrap) -> None:
         super().__init__()
-        self._model, self._wrap, self._every = model, wrap, box.every
-        self._controls = [control.tool for control in box.controls.values()]
+        self._model, self._wrap, self._box = model, wrap, box
+        self._every, self._controls = box.every, [control.tool for control in box.controls.values()]
+        self._picked: dict[tuple[str, ...], Bound] = {}
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        tools = (
+        tools: Sequence[BaseTool | dict[str, Any]] = (
             self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
         )
         required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
         self[offer] = made = self._wrap((_required if required else _free)(self._model, tools))
         return made
+
+    def picked(self, names: tuple[str, ...]) -> "Bound":
+        """The model for each offer, of the working tools with only these. What was picked before is the same
+        again, so that a provider's cache of it holds."""
+        if names not in self._picked:
+            while len(self._picked) >= _MOST_PICKED:
+                self._picked.pop(next(iter(self._picked)), None)
+            self._picked[names] = Bound(self._model, self._box.with_only(names), self._wrap)
+        return self._picked[names]
 
 
 def bound(
@@ -257,7 +269,20 @@ def bound(
         raise SetupError(
             f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
         ) from None
+    except (TypeError, ValueError, KeyError) as error:
+        if not box.provided:
+            raise
+        raise SetupError(
+            f"{type(model).__name__} does not take what tools= names of a provider "
+            f"({', '.join(box.provided)}): {words(error)}"
+        ) from error
     return offers
+
+
+def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ...]) -> Bound:
+    """The model for each offer with only these of the working tools."""
+    assert isinstance(models, Bound), "a graph that runs has bound models"
+    return models.picked(names)
 
 
 def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
@@ -266,12 +291,45 @@ def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
     return found if isinstance(found, Keeper) else None
 
 
-def _free(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
+"""Picks the working tools of a model call by the state and the context; None: all of them."""
+
+
+def picked_names(pick: Pick, state: Mapping[str, Any], context: Any, box: Toolbox) -> tuple[str, ...] | None:
+    """The names of the tools that `pick` gives, in the order of the graph; None for all.
+
+    Raises SetupError when it fails, or picks what the graph does not have: that is no outcome of the task.
+    """
+    try:
+        found = pick(state, context)
+        names = None if found is None else {_tool_name(one) for one in found}
+    except Exception as error:
+        raise SetupError(
+            f"select_tools= failed ({type(error).__name__}: {words(error)}); put it right."
+        ) from error
+    known = (*box.tools, *box.provided)
+    if names is None:
+        return None
+    if unknown := sorted(names - {*known, *box.controls}):
+        raise SetupError(
+            f"select_tools= picked {', '.join(unknown)}, which this graph does not have; its tools are: "
+            f"{', '.join(known)}."
+        )
+    return tuple(name for name in known if name in names)
+
+
+def _tool_name(picked: Any) -> str:
+    if isinstance(picked, Mapping):
+        return provider_name(picked)
+    return picked if isinstance(picked, str) else getattr(picked, "name", None) or picked.__name__
+
+
+def _free(model: Model, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
     made: Runnable[Any, Any] = model.bind_tools(tools)
     return made
 
 
-def _required(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+def _required(model: Model, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
     """With one of `tools` required, where the model's package can say so; else with just these."""
     try:
         made: Runnable[Any, Any] = model.bind_tools(tools, tool_choice=_SOME_TOOL)

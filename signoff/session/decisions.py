@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text, valid_values
 from signoff.graph.history.reader import Wait
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import Outcome, ResultT
 from signoff.nodes.tool_calls.run import as_json, saves
 from signoff.tools.answers import read_confirmation, read_question
 from signoff.tools.approvals import (
@@ -323,18 +323,18 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Generic[ResultT]):
     """The task has ended by a success or a limit."""
 
-    outcome: Outcome
+    outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(Generic[ResultT]):
     """The task has ended by an error: one sentence with what to do. `retry()` tries again."""
 
     error: str
-    outcome: Outcome
+    outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class Paused:
 Waiting = Question | Approval | Action | Confirmation
 """What a thread can wait for."""
 
-Decision = Message | Waiting | Finished | Failed | Paused
+Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
 """What a step of a session comes to."""
 
 

@@ -25,7 +25,7 @@ from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.model.trying import RETRYING
 from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
@@ -341,15 +341,16 @@ def _retrying(data: Any) -> Retrying | None:
 def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if standing.outcome is not None:
-        return _ended(standing)
+        return _ended(standing, thread.kit)
     if isinstance(standing.waiting, Action):
         return (yield from _handed_out(thread, standing, standing.waiting))
     return standing.waiting
 
 
-def _ended(standing: Standing) -> Decision:
+def _ended(standing: Standing, kit: Dependencies) -> Decision:
+    assert standing.outcome is not None, "so it has ended"
     with readable(standing.thread_id):
-        outcome = Outcome.model_validate(standing.outcome)
+        outcome = typed_outcome(standing.outcome, kit.shape)
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)

@@ -2,6 +2,7 @@
 passed, without a model.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -114,16 +115,19 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
 
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
-    has added to the state, too, which would be lost.
+    has added to the state, too, which would be lost. Raises StorageError when it cannot be read.
     """
-    saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
-    values = saved.checkpoint["channel_values"] if saved else {}
-    known = _graph_without_model().channels
-    more = tuple(
-        sorted(name for name in values if name not in known and name.isidentifier() and name[:2] != "__")
-    )
-    graph = _graph_without_model(more)
+    graph = _graph_without_model(_added(storage, thread_id) if thread_id else ())
     return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
+
+
+def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
+    """The channels that a thread has beside the machine's."""
+    with readable(thread_id):
+        saved = storage.checkpointer.get_tuple(config_of(thread_id))
+        values = saved.checkpoint["channel_values"] if saved else ()
+    known = _graph_without_model().channels
+    return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
 
 
 def look(graph: Graph, thread_id: str) -> Standing:
