@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -48,12 +48,14 @@ def recorder() -> Recorder | None:
 def recorded(write: Callable[[], Any]) -> list[Statement]:
     """What `write` writes by a cursor, which is not carried out."""
     found = Recorder()
-    token = _recorder.set(found)
-    try:
-        write()
-    finally:
-        _recorder.reset(token)
+    # A context of its own is left whatever interrupts it, and wherever.
+    copy_context().run(_record, found, write)
     return found.statements
+
+
+def _record(found: Recorder, write: Callable[[], Any]) -> None:
+    _recorder.set(found)
+    write()
 
 
 class HeldWrites:
@@ -119,6 +121,10 @@ class StepSaver(SaverInThreads):
         """Carries them out in one transaction."""
         raise NotImplementedError
 
+    def record(self, thread_id: str, write: Callable[[], Any]) -> list[Statement]:
+        """What `write` writes to the thread."""
+        return recorded(write)
+
     def in_turn(self, work: Callable[[], Any]) -> Any:
         """Does the work where no interrupt can cut it short."""
         return work()
@@ -127,8 +133,8 @@ class StepSaver(SaverInThreads):
     def whole_steps(self, thread_id: str) -> Iterator[None]:
         """For a run that holds the thread, and runs one state at a time: meanwhile the writes of a state may
         wait for their checkpoint. Whatever still waits in the end is saved then."""
-        self._held.begin(thread_id)
         try:
+            self._held.begin(thread_id)
             yield
         except BaseException:
             # What ended the run is told, and not that a database which failed still does.
@@ -157,6 +163,8 @@ class StepSaver(SaverInThreads):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         configurable = config["configurable"]
+        if self._held.runs(configurable["thread_id"]):
+            _leave_copies_to_channel(metadata)
         self._write(
             configurable["thread_id"],
             lambda: super(StepSaver, self).put(config, checkpoint, metadata, new_versions),
@@ -168,7 +176,9 @@ class StepSaver(SaverInThreads):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         thread_id = config["configurable"]["thread_id"]
-        found = recorded(lambda: super(StepSaver, self).put_writes(config, writes, task_id, task_path))
+        found = self.record(
+            thread_id, lambda: super(StepSaver, self).put_writes(config, writes, task_id, task_path)
+        )
         if not (_may_wait(config, writes, task_path) and self._held.add(thread_id, found)):
             self.in_turn(lambda: self._save(thread_id, found))
 
@@ -190,7 +200,7 @@ class StepSaver(SaverInThreads):
             self.save_held(thread_id)
 
     def _write(self, thread_id: str, write: Callable[[], Any]) -> None:
-        statements = recorded(write)
+        statements = self.record(thread_id, write)
         self.in_turn(lambda: self._save(thread_id, statements))
 
     def _save(self, thread_id: str, statements: Sequence[Statement]) -> None:
@@ -203,6 +213,21 @@ class StepSaver(SaverInThreads):
         except BaseException:
             self._held.give_back(thread_id, held)
             raise
+
+
+_COUNTERS, _HISTORY, _MOST_STEPS = "counters_since_delta_snapshot", "messages", 2_500
+
+
+def _leave_copies_to_channel(metadata: CheckpointMetadata) -> None:
+    """Keeps LangGraph from copying the whole history whenever 5,000 steps are over, which lets the place of a
+    long thread grow with the square of its length: `HistoryChannel` has copies in proportion to it.
+
+    LangGraph counts on from what stands here. Should it once count elsewhere, it copies as often as before.
+    """
+    counters = metadata.get(_COUNTERS) or {}
+    if _HISTORY in counters:
+        updates, steps = counters[_HISTORY]
+        counters[_HISTORY] = (updates, min(steps, _MOST_STEPS))
 
 
 def _may_wait(config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_path: str) -> bool:
