@@ -74,12 +74,18 @@ class Stretch:
     context: Any
     control: RunControl
     modes: list[str]
+    shown: bool = True
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"context": self.context, "control": self.control, "stream_mode": self.modes}
+        return {
+            "context": self.context,
+            "control": self.control,
+            "stream_mode": self.modes,
+            "shown": self.shown,
+        }
 
     def do(self, held: Held) -> Any:
         """The next (mode, data), or END; also when the run was drained."""
@@ -224,8 +230,18 @@ class DrivenThread:
         return own if isinstance(own, int) else self.kit.limits.turns
 
 
-def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driver:
-    """Runs the thread to its next decision; with `by_step` what the model says is one."""
+@dataclass(frozen=True)
+class Watch:
+    """How a run is watched. by_step: what the model says is a decision. tokens: every piece of a reply is an
+    event. shown: whether anybody sees the events as they come; what he has seen is saved then."""
+
+    by_step: bool = False
+    tokens: bool = False
+    shown: bool = True
+
+
+def drive(thread: DrivenThread, move: Move, watch: Watch) -> Driver:
+    """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
         yield Hold(thread.graph, thread.config)
@@ -241,13 +257,13 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
             yield thread.settle(standing.left)
             standing = yield from thread.look()
         if decision is None:
-            decision = yield from _on(thread, begun, standing, by_step, tokens)
+            decision = yield from _on(thread, begun, standing, watch)
         yield Decided(decision)
     finally:
         thread.asked.end()
 
 
-def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part[Any]:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, watch: Watch) -> Part[Any]:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
@@ -256,7 +272,7 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
             yield thread.enter(Event.STOP, stop=standing.task.id)
             standing = yield from thread.look()
             given = standing.go_on
-        happened, said = yield from _stretch(thread, given, standing, extra, by_step, tokens)
+        happened, said = yield from _stretch(thread, given, standing, extra, watch)
         standing, extra = (yield from thread.look()), 0
         decision = yield from _reached(thread, standing)
         if decision is not None:
@@ -272,14 +288,12 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
         given = standing.go_on
 
 
-def _stretch(
-    thread: DrivenThread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool
-) -> Part[Any]:
+def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, watch: Watch) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
     follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
     control = thread.asked.control()
-    modes = ["updates", "messages"] if tokens else ["updates"]
-    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes)
+    modes = ["updates", "messages"] if watch.tokens else ["updates"]
+    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, watch.shown)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item
@@ -291,7 +305,7 @@ def _stretch(
             state = state_of(thread.graph, node)
             for event in follower.update(state, written or {}) if state else ():
                 happened = True
-                if by_step and isinstance(event, Said) and event.text:
+                if watch.by_step and isinstance(event, Said) and event.text:
                     said = Message(event.text, event.turn, event.calls)
                     control.request_drain("step")
                 yield event

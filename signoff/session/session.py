@@ -22,7 +22,7 @@ from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, Driver, PauseRequest, aevents_of, drive, events_of
+from signoff.session.drive import DrivenThread, PauseRequest, Watch, aevents_of, drive, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -88,14 +88,14 @@ class Session:
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return _last(self.events(move))
+        return self._come_to(move, Watch(shown=False))
 
     def step(self, move: Move = None) -> Decision:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return _last(self.events(move, by_step=True))
+        return self._come_to(move, Watch(by_step=True, shown=False))
 
     def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
         """Answers what the thread waits for, and runs on.
@@ -121,7 +121,7 @@ class Session:
         tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
         where Ctrl-C does not reach them. Leaving the iteration stops the run at once; what was saved stays.
         """
-        return events_of(self._thread, self._driver(move, by_step, tokens))
+        return events_of(self._thread, drive(self._thread, move, Watch(by_step, tokens)))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
@@ -172,11 +172,11 @@ class Session:
 
     async def arun(self, move: Move = None) -> Decision:
         """`run` for an event loop."""
-        return await _alast(self.aevents(move))
+        return await self._acome_to(move, Watch(shown=False))
 
     async def astep(self, move: Move = None) -> Decision:
         """`step` for an event loop."""
-        return await _alast(self.aevents(move, by_step=True))
+        return await self._acome_to(move, Watch(by_step=True, shown=False))
 
     async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
         """`resume` for an event loop."""
@@ -194,7 +194,7 @@ class Session:
         self, move: Move = None, *, by_step: bool = False, tokens: bool = False
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop; `tokens` costs nothing here."""
-        return aevents_of(self._thread, self._driver(move, by_step, tokens))
+        return aevents_of(self._thread, drive(self._thread, move, Watch(by_step, tokens)))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
@@ -212,18 +212,15 @@ class Session:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
-    def _driver(self, move: Move, by_step: bool, tokens: bool) -> Driver:
-        return drive(self._thread, move, by_step, tokens)
+    def _come_to(self, move: Move, watch: Watch) -> Decision:
+        events = events_of(self._thread, drive(self._thread, move, watch))
+        found = [event for event in events if isinstance(event, Decided)]
+        return found[-1].decision
 
-
-def _last(events: Iterator[SessionEvent]) -> Decision:
-    found = [event for event in events if isinstance(event, Decided)]
-    return found[-1].decision
-
-
-async def _alast(events: AsyncIterator[SessionEvent]) -> Decision:
-    found = [event async for event in events if isinstance(event, Decided)]
-    return found[-1].decision
+    async def _acome_to(self, move: Move, watch: Watch) -> Decision:
+        events = aevents_of(self._thread, drive(self._thread, move, watch))
+        found = [event async for event in events if isinstance(event, Decided)]
+        return found[-1].decision
 
 
 @contextmanager

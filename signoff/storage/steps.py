@@ -224,8 +224,8 @@ def _leave_copies_to_channel(metadata: CheckpointMetadata) -> None:
 
     LangGraph counts on from what stands here. Should it once count elsewhere, it copies as often as before.
     """
-    counters = metadata.get(_COUNTERS) or {}
-    if _HISTORY in counters:
+    counters = metadata.get(_COUNTERS)
+    if isinstance(counters, dict) and _HISTORY in counters:
         updates, steps = counters[_HISTORY]
         counters[_HISTORY] = (updates, min(steps, _MOST_STEPS))
 
