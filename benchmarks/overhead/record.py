@@ -14,6 +14,7 @@ from typing import Any, Self
 from benchmarks.overhead.crowd import SIZES, Crowd, SlowTools, Writers
 from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
 from benchmarks.overhead.measure import SUBJECTS, Figure
+from benchmarks.overhead.stored import Stored, storing
 from benchmarks.overhead.targets import Result, alone, growth, ratios
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -52,6 +53,7 @@ class Recorded:
     crowds: list[Crowd] = field(default_factory=list)
     slow_tools: SlowTools | None = None
     writers: list[Writers] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
     kilobytes_a_run: float | None = None
 
     @classmethod
@@ -60,6 +62,7 @@ class Recorded:
         found["figures"] = [Figure(**one) for one in found["figures"]]
         found["crowds"] = [Crowd(**one) for one in found["crowds"]]
         found["writers"] = [Writers(**one) for one in found["writers"]]
+        found["stored"] = [Stored(**one) for one in found.get("stored", ())]
         found["slow_tools"] = SlowTools(**found["slow_tools"]) if found["slow_tools"] else None
         return cls(**found)
 
@@ -92,7 +95,12 @@ class Recorded:
         return [*ratios(self.figures), *growth(self.figures), *alone(self.alone)]
 
     def of_crowds(self) -> list[Result]:
-        return [*walls(self.crowds), *starving(self.slow_tools), *writing(self.writers)]
+        return [
+            *walls(self.crowds),
+            *starving(self.slow_tools),
+            *writing(self.writers),
+            *storing(self.stored),
+        ]
 
     def of_memory(self) -> list[Result]:
         return memory(self.kilobytes_a_run, SIZES[-1])
