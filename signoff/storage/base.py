@@ -92,10 +92,14 @@ def fork_mark(bits: int) -> str:
 
 
 def short_version(number: int, mark: str) -> str:
-    """A version string that sorts by its number: the count of its digits, the number to the base of 62, and
-    what tells forks apart. It sorts after those of older databases: ten decimal digits, a dot, a mark."""
+    """A version string that sorts by its number: a letter for the count of its digits, the number to the base
+    of 62, and what tells forks apart.
+
+    It sorts after those of older databases: ten decimal digits, a dot and a mark. What counts by these, as
+    LangGraph's savers do, fails instead of going on with a lower number.
+    """
     digits = _in_digits(number)
-    return f"{len(digits)}{digits}{mark}"
+    return f"{_LENGTHS[len(digits)]}{digits}{mark}"
 
 
 def version_number(version: str) -> int:
@@ -103,14 +107,22 @@ def version_number(version: str) -> int:
     if "." in version:
         return int(version.partition(".")[0])
     number = 0
-    for digit in version[1 : 1 + int(version[0])]:
+    for digit in version[1 : _end(version)]:
         number = number * len(_DIGITS) + _DIGITS.index(digit)
     return number
 
 
 def version_mark(version: str) -> str:
     """What tells it from others of the same number."""
-    return version.partition(".")[2] if "." in version else version[1 + int(version[0]) :]
+    return version.partition(".")[2] if "." in version else version[_end(version) :]
+
+
+_LENGTHS = "@" + string.ascii_uppercase
+"""The letters for 1 and more digits."""
+
+
+def _end(version: str) -> int:
+    return 1 + _LENGTHS.index(version[0])
 
 
 class StoreInThreads(BaseStore):

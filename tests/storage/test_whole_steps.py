@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from signoff import Session, StorageError, build_graph, current_outcome, sqlite_storage
 from signoff.graph.build import Graph
@@ -218,6 +219,8 @@ def test_versions_sort_by_their_number_and_after_those_of_older_databases() -> N
     assert [version_number(version) for version in versions] == numbers
     assert {version_mark(version) for version in versions} == {fork_mark(7)}
     assert all(version > "0999999999.ffffffff" for version in versions)
+    # Whoever counts by decimal digits must not take a low number for the next one.
+    assert not any(version.partition(".")[0].isdecimal() for version in versions)
     assert len({fork_mark(bits) for bits in (0, 1, 2**32 - 1)}) == 3
 
 
@@ -238,3 +241,13 @@ def test_the_steps_since_the_last_copy_of_the_history_are_not_counted_up_to_lang
         with saver.whole_steps("t" if inside else "another"):
             saver.put(at, empty_checkpoint(), metadata, {})
         assert counted == {"messages": (1_200, steps), "digest": (0, 4_999)}
+
+
+def test_langgraphs_own_saver_reads_what_is_written_and_refuses_to_go_on(storage: SqliteStorage) -> None:
+    graph_on(storage).invoke(GO, THREAD)
+    ours = [state.values for state in graph_on(storage).get_state_history(THREAD)]
+    with SqliteSaver.from_conn_string(str(storage.path)) as plain:
+        graph = build_graph(ScriptedModel(SCRIPT), [look], checkpointer=plain, store=storage.store)
+        assert [state.values for state in graph.get_state_history(THREAD)] == ours
+        with pytest.raises(ValueError, match="invalid literal for int"):
+            graph.invoke({"messages": [("user", "once more")]}, THREAD)
