@@ -27,7 +27,8 @@ class Ending(TypedDict):
     """How a task ends, handed from the node that knows to `finish`.
 
     claim: of a finish that was accepted, or that needed a person. verified, checks: see `Outcome`; without
-    them nothing but the claim is known. result: what a finishing tool gave.
+    them nothing but the claim is known. result: what a finishing tool gave. retries, seconds_retrying: of a
+    model call that failed for good.
     """
 
     task: str
@@ -38,6 +39,8 @@ class Ending(TypedDict):
     verified: NotRequired[str]
     checks: NotRequired[list[dict[str, Any]]]
     result: NotRequired[Any]
+    retries: NotRequired[int]
+    seconds_retrying: NotRequired[float]
 
 
 class PendingConfirmation(TypedDict):
@@ -104,6 +107,7 @@ class CallDecision(TypedDict):
     """What a person decided of one call, bound to the tool and its arguments by `hash`.
 
     `attempt` is how often the call had been started at that time: a decision to run it holds for one start.
+    `by` is who decided, where whoever handed the answer in said so.
     """
 
     type: str
@@ -111,6 +115,7 @@ class CallDecision(TypedDict):
     attempt: int
     args: dict[str, Any] | None
     message: str
+    by: NotRequired[str]
 
 
 class Decisions(TypedDict):
@@ -263,7 +268,9 @@ class Context(CheckedModel):
         default=None, gt=0, description="At most this many seconds of work; waiting for people is free."
     )
     cost: float | None = Field(
-        default=None, gt=0, description="At most this cost, where the graph was built with prices."
+        default=None,
+        gt=0,
+        description="At most this cost, by the graph's prices, else by those of genai-prices, in dollars.",
     )
     talk_turns: int | None = Field(
         default=None, ge=1, description="At most this many replies without a tool call in a row."

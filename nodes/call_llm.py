@@ -1,12 +1,13 @@
 """One model call on the view, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -29,9 +30,22 @@ from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.messages import Prompt, in_loops, prompt, sanitize, show, streams, unique_ids
+from signoff.nodes.model.messages import (
+    Prompt,
+    PromptError,
+    in_loops,
+    prompt,
+    sanitize,
+    show,
+    streams,
+    unique_ids,
+)
+from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
+from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +108,15 @@ class Stream:
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
     models = run.models
-    shown = yield from show(state, run)
+    try:
+        shown = yield from show(state, run)
+    except PromptError as error:
+        return _without_prompt(state, error)
     task = run.task(state)
+    names = None
+    if run.kit.pick is not None:
+        context = run.context if run.kit.context_form is None else run.users_context
+        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
@@ -103,25 +124,73 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
+    tries, placed = Tries(), _placed(state, run)
+
+    def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
+        offers = model.offers if names is None else picked(model.offers, names)
+        chunks = yield from _streamed(offers, placed, shown.view, offered, bounds)
+        return _reply_of(chunks, run)
+
     try:
-        chunks = yield from _streamed(models, _placed(state, run), shown.view, offered, watch)
-        return _replied(state, run, shown, chunks, begun)
+        message = yield from _asked(models, watch, tries, ask)
+        return _replied(state, run, shown, message, begun, tries, names)
     except (asyncio.CancelledError, GeneratorExit):
         raise
+    except WaitEnded:
+        return Report(Event.STOPPED)
     except BaseException as error:
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
         if gets_past(error):
             raise
         if reply := _refused(error):
-            return _replied(state, run, shown, [reply], begun)
-        return _failed(state, run, shown, error)
+            return _replied(state, run, shown, _reply_of([reply], run), begun, tries, names)
+        return _failed(state, run, shown, error, tries)
+
+
+def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+    """What the model gives: nearly always its first try is the only one."""
+    first, bounds = models[0], watch.anew()
+    tries.model = first.name if len(models) > 1 else ""
+    try:
+        return (yield from ask(first, bounds))
+    except Exception as error:
+        if gets_past(error) or (len(models) == 1 and (first.retries is None or not first.passes(error))):
+            raise
+        failed, tries.heard = error, bounds.heard
+    return (yield from tried_again(models, watch, tries, ask, failed, _gives_way))
+
+
+def _gives_way(error: BaseException) -> bool:
+    """Whether another model can help after this error: a prompt that is too long is squeezed first."""
+    return not gets_past(error) and not is_too_long(error) and _refused(error) is None
+
+
+def _without_prompt(state: AgentState, error: PromptError) -> Report:
+    said = (
+        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
+    )
+    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
+    return Report(Event.FAILED, {"ending": ending})
 
 
 def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Gives the model as it goes on in this thread, where it keeps something in it."""
-    if run.kit.keeper is None:
+    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
+    keeps, key = run.kit.keeper is not None, ""
+    if run.kit.cache == OPENAI and run.thread_id is not None:
+        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
+        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
+    if not keeps and not key:
         return lambda model: model
-    return lambda model: model.in_thread(state.get("acting"), state["messages"])
+
+    acting, messages = state.get("acting"), state["messages"]
+
+    def placed(model: Any) -> Runnable[Any, Any]:
+        found: Runnable[Any, Any] = model
+        if keeps and isinstance(model, Keeper):
+            found = model.in_thread(acting, messages)
+        return found.bind(prompt_cache_key=key) if key else found
+
+    return placed
 
 
 def _streamed(
@@ -160,11 +229,15 @@ def _refused(error: BaseException) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=calls) if calls else None
 
 
-def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException) -> Report:
+def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException, tries: Tries) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
-    said = advise(error, secrets_of(*run.models.values()))
+    said = advise(error, secrets_of(*(model for each in run.models for model in each.offers.values())))
+    if tries.again:
+        said = f"{said} It was tried {tries.again + 1} times, with {tries.waited:.1f} seconds between."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
+    if tries.again:
+        ending |= {"retries": tries.again, "seconds_retrying": round(tries.waited, 3)}
     return Report(Event.FAILED, {"ending": ending})
 
 
@@ -176,21 +249,36 @@ def _squeezed(state: AgentState, shown: Prompt) -> TooLong | None:
     return TooLong(task=task, after=after, budget=(shown.size + shown.beyond) // 2)
 
 
-def _replied(
-    state: AgentState, run: NodeContext, shown: Prompt, chunks: Sequence[Any], begun: float
-) -> Report:
+def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
+    """The reply; None where somebody wanted it to stop. Raises what says that there is none."""
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
     if run.draining and said.get("stopped"):
-        return Report(Event.STOPPED)
+        return None
     message = sanitize(whole(chunks))
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
         )
+    return message
+
+
+def _replied(
+    state: AgentState,
+    run: NodeContext,
+    shown: Prompt,
+    message: AIMessage | None,
+    begun: float,
+    tries: Tries,
+    offered: Sequence[str] | None,
+) -> Report:
+    if message is None:
+        return Report(Event.STOPPED)
     ended = time.time()
-    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
+    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size, **_noted(tries)}
+    if offered is not None:
+        notes["offered"] = list(offered)
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:
@@ -198,6 +286,12 @@ def _replied(
     if notes.get("ended") == EarlyEnd.SIZE:
         return _too_large(state, run, message)
     return Report(Event.REPLIED, {"messages": [slim(message)]})
+
+
+def _noted(tries: Tries) -> dict[str, Any]:
+    """What the reply's marks say of the tries; nothing for nearly every reply."""
+    noted: dict[str, Any] = {"model": tries.model} if tries.model else {}
+    return {**noted, "retries": tries.again, "held": round(tries.waited, 3)} if tries.again else noted
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:

@@ -8,18 +8,16 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.history.reader import decided
+from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
-from signoff.graph.messages import not_run
+from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
-
-PARALLEL_READS = 8
 
 
 def execute(state: AgentState, run: NodeContext) -> Steps:
@@ -31,6 +29,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         written = yield from _effect(batch[0], task, state, run)
     else:
         written = yield from _reads(batch, task, state, run)
+    _sign(written, batch, task)
     left = len(batch) < len(task.due) or not written.messages
     update = {**written.channels(state, run), "messages": written.messages}
     return Report(Event.MORE if left else Event.DONE, update)
@@ -42,7 +41,7 @@ def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
     def beside(call: Call) -> bool:
         return not box.is_effect(call.name) and not box.is_driven(call.name)
 
-    return list(takewhile(beside, due[:PARALLEL_READS])) or due[:1]
+    return list(takewhile(beside, due)) or due[:1]
 
 
 def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
@@ -57,7 +56,7 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContex
     decisions = [decided(call, task.decisions) for call in batch]
     pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
     jobs = [ToolRun(call, state, run, _edited(decision)) for call, decision in pairs]
-    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered)
+    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered, most=run.kit.parallel)
     done = {job.call.index: found for job, found in zip(jobs, results, strict=True)}
     written = Written()
     for call in batch:
@@ -76,6 +75,17 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
         reply_id = task.reply_of(call).message.id or ""
         written.add((yield from once(call, reply_id, state, run, again=_waits, edited=_edited(decision))))
     return written
+
+
+def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:
+    """Marks the results of calls with who decided on them."""
+    signed = {call.id: who_decided(decided(call, task.decisions)) for call in batch if task.decisions}
+    if not any(signed.values()):
+        return
+    written.messages = [
+        noted(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
+        for found in written.messages
+    ]
 
 
 def _waits(entry: JournalEntry) -> bool:

@@ -11,17 +11,20 @@ a request needs is the `scope`: the context of a node, or what a session holds.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
+from pydantic import TypeAdapter
 
 from signoff.graph.foreign import Outputs
 from signoff.graph.history.reader import Reader, read_messages
@@ -29,17 +32,20 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.inside.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.inside.private import runtime as runtime_of
 from signoff.graph.inside.speed import lazy
-from signoff.graph.limits import Limits
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
-from signoff.graph.rules import ToolChoice
+from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
 from signoff.nodes.model.models import (
+    AskedModel,
     BoundModels,
+    ByConfig,
     ByName,
     Keeper,
+    Pick,
 )
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
@@ -49,6 +55,8 @@ MODEL_SECONDS = 300.0
 """Models that think before they speak are silent for minutes."""
 REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
+ANTHROPIC, OPENAI = "anthropic", "openai"
+ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 _READINGS = 256
 _NO_CONTEXT = Context()
 _T = TypeVar("_T")
@@ -58,37 +66,41 @@ _T = TypeVar("_T")
 class Dependencies:
     """The parts of one graph.
 
-    models: the model with the tools of each offer; by_name: the same under another name. required: every
-    reply must be a call.
+    own: the models that the graph was built with; by_name: the same under another name; by_config: as a run's
+    config makes them, None where it makes nothing of them. required: every reply must be a call.
     view_tokens: the budget of the view. model_seconds: how long the model may be silent, before its reply and
     within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     plain: the names of the tools that can be called without LangChain's `invoke`.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
-    digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
+    digest_seconds: how long a model may take for a digest.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
+    answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
+    parallel: how many reads run beside each other at most; None for the default of each sort.
+    priced: gives the prices of the model under a name, or of the graph's own; None where they were given.
+    shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
-    the state that are the user's own.
+    the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
+    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
 
-    models: Mapping[ToolChoice, Runnable[Any, Any]]
+    own: BoundModels
     by_name: ByName
     required: bool
     toolbox: Toolbox
     limits: Limits
     texts: Texts
-    system_prompt: str
+    system_prompt: str | SystemMessage
     view_tokens: int
     tool_seconds: float | None
     result_chars: int
     ask_unknown: bool
     injector: Injector
     outputs: Path
-    digester: BaseChatModel | None
     digest_seconds: float
     model_seconds: float | None = MODEL_SECONDS
     reply_chars: int = REPLY_CHARS
@@ -97,24 +109,34 @@ class Dependencies:
     finish_alone: bool = False
     evidence: bool = False
     keeper: Keeper | None = None
+    answers: bool = True
+    name: str | None = None
+    shape: TypeAdapter[Any] | None = None
+    parallel: int | None = None
+    pick: Pick | None = None
+    priced: Callable[[str], Prices] | None = None
+    by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
+    prompt_function: Callable[[Any, Any], Any] | None = None
+    cache: str | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
-    def own(self) -> BoundModels:
-        """The models that the graph was built with."""
-        return BoundModels(self.models, self.digester)
-
-    @lazy
-    def whole_prompt(self) -> str:
+    def whole_prompt(self) -> SystemPrompt:
         """The system prompt of every run whose context names none."""
         return self.prompt_with(self.system_prompt)
 
-    def prompt_with(self, system_prompt: str) -> str:
+    def prompt_with(self, system_prompt: str | SystemMessage) -> SystemPrompt:
         """`system_prompt`, and what every model is told beside it."""
         rounds = self.texts.rounds.format() if self.toolbox.rounds else ""
-        return "\n\n".join(part for part in (system_prompt, self.texts.system.format(), rounds) if part)
+        rules = [part for part in (self.texts.system.format(), rounds) if part]
+        if isinstance(system_prompt, SystemMessage) and is_text_alone(system_prompt):
+            system_prompt = system_prompt.text
+        if isinstance(system_prompt, str) and self.cache != ANTHROPIC:
+            return "\n\n".join([*([system_prompt] if system_prompt else []), *rules])
+        mark = dict(ANTHROPICS_MARK) if self.cache == ANTHROPIC else None
+        return in_blocks(system_prompt, "\n\n".join(rules), mark)
 
 
 @dataclass
@@ -211,13 +233,15 @@ class NodeContext:
     @lazy
     def _named(self) -> BoundModels:
         name = (self.context.model or "").strip()
-        return self.kit.by_name(name) if name else self.kit.own
+        if name:
+            return self.kit.by_name(name)
+        return self.kit.by_config(self.config) if self.kit.by_config else self.kit.own
 
     @property
-    def models(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
-        """The model with the tools of each offer: the graph's own, or the one that the run's context names.
-        Raises SetupError when the model has no name to change."""
-        return self._named.offers
+    def models(self) -> tuple[AskedModel, ...]:
+        """The models in the order in which they are asked: the graph's own, or as the run's context names or
+        its config makes them. Raises SetupError when the model has no name to change."""
+        return self._named.asked
 
     @property
     def digester(self) -> BaseChatModel | None:
@@ -227,13 +251,17 @@ class NodeContext:
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
-        of cost where there are no prices."""
+        of cost where no prices are known."""
         if self.context is _NO_CONTEXT:
             return self.kit.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
-        return Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        limits = Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        name = (self.context.model or "").strip()
+        if limits.cost is None or self.kit.priced is None or (limits.prices is not None and not name):
+            return limits
+        return limits.model_copy(update={"prices": self.kit.priced(name)})
 
     @property
     def model_seconds(self) -> float | None:
@@ -241,9 +269,14 @@ class NodeContext:
         return self.context.model_seconds or self.kit.model_seconds
 
     @property
-    def system_prompt(self) -> str:
+    def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
         return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+
+    @property
+    def prompt_function(self) -> Callable[[Any, Any], Any] | None:
+        """What makes the system prompt; None where it stands, or the run's context names another."""
+        return self.kit.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
@@ -401,7 +434,7 @@ async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
         go_on = await _adone(steps, request, scope)
 
 
-def tell(steps: Generator[Any, Any, None], scope: object) -> Iterator[Any]:
+def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
     """Carries out what `steps` asks for; gives on whatever else it yields."""
     go_on: Callable[[], Any] = steps.__next__
     while (item := _next(go_on)) is not _END:

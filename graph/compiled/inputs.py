@@ -388,7 +388,11 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
 
 def check_context(context: Any, form: type | None = None) -> None:
     """Refuses what can be no context; its keys and values are checked by its schema, `form`."""
-    if context is None or isinstance(context, Mapping | Context):
+    if context is None or isinstance(context, Context):
+        return
+    if isinstance(context, Mapping):
+        if strange := [key for key in context if not isinstance(key, str)]:
+            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys are names.")
         return
     kind = type(context).__name__
     if isinstance(form, type) and issubclass(form, ContextForm):

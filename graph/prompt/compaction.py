@@ -12,14 +12,23 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
-from signoff.graph.messages import is_genuine, nudge_kind
-from signoff.graph.prompt.prompt import beyond, contract, digest_message, folded, front, shortened, turns_size
+from signoff.graph.messages import is_genuine, is_reply, nudge_kind
+from signoff.graph.prompt.prompt import (
+    SystemPrompt,
+    beyond,
+    contract,
+    digest_message,
+    folded,
+    front,
+    shortened,
+    turns_size,
+)
 from signoff.graph.state import AgentState, Contract, Digest
 from signoff.graph.texts import Texts
 
@@ -158,7 +167,7 @@ class _Sizes:
     state: AgentState
     reader: Reader
     budget: int
-    system_prompt: str
+    system_prompt: SystemPrompt
     texts: Texts
 
     @cached_property
@@ -212,7 +221,7 @@ class _Sizes:
 
 
 def compact(
-    state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts
+    state: AgentState, reader: Reader, budget: int, system_prompt: SystemPrompt, texts: Texts
 ) -> Folding | None:
     """What to fold of a view that is over its budget; None when nothing can be folded.
 
@@ -284,8 +293,10 @@ def _told(
     by itself."""
     reply, messages = turn
     for message in messages:
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             yield _line(reply, piece)
+        elif message.id in reader.noted.reported:
+            yield f"- another agent: {shortened(message.text, piece)}"
         elif nudge_kind(message) == _TOOL:
             yield f"- a tool showed: {shortened(message.text, piece)}"
         elif is_genuine(message) and message.id not in own | reader.spoken:

@@ -4,11 +4,12 @@ The driver is one generator. It yields requests, and gets their results back, an
 caller. Each request knows how it is carried out in either sort of code.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,11 +26,13 @@ from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
+from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
-from signoff.session.events import Decided, Follower, Resumed, Said, SessionEvent, Stopping, Token
+from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
+from signoff.session.following import Follower
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
@@ -66,7 +69,7 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update."""
+    """One run of the graph, pulled update by update. listened: somebody looks at what happens."""
 
     graph: Graph
     given: Any
@@ -74,23 +77,26 @@ class Stretch:
     context: Any
     control: RunControl
     modes: list[str]
-    shown: bool = True
+    listened: bool
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
-    @property
-    def _options(self) -> dict[str, Any]:
+    def _options(self, live: bool) -> dict[str, Any]:
+        """live: whether it can be told of a wait while it lasts; in sync code that takes other threads."""
+        modes = [*self.modes, "custom"] if live else self.modes
         return {
             "context": self.context,
             "control": self.control,
-            "stream_mode": self.modes,
-            "shown": self.shown,
+            "stream_mode": modes,
+            "shown": self.listened,
         }
 
     def do(self, held: Held) -> Any:
         """The next (mode, data), or END; also when the run was drained."""
         if self.updates is None:
-            self.updates = self.graph.stream_held(self.given, self.config, **self._options)
+            self.updates = self.graph.stream_held(
+                self.given, self.config, **self._options("messages" in self.modes)
+            )
             # A driver that is left alone closes the run, whatever it stands in.
             held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
@@ -100,7 +106,7 @@ class Stretch:
 
     async def ado(self, held: Held) -> Any:
         if self.aupdates is None:
-            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options)
+            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(self.listened))
             held.stack.push_async_callback(self.aupdates.aclose)
         try:
             return await anext(self.aupdates, END)
@@ -112,19 +118,32 @@ Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def events_of(thread: "DrivenThread", driver: Driver) -> Iterator[SessionEvent]:
-    """Runs a driver of the thread; gives its events."""
-    with ExitStack() as stack, storage_errors():
-        yield from tell(driver, Held(thread.graph.store, stack))
+def events_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> Iterator[SessionEvent]:
+    """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
+    numbers = itertools.count(1)
+    with (
+        ExitStack() as stack,
+        storage_errors(),
+        closing(tell(drive(thread, move, wanted), Held(thread.graph.store, stack))) as events,
+    ):
+        for event in events:
+            yield numbered(event, next(numbers)) if wanted.events else event
 
 
-async def aevents_of(thread: "DrivenThread", driver: Driver) -> AsyncIterator[SessionEvent]:
+def numbered(event: SessionEvent, number: int) -> SessionEvent:
+    return replace(event, seq=number, at=time.time())
+
+
+async def aevents_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> AsyncIterator[SessionEvent]:
     """`events_of`, for an event loop."""
+    numbers = itertools.count(1)
     async with AsyncExitStack() as stack:
         with storage_errors():
-            async with aclosing(atell(driver, Held(thread.graph.store, stack))) as events:
+            async with aclosing(
+                atell(drive(thread, move, wanted), Held(thread.graph.store, stack))
+            ) as events:
                 async for event in events:
-                    yield event
+                    yield numbered(event, next(numbers)) if wanted.events else event
 
 
 # What was written but not yet applied when a process was killed takes one pass in which nothing happens.
@@ -160,10 +179,10 @@ class PauseRequest:
             self._control.request_drain(self._word)
             return True
 
-    def control(self) -> RunControl:
+    def control(self, listening: bool) -> RunControl:
         """The control of the next stretch; it stops at once when that was asked for already."""
         with self._lock:
-            self._control = RunControl()
+            self._control = ListeningControl() if listening else RunControl()
             if self._word:
                 self._control.request_drain(self._word)
             return self._control
@@ -231,16 +250,16 @@ class DrivenThread:
 
 
 @dataclass(frozen=True)
-class Watch:
-    """How a run is watched. by_step: what the model says is a decision. tokens: every piece of a reply is an
-    event. shown: whether anybody sees the events as they come; what he has seen is saved then."""
+class Wanted:
+    """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
+    the events. pieces: also at those that tell what is not whole yet."""
 
     by_step: bool = False
-    tokens: bool = False
-    shown: bool = True
+    events: bool = False
+    pieces: bool = False
 
 
-def drive(thread: DrivenThread, move: Move, watch: Watch) -> Driver:
+def drive(thread: DrivenThread, move: Move, wanted: Wanted) -> Driver:
     """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
@@ -249,7 +268,7 @@ def drive(thread: DrivenThread, move: Move, watch: Watch) -> Driver:
         begun = start(move, standing, thread.on_pending, thread.kit.texts, thread.handed)
         yield Store([drop_request(thread.thread_id)])
         if standing.condition is not Condition.UNKNOWN:
-            yield Resumed(begun.how)
+            yield Resumed(begun.how, begun.interrupt_id, begun.by, begun.extra_turns)
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
@@ -257,13 +276,13 @@ def drive(thread: DrivenThread, move: Move, watch: Watch) -> Driver:
             yield thread.settle(standing.left)
             standing = yield from thread.look()
         if decision is None:
-            decision = yield from _on(thread, begun, standing, watch)
+            decision = yield from _on(thread, begun, standing, wanted)
         yield Decided(decision)
     finally:
         thread.asked.end()
 
 
-def _on(thread: DrivenThread, begun: Start, standing: Standing, watch: Watch) -> Part[Any]:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, wanted: Wanted) -> Part[Any]:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
@@ -272,7 +291,7 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, watch: Watch) ->
             yield thread.enter(Event.STOP, stop=standing.task.id)
             standing = yield from thread.look()
             given = standing.go_on
-        happened, said = yield from _stretch(thread, given, standing, extra, watch)
+        happened, said = yield from _stretch(thread, given, standing, extra, wanted)
         standing, extra = (yield from thread.look()), 0
         decision = yield from _reached(thread, standing)
         if decision is not None:
@@ -288,25 +307,29 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, watch: Watch) ->
         given = standing.go_on
 
 
-def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, watch: Watch) -> Part[Any]:
+def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, wanted: Wanted) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
-    follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
-    control = thread.asked.control()
-    modes = ["updates", "messages"] if watch.tokens else ["updates"]
-    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, watch.shown)
+    task, messages = standing.task, standing.values.get("messages", ()) if wanted.events else None
+    follower = Follower(task, thread.kit.toolbox, thread.turns, task.extra_turns + extra, messages)
+    control = thread.asked.control(wanted.pieces)
+    modes = ["updates", "messages"] if wanted.pieces else ["updates"]
+    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, wanted.events)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item
         if mode == "messages":
-            if text := _token(data):
-                yield Token(text)
+            if (chunk := _piece(data)) and chunk.text:
+                yield follower.token(chunk.text, chunk.id)
+            continue
+        if mode == "custom":
+            yield from follower.wrote(data)
             continue
         for node, written in data.items():
             state = state_of(thread.graph, node)
             for event in follower.update(state, written or {}) if state else ():
                 happened = True
-                if watch.by_step and isinstance(event, Said) and event.text:
-                    said = Message(event.text, event.turn, event.calls)
+                if wanted.by_step and isinstance(event, Said) and event.text:
+                    said = Message(event.text, event.turn, _names(event), event.message_id)
                     control.request_drain("step")
                 yield event
         yield from _listen(thread)
@@ -322,24 +345,29 @@ def _listen(thread: DrivenThread) -> Part[Any]:
         yield Stopping("request")
 
 
-def _token(data: Any) -> str:
+def _names(said: Said) -> tuple[str, ...]:
+    return tuple(called.name for called in said.calls)
+
+
+def _piece(data: Any) -> AIMessageChunk | None:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
-    return chunk.text if ours else ""
+    return chunk if ours else None
 
 
 def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if standing.outcome is not None:
-        return _ended(standing)
+        return _ended(standing, thread.kit)
     if isinstance(standing.waiting, Action):
         return (yield from _handed_out(thread, standing, standing.waiting))
     return standing.waiting
 
 
-def _ended(standing: Standing) -> Decision:
+def _ended(standing: Standing, kit: Dependencies) -> Decision:
+    assert standing.outcome is not None, "so it has ended"
     with readable(standing.thread_id):
-        outcome = Outcome.model_validate(standing.outcome)
+        outcome = typed_outcome(standing.outcome, kit.shape)
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)

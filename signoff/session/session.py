@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Generic
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -20,9 +20,10 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.graph.outcome import ResultT
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, PauseRequest, Watch, aevents_of, drive, events_of
+from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -32,7 +33,7 @@ from signoff.session.standing import Standing, config_of, kit_of, readable
 _ON_PENDING = ("answer", "supersede", "refuse")
 
 
-class Session:
+class Session(Generic[ResultT]):
     """Drives one thread of a graph, in this process.
 
     graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
@@ -52,7 +53,7 @@ class Session:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph[ResultT],
         thread_id: str,
         *,
         context: Any = None,
@@ -83,45 +84,50 @@ class Session:
             PauseRequest(),
         )
 
-    def run(self, move: Move = None) -> Decision:
+    def run(self, move: Move = None) -> Decision[ResultT]:
         """Runs until the task ends or somebody is needed; what the model only says is passed over.
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return self._come_to(move, Watch(shown=False))
+        return _last(self._events(move, Wanted()))
 
-    def step(self, move: Move = None) -> Decision:
+    def step(self, move: Move = None) -> Decision[ResultT]:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return self._come_to(move, Watch(by_step=True, shown=False))
+        return _last(self._events(move, Wanted(by_step=True)))
 
-    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
-        """Answers what the thread waits for, and runs on.
+    def resume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
+        """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
         changes nothing, when it does not fit, or when nothing waits (it was answered already).
         """
-        return self.run(Answer(answer, interrupt_id))
+        return self.run(Answer(answer, interrupt_id, by))
 
-    def extend(self, turns: int) -> Decision:
+    def extend(self, turns: int) -> Decision[ResultT]:
         """Goes on with a task that ended at a limit, with `turns` more turns."""
         return self.run(Extend(turns))
 
-    def retry(self) -> Decision:
+    def retry(self) -> Decision[ResultT]:
         """Tries a task again that ended with an error."""
         return self.run(Retry())
 
     def events(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
-        tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
-        where Ctrl-C does not reach them. Leaving the iteration stops the run at once; what was saved stays.
+        tokens: also what is not whole yet: every piece of a reply as it comes in, what a tool writes while it
+        runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
+        threads, where Ctrl-C does not reach them; without, they run in this one, and `Said.retries` tells of
+        waits afterwards. A callback's `on_custom_event` is told of them at once in any case. Leaving the
+        iteration stops the run at once; what was saved stays.
         """
-        return events_of(self._thread, drive(self._thread, move, Watch(by_step, tokens)))
+        return self._events(move, Wanted(by_step, True, tokens))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
@@ -135,7 +141,7 @@ class Session:
             told = chapters(found.values, self._thread.kit.toolbox, path)
         return [turn for chapter in told for turn in chapter.turns]
 
-    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the
         checkpoint with this id, or as it is. The thread itself stays as it is.
 
@@ -162,7 +168,7 @@ class Session:
         """
         return self._thread.asked.ask(by)
 
-    def stop(self) -> Decision | None:
+    def stop(self) -> Decision[ResultT] | None:
         """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
 
         While this session runs in another thread, the run is told, its method returns the end, and this
@@ -170,31 +176,33 @@ class Session:
         """
         return None if self._thread.asked.ask("stop") else self.run(Stop())
 
-    async def arun(self, move: Move = None) -> Decision:
+    async def arun(self, move: Move = None) -> Decision[ResultT]:
         """`run` for an event loop."""
-        return await self._acome_to(move, Watch(shown=False))
+        return await _alast(self._aevents(move, Wanted()))
 
-    async def astep(self, move: Move = None) -> Decision:
+    async def astep(self, move: Move = None) -> Decision[ResultT]:
         """`step` for an event loop."""
-        return await self._acome_to(move, Watch(by_step=True, shown=False))
+        return await _alast(self._aevents(move, Wanted(by_step=True)))
 
-    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+    async def aresume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
         """`resume` for an event loop."""
-        return await self.arun(Answer(answer, interrupt_id))
+        return await self.arun(Answer(answer, interrupt_id, by))
 
-    async def aextend(self, turns: int) -> Decision:
+    async def aextend(self, turns: int) -> Decision[ResultT]:
         """`extend` for an event loop."""
         return await self.arun(Extend(turns))
 
-    async def aretry(self) -> Decision:
+    async def aretry(self) -> Decision[ResultT]:
         """`retry` for an event loop."""
         return await self.arun(Retry())
 
     def aevents(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop; `tokens` costs nothing here."""
-        return aevents_of(self._thread, drive(self._thread, move, Watch(by_step, tokens)))
+        """`events` for an event loop. `tokens` takes no other threads here; waits are told in any case."""
+        return self._aevents(move, Wanted(by_step, True, tokens))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
@@ -204,23 +212,29 @@ class Session:
         """`history` for an event loop."""
         return await asyncio.to_thread(self.history)
 
-    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """`fork` for an event loop."""
         return await asyncio.to_thread(self.fork, at, thread_id)
 
-    async def astop(self) -> Decision | None:
+    async def astop(self) -> Decision[ResultT] | None:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
-    def _come_to(self, move: Move, watch: Watch) -> Decision:
-        events = events_of(self._thread, drive(self._thread, move, watch))
-        found = [event for event in events if isinstance(event, Decided)]
-        return found[-1].decision
+    def _events(self, move: Move, wanted: Wanted) -> Iterator[SessionEvent]:
+        return events_of(self._thread, move, wanted)
 
-    async def _acome_to(self, move: Move, watch: Watch) -> Decision:
-        events = aevents_of(self._thread, drive(self._thread, move, watch))
-        found = [event async for event in events if isinstance(event, Decided)]
-        return found[-1].decision
+    def _aevents(self, move: Move, wanted: Wanted) -> AsyncIterator[SessionEvent]:
+        return aevents_of(self._thread, move, wanted)
+
+
+def _last(events: Iterator[SessionEvent]) -> Decision[Any]:
+    found = [event for event in events if isinstance(event, Decided)]
+    return found[-1].decision
+
+
+async def _alast(events: AsyncIterator[SessionEvent]) -> Decision[Any]:
+    found = [event async for event in events if isinstance(event, Decided)]
+    return found[-1].decision
 
 
 @contextmanager

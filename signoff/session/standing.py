@@ -2,10 +2,11 @@
 passed, without a model.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -26,7 +27,7 @@ from signoff.graph.machine import FIRST, Event, State
 from signoff.graph.messages import result
 from signoff.graph.outcome import current_outcome
 from signoff.nodes.node import Dependencies, Node
-from signoff.session.decisions import Question, Waiting, waiting_of
+from signoff.session.decisions import Confirmation, Question, Waiting, waiting_of
 from signoff.tools.answers import expired
 
 
@@ -114,16 +115,19 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
 
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
-    has added to the state, too, which would be lost.
+    has added to the state, too, which would be lost. Raises StorageError when it cannot be read.
     """
-    saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
-    values = saved.checkpoint["channel_values"] if saved else {}
-    known = _graph_without_model().channels
-    more = tuple(
-        sorted(name for name in values if name not in known and name.isidentifier() and name[:2] != "__")
-    )
-    graph = _graph_without_model(more)
+    graph = _graph_without_model(_added(storage, thread_id) if thread_id else ())
     return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
+
+
+def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
+    """The channels that a thread has beside the machine's."""
+    with readable(thread_id):
+        saved = storage.checkpointer.get_tuple(config_of(thread_id))
+        values = saved.checkpoint["channel_values"] if saved else ()
+    known = _graph_without_model().channels
+    return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
 
 
 def look(graph: Graph, thread_id: str) -> Standing:
@@ -142,7 +146,7 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     task = read(values, kit_of(graph).toolbox)
     if state.created_at is None:
         return Standing(thread_id, Condition.UNKNOWN)
-    waiting = next((waiting_of(found.id, found.value) for found in state.interrupts), None)
+    waiting = next((_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts), None)
     if current_outcome(values) is not None:
         condition = Condition.ENDED
     elif waiting:
@@ -153,6 +157,14 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
+
+
+def _waiting(found: Waiting, task: Task) -> Waiting:
+    """What the thread waits for, with the reply that it is about."""
+    reply = task.spoke or task.last
+    if call := {Question: task.ask, Confirmation: task.finish}.get(type(found)):
+        reply = task.reply_of(call)
+    return replace(found, reply_id=reply.message.id or "") if reply else found
 
 
 @contextmanager

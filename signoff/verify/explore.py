@@ -19,7 +19,7 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.history.usage import Used
 from signoff.graph.limits import Limits, is_whole
 from signoff.graph.machine import ENTRIES, Event, State
-from signoff.graph.messages import is_genuine, marks
+from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
 from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
@@ -226,7 +226,7 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),
         state.get("task") == task.id,
         task.before and (state.get("task") == task.before.id, ended and ended["task"] == task.before.id),
-        isinstance(last, AIMessage),
+        isinstance(last, AIMessage) and (is_answer(last) or "reply"),
         isinstance(last, HumanMessage) and is_genuine(last),
         reader.answering is not None,
         bool(reader.unmarked),
@@ -266,7 +266,7 @@ OVERALL: Mapping[str, str] = {
 }
 _FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
 _STOPS = (None, State.CALL_LLM)
-_TIMES = {"at", "seconds", "seconds_active", "seconds_waiting", "waited"}
+_TIMES = {"at", "seconds", "seconds_active", "seconds_retrying", "seconds_waiting", "waited", "held"}
 
 
 class Explorer:

@@ -1,6 +1,7 @@
 """The drawings of the machine say what the table says, and can be read."""
 
 import re
+import socket
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -271,6 +272,15 @@ app.command()(diagram)
 @pytest.mark.parametrize(("arguments", "text"), [([], mermaid()), (["--svg"], svg())])
 def test_the_command_prints_one_drawing(arguments: list[str], text: str) -> None:
     assert CliRunner().invoke(app, arguments).stdout == text
+
+
+def test_a_notebook_shows_the_picture_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    shown = build_graph(ScriptedModel([]), name="worker")._repr_mimebundle_()
+    assert shown == {"text/plain": "DurableGraph 'worker'", "image/svg+xml": svg()}
 
 
 def test_the_command_writes_both_into_a_folder(tmp_path: Path) -> None:

@@ -193,7 +193,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"turns": "many"}, "turns: .*integer"),
     "one repetition": ({"repeats": 1}, "repeats: "),
     "a limit that does not exist": ({"turn": 3}, "there is no 'turn'; there are turns, "),
-    "cost without prices": ({"cost": 1}, "needs prices per million tokens"),
     "prices below zero": ({"prices": {"input": -1, "output": 1}}, "Prices: input: "),
     "half of the prices": ({"prices": {"input": 1}}, "Prices: output: "),
     "two things": ({"turns": 0, "tokens": 0}, "turns: .*; tokens: "),
