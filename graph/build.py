@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import platformdirs
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -15,6 +16,8 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
+    PromptFunction,
+    cache_way,
     check_model,
     check_storage,
     checked_limits,
@@ -132,7 +135,8 @@ def build_graph(
     model: BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
-    system_prompt: str | None = "",
+    system_prompt: str | SystemMessage | PromptFunction | None = "",
+    cache: Literal["auto", "anthropic", "openai"] | None = None,
     context_schema: type | None = None,
     state_schema: type | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
@@ -166,7 +170,13 @@ def build_graph(
     model: a LangChain chat model with tool calling.
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel.
-    system_prompt: stands before the rules of the loop, which are always told.
+    system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
+        content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
+        the last block moves there, so that it covers both); or a function of (state, context) that gives
+        either, plain or async, which is asked before each call of the model.
+    cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
+        the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
+        the provider of the model needs it.
     context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
         beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
         approvals get it when they ask for `context`.
@@ -242,6 +252,7 @@ def build_graph(
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
+    prompt, function = checked_prompt(system_prompt)
     form, schemas = context_form(context_schema), state_schemas(state_schema)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
@@ -269,7 +280,9 @@ def build_graph(
         toolbox=box,
         limits=checked_limits(limits),
         texts=texts,
-        system_prompt=checked_prompt(system_prompt),
+        system_prompt=prompt,
+        prompt_function=function,
+        cache=cache_way(cache, model),
         view_tokens=view,
         digester=digester(model, digest, view, box),
         digest_seconds=positive("digest_seconds", digest_seconds, none=False),

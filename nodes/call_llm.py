@@ -1,6 +1,7 @@
 """One model call on the view, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
@@ -29,9 +30,18 @@ from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
-from signoff.nodes.model.messages import Prompt, in_loops, prompt, sanitize, show, streams, unique_ids
+from signoff.nodes.model.messages import (
+    Prompt,
+    PromptError,
+    in_loops,
+    prompt,
+    sanitize,
+    show,
+    streams,
+    unique_ids,
+)
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,10 @@ class Stream:
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
     models = run.models
-    shown = yield from show(state, run)
+    try:
+        shown = yield from show(state, run)
+    except PromptError as error:
+        return _without_prompt(state, error)
     task = run.task(state)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
@@ -117,11 +130,30 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return _failed(state, run, shown, error)
 
 
+def _without_prompt(state: AgentState, error: PromptError) -> Report:
+    said = (
+        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
+    )
+    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
+    return Report(Event.FAILED, {"ending": ending})
+
+
 def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Gives the model as it goes on in this thread, where it keeps something in it."""
-    if run.kit.keeper is None:
+    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
+    keeps, key = run.kit.keeper is not None, ""
+    if run.kit.cache == OPENAI and run.thread_id is not None:
+        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
+        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
+    if not keeps and not key:
         return lambda model: model
-    return lambda model: model.in_thread(state.get("acting"), state["messages"])
+
+    def placed(model: Any) -> Runnable[Any, Any]:
+        found: Runnable[Any, Any] = model
+        if keeps:
+            found = model.in_thread(state.get("acting"), state["messages"])
+        return found.bind(prompt_cache_key=key) if key else found
+
+    return placed
 
 
 def _streamed(

@@ -11,9 +11,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
@@ -28,6 +30,7 @@ from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
+from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.rules import ToolChoice
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
@@ -45,6 +48,8 @@ MODEL_SECONDS = 300.0
 """Models that think before they speak are silent for minutes."""
 REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
+ANTHROPIC, OPENAI = "anthropic", "openai"
+ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 _READINGS = 256
 _NO_CONTEXT = Context()
 
@@ -65,7 +70,8 @@ class Dependencies:
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
-    the state that are the user's own.
+    the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
+    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -76,7 +82,7 @@ class Dependencies:
     toolbox: Toolbox
     limits: Limits
     texts: Texts
-    system_prompt: str
+    system_prompt: str | SystemMessage
     view_tokens: int
     tool_seconds: float | None
     result_chars: int
@@ -94,6 +100,8 @@ class Dependencies:
     keeper: Keeper | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
+    prompt_function: Callable[[Any, Any], Any] | None = None
+    cache: str | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -102,14 +110,20 @@ class Dependencies:
         return BoundModels(self.models, self.digester)
 
     @lazy
-    def whole_prompt(self) -> str:
+    def whole_prompt(self) -> SystemPrompt:
         """The system prompt of every run whose context names none."""
         return self.prompt_with(self.system_prompt)
 
-    def prompt_with(self, system_prompt: str) -> str:
+    def prompt_with(self, system_prompt: str | SystemMessage) -> SystemPrompt:
         """`system_prompt`, and what every model is told beside it."""
         rounds = self.texts.rounds.format() if self.toolbox.rounds else ""
-        return "\n\n".join(part for part in (system_prompt, self.texts.system.format(), rounds) if part)
+        rules = [part for part in (self.texts.system.format(), rounds) if part]
+        if isinstance(system_prompt, SystemMessage) and is_text_alone(system_prompt):
+            system_prompt = system_prompt.text
+        if isinstance(system_prompt, str) and self.cache != ANTHROPIC:
+            return "\n\n".join([*([system_prompt] if system_prompt else []), *rules])
+        mark = dict(ANTHROPICS_MARK) if self.cache == ANTHROPIC else None
+        return in_blocks(system_prompt, "\n\n".join(rules), mark)
 
 
 @dataclass
@@ -236,9 +250,14 @@ class NodeContext:
         return self.context.model_seconds or self.kit.model_seconds
 
     @property
-    def system_prompt(self) -> str:
+    def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
         return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+
+    @property
+    def prompt_function(self) -> Callable[[Any, Any], Any] | None:
+        """What makes the system prompt; None where it stands, or the run's context names another."""
+        return self.kit.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""

@@ -1,18 +1,22 @@
 """What `build_graph` is given, checked: whatever cannot work is one sentence that says what to write."""
 
 import inspect
+import os
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from math import inf
 from os import PathLike
 from typing import Any, TypeVar
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import is_plain
 from signoff.graph.limits import Limits
 from signoff.graph.texts import Texts
 
@@ -61,11 +65,55 @@ def checked_limits(given: Any) -> Limits:
     raise SetupError(f"limits= is {shown(given)}; write limits=Limits(turns=30).")
 
 
-def checked_prompt(given: object) -> str:
-    """The system prompt; None is none."""
-    if given is not None and not isinstance(given, str):
-        raise SetupError(f"system_prompt= is {shown(given)}; give text.")
-    return given or ""
+PromptFunction = Callable[[Any, Any], Any]
+
+
+def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | None]:
+    """The system prompt, and the function that makes it for each call; None is none."""
+    if given is None or isinstance(given, str):
+        return given or "", None
+    if isinstance(given, SystemMessage):
+        _check_blocks(given.content)
+        return given, None
+    if inspect.isclass(given) or not callable(given):
+        raise SetupError(
+            f"system_prompt= is {shown(given)}; give text, a SystemMessage or a function of (state, context)."
+        )
+    try:
+        inspect.signature(given).bind(None, None)
+    except ValueError:
+        pass  # A function of C may say nothing of its arguments.
+    except TypeError as error:
+        raise SetupError(
+            f"system_prompt= is {shown(given)}, which is to be called with (state, context) ({error})."
+        ) from error
+    return "", given
+
+
+def _check_blocks(content: Any) -> None:
+    for block in [] if isinstance(content, str) else content:
+        if not isinstance(block, str | Mapping) or not is_plain(block):
+            raise SetupError(
+                f"system_prompt= has the block {shown(block)}; give text or a mapping of plain values."
+            )
+
+
+def cache_way(given: Any, model: BaseChatModel) -> str | None:
+    """Whose way to cache prompts is used. "auto": that of the model's provider, where it is known."""
+    if given is None:
+        return None
+    way = one_of("cache", given, ("auto", "anthropic", "openai"))
+    if way != "auto":
+        return way
+    inner: Any = model
+    while isinstance(found := getattr(inner, "model", None), BaseChatModel):
+        inner = found
+    kind = str(getattr(inner, "_llm_type", ""))
+    if "anthropic" in kind:
+        return "anthropic"
+    # Another server behind OpenAI's protocol may refuse a field that it does not know.
+    elsewhere = getattr(inner, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL")
+    return "openai" if kind == "openai-chat" and not elsewhere else None
 
 
 def checked_texts(given: object) -> Texts:

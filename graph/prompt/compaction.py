@@ -19,7 +19,16 @@ from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
 from signoff.graph.messages import is_genuine, nudge_kind
-from signoff.graph.prompt.prompt import beyond, contract, digest_message, folded, front, shortened, turns_size
+from signoff.graph.prompt.prompt import (
+    SystemPrompt,
+    beyond,
+    contract,
+    digest_message,
+    folded,
+    front,
+    shortened,
+    turns_size,
+)
 from signoff.graph.state import AgentState, Contract, Digest
 from signoff.graph.texts import Texts
 
@@ -158,7 +167,7 @@ class _Sizes:
     state: AgentState
     reader: Reader
     budget: int
-    system_prompt: str
+    system_prompt: SystemPrompt
     texts: Texts
 
     @cached_property
@@ -212,7 +221,7 @@ class _Sizes:
 
 
 def compact(
-    state: AgentState, reader: Reader, budget: int, system_prompt: str, texts: Texts
+    state: AgentState, reader: Reader, budget: int, system_prompt: SystemPrompt, texts: Texts
 ) -> Folding | None:
     """What to fold of a view that is over its budget; None when nothing can be folded.
 

@@ -9,8 +9,10 @@ turns that the prompt shows whole.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -31,6 +33,53 @@ from signoff.graph.messages import is_genuine, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
 from signoff.graph.state import AgentState, Contract, Digest, Phases
 from signoff.graph.texts import Texts
+
+CACHE_MARK = "cache_control"
+
+
+@dataclass(frozen=True)
+class PromptBlocks:
+    """A system prompt in content blocks. mark: the cache mark of its last block, whichever that is: a mark
+    covers all that stands before it."""
+
+    message: SystemMessage
+    mark: Any = None
+
+
+SystemPrompt = str | PromptBlocks
+
+
+def is_text_alone(prompt: SystemMessage) -> bool:
+    """Whether the message says nothing beside its text."""
+    return isinstance(prompt.content, str) and not prompt.additional_kwargs and prompt.name is None
+
+
+def in_blocks(prompt: str | SystemMessage, rules: str, mark: Any = None) -> PromptBlocks:
+    """`prompt`, with the rules of the loop after it as a block of their own. A mark on its last block moves
+    to the last of all; where there is none, `mark` does."""
+    message = SystemMessage(content=prompt) if isinstance(prompt, str) else prompt
+    given = [message.content] if isinstance(message.content, str) else message.content
+    blocks = [_text_block(one) if isinstance(one, str) else dict(one) for one in given if one]
+    own = blocks[-1].pop(CACHE_MARK, None) if blocks else None
+    blocks += [_text_block(rules)] if rules else []
+    return PromptBlocks(message.model_copy(update={"content": blocks}), own or mark)
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def marked(message: BaseMessage, mark: Any) -> BaseMessage:
+    """A copy of `message` with a cache mark on its last block; the very same where there is none to mark."""
+    given = message.content
+    blocks = [_text_block(given)] if isinstance(given, str) else list(given)
+    if not blocks or not (blocks[-1] if isinstance(blocks[-1], str) else blocks[-1].get("text", " ")):
+        # Anthropic refuses a mark on an empty text.
+        return message
+    last = blocks[-1]
+    blocks[-1] = {**(_text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
+    return message.model_copy(update={"content": blocks})
+
 
 _SHORTEST = 100
 _REFUSALS = 3
@@ -121,7 +170,9 @@ _RAW_SHOWN = 500
 _LOOK_BACK = 8
 
 
-def build_prompt(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> list[BaseMessage]:
+def build_prompt(
+    state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts
+) -> list[BaseMessage]:
     """System prompt, the task's own messages, digest and contract, and the turns that are not folded, whole.
 
     The history itself is never changed; what is folded or repaired is so only in the view.
@@ -132,7 +183,7 @@ def build_prompt(state: AgentState, reader: Reader, system_prompt: str, texts: T
     return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
 
 
-def prompt_size(state: AgentState, reader: Reader, system_prompt: str, texts: Texts) -> int:
+def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts) -> int:
     """The tokens of the view, by estimate; costs as much as what is new and not folded."""
     digest, start = folded(state, reader)
     _, size = _head(digest, start, reader, system_prompt, texts)
@@ -169,13 +220,27 @@ def folded(state: AgentState, reader: Reader) -> tuple[Digest | None, int]:
     return (None, 0) if place is None else (digest, place + 1)
 
 
-def front(start: int, reader: Reader, system_prompt: str) -> list[BaseMessage]:
+def front(start: int, reader: Reader, system_prompt: SystemPrompt) -> list[BaseMessage]:
     """What stands before the digest: the system prompt, joined by the history's system messages in their
     order, and those of the task's own messages that are among the first `start` of the history."""
     noted = reader.noted
-    system = "\n\n".join(part for part in [system_prompt, *noted.systems] if part)
     own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
-    return [_system_message(system), *own]
+    return [_system(reader, system_prompt), *own]
+
+
+def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
+    """The tokens of the system message, by estimate."""
+    return int(tokens([_system(reader, system_prompt)]))
+
+
+def _system(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
+    systems = reader.noted.systems
+    if isinstance(system_prompt, str):
+        return _system_message("\n\n".join(part for part in [system_prompt, *systems] if part))
+    message = system_prompt.message
+    blocks = [*message.content, *(_text_block(text) for text in systems if text)]
+    whole = message.model_copy(update={"content": blocks})
+    return marked(whole, system_prompt.mark) if system_prompt.mark else whole
 
 
 @lru_cache(maxsize=32)
@@ -195,7 +260,7 @@ def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
 
 
 def _head(
-    digest: Digest | None, start: int, reader: Reader, system_prompt: str, texts: Texts
+    digest: Digest | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> tuple[list[BaseMessage], int]:
     """What stands before the turns, and its tokens."""
     counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)

@@ -6,26 +6,39 @@ can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio
+import contextvars
+import reprlib
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding
 
-from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
+from signoff.graph.foreign import gets_past, is_plain, strict_serde, valid_text, valid_values, words
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
+from signoff.graph.inside.speed import in_thread
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import cut
-from signoff.graph.prompt.prompt import beyond, build_prompt, last_turn, prompt_size
+from signoff.graph.prompt.prompt import (
+    SystemPrompt,
+    beyond,
+    build_prompt,
+    last_turn,
+    marked,
+    prompt_size,
+    system_size,
+)
 from signoff.graph.state import AgentState
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +64,82 @@ class Cut:
         return await asyncio.to_thread(self.do, run)
 
 
+class PromptError(Exception):
+    """The function that makes the system prompt has made none; the words say why."""
+
+
+@dataclass(frozen=True)
+class MakePrompt:
+    """Asks the user's function for the system prompt; gives whatever it gives."""
+
+    function: Callable[[Any, Any], Any]
+    state: AgentState
+
+    def do(self, run: NodeContext) -> Any:
+        found = self.function(dict(self.state), run.users_context)
+        if not isawaitable(found):
+            return found
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(_awaited(found))
+        # A sync run within an event loop, which cannot wait for a second one.
+        future: Future[Any] = Future()
+        context = contextvars.copy_context()
+        in_thread(lambda: context.run(_settle, future, found))
+        return future.result()
+
+    async def ado(self, run: NodeContext) -> Any:
+        state, context = dict(self.state), run.users_context
+        if iscoroutinefunction(self.function):
+            return await self.function(state, context)
+        # It may look something up, and a server allows no such waiting in its event loop.
+        found = await asyncio.to_thread(self.function, state, context)
+        return await found if isawaitable(found) else found
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _settle(future: Future[Any], found: Any) -> None:
+    try:
+        future.set_result(asyncio.run(_awaited(found)))
+    except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
+        future.set_exception(error)
+
+
+def _made(state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]) -> Part[SystemPrompt]:
+    try:
+        found = yield MakePrompt(function, state)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        if gets_past(error):
+            raise
+        raise PromptError(f"raised {type(error).__name__}: {words(error)}") from error
+    if not isinstance(found, str | SystemMessage):
+        raise PromptError(f"returned {reprlib.repr(found)}, and not a text or a SystemMessage")
+    return run.kit.prompt_with(valid_text(found) if isinstance(found, str) else found)
+
+
 def show(state: AgentState, run: NodeContext) -> Part[Prompt]:
-    """A part of a node: the view of the next model call."""
-    reader = run.reader(state)
-    view = build_prompt(state, reader, run.system_prompt, run.kit.texts)
-    size, most = (
-        prompt_size(state, reader, run.system_prompt, run.kit.texts),
-        budget(state, state.get("task", ""), run),
-    )
-    extra = beyond(reader, most)
-    if size + extra > most and (whole := tokens(view)) + extra > most:
-        view = yield Cut(view, most - extra)
-        size -= whole - tokens(view)
+    """A part of a node: the view of the next model call. Raises PromptError where it has no system prompt."""
+    reader, told, texts = run.reader(state), run.system_prompt, run.kit.texts
+    function, more = run.prompt_function, 0
+    size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
+    if function is not None:
+        # What a function says is no part of the history, by which old turns are folded: it is counted by what
+        # the provider counts on top of the rest.
+        base, told = told, (yield from _made(state, run, function))
+        more = max(0, system_size(reader, told) - system_size(reader, base))
+    view = build_prompt(state, reader, told, texts)
+    extra = max(beyond(reader, most), more)
+    if size + extra > most and (whole := tokens(view) - more) + extra > most:
+        view = yield Cut(view, most - extra + more)
+        size -= whole - (tokens(view) - more)
+    if run.kit.cache == ANTHROPIC and not isinstance(view[-1], AIMessage | SystemMessage):
+        view[-1] = marked(view[-1], dict(ANTHROPICS_MARK))
     return Prompt(view, size, extra)
 
 

@@ -25,9 +25,10 @@ from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
-from signoff.graph.state import AgentState, Context
+from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
+from signoff.nodes.model.messages import MakePrompt
 from signoff.nodes.node import Dependencies, NodeContext, Report
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
@@ -332,7 +333,7 @@ class Machine:
             get_null_resume=lambda consume=False: None,
         )
         control = SimpleNamespace(drain_requested=drained)
-        runtime = SimpleNamespace(store=shelf, context=Context(), control=control)
+        runtime = SimpleNamespace(store=shelf, context=None, control=control)
         given: dict[str, Any] = {
             "thread_id": THREAD,
             "checkpoint_ns": "",
@@ -374,6 +375,9 @@ class _World:
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
             return CheckResults(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
+        if isinstance(request, MakePrompt):
+            # What the model is told has no part in what it plays here.
+            return ""
         return request.do(run)
 
     def _reply(self, request: Stream) -> list[BaseMessage]:

@@ -87,3 +87,24 @@ def test_begun_in_python_resumed_in_the_server(client: SyncLangGraphClient, fold
     assert thread in {found["thread_id"] for found in client.threads.search()}
     assert client.threads.get_state(thread)["next"] == ["ask_user"]
     assert wait(client, thread, command={"resume": "80"})["outcome"]["summary"] == "The port is 80."
+
+
+@pytest.mark.slow
+def test_the_form_and_the_input_have_the_users_own_fields(client: SyncLangGraphClient) -> None:
+    (only,) = client.assistants.search()
+    schemas = client.assistants.get_schemas(only["assistant_id"])
+    form = (schemas["context_schema"] or {})["properties"]
+    assert set(form) == {"user_id", *Context.model_fields}
+    taken = schemas["input_schema"] or {}
+    assert (taken["required"], list(taken["properties"])) == (["messages"], ["messages", "ticket"])
+    assert {"messages", "outcome", "ticket"} <= set((schemas["output_schema"] or {})["properties"])
+    thread = client.threads.create()["thread_id"]
+    given = {"messages": [{"role": "user", "content": "Change the port."}], "ticket": 7}
+    paused = wait(client, thread, input=given, context={"user_id": "ann", "turns": 5})
+    assert paused["ticket"] == 7
+    values: Any = client.threads.get_state(thread)["values"]
+    assert (values["ticket"], "task" in values) == (7, False)
+    with pytest.raises(Exception, match="user_id: Input should be a valid string"):
+        wait(client, thread, command={"resume": "80"}, context={"user_id": 3})
+    # A name that the form does not have is left out by the server itself.
+    assert wait(client, thread, command={"resume": "80"}, context={"usr": "ann"})["ticket"] == 7
