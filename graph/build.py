@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import platformdirs
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -18,10 +19,11 @@ from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
 from signoff.graph.compiled.settings import (
     PromptFunction,
     cache_way,
-    check_model,
     check_storage,
     checked_limits,
+    checked_models,
     checked_prompt,
+    checked_retries,
     checked_texts,
     flag,
     listed,
@@ -48,7 +50,9 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, bound, by_name, digester, keeper_of, view_budget
+from signoff.nodes.model.models import Digests, ModelSet, keeper_of, view_budget
+from signoff.nodes.model.retries import ModelRetries
+from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
@@ -121,6 +125,9 @@ Graph = DurableGraph
 _NO_STEP_LIMIT = 2**31 - 1
 
 
+_RETRIES = ModelRetries()
+
+
 class Storage(Protocol):
     """A checkpointer and a store of one database."""
 
@@ -132,7 +139,7 @@ class Storage(Protocol):
 
 
 def build_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | Runnable[Any, Any] | str,
     tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
     *,
     system_prompt: str | SystemMessage | PromptFunction | None = "",
@@ -152,6 +159,8 @@ def build_graph(
     digest: Digests = None,
     digest_seconds: float = 60.0,
     model_seconds: float | None = MODEL_SECONDS,
+    model_retries: ModelRetries | None = _RETRIES,
+    fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
     reply_chars: int = REPLY_CHARS,
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
@@ -167,7 +176,9 @@ def build_graph(
 ) -> Graph:
     """The agent loop as a compiled LangGraph graph.
 
-    model: a LangChain chat model with tool calling.
+    model: a LangChain chat model with tool calling, also one that is wrapped by `bind`, `with_config`,
+        `with_retry`, `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
+        "provider:model", for LangChain's `init_chat_model` (`pip install "signoff[langchain]"`).
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel.
     system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
@@ -209,6 +220,10 @@ def build_graph(
         (before all of it, when it does not stream); None for no limit. Then the connection is closed, and the
         task ends as `model_error`; a call that has not brought a word is tried once more first. The context's
         `model_seconds` goes before.
+    model_retries: how often, and after which waits, a model call is tried again after an error that may pass
+        (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
+        model's own package are turned off in the copy that the graph asks. See docs/models.md.
+    fallbacks: models, or names of models, that are asked in their order when those before them have failed.
     reply_chars: a reply with more characters (words, thoughts and arguments) is closed, and the task ends as
         `model_error`.
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit: then a call
@@ -244,7 +259,7 @@ def build_graph(
     then run an effect twice; and (ApprovalWarning) when there are approvals and no checkpointer, so that
     nobody can be asked.
     """
-    check_model(model)
+    models = checked_models(model, fallbacks)
     texts = checked_texts(texts)
     check_storage(storage, checkpointer, store)
     tools = listed("tools", tools, "[my_tool]")
@@ -271,20 +286,21 @@ def build_graph(
             stacklevel=2,
         )
     budget = positive("view_tokens", view_tokens, whole=True)
-    view = view_budget(model) if budget is None else budget
-    models = bound(model, box)
+    view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
+    asked = ModelSet(models, box, digest, view, checked_retries(model_retries))
+    own = asked.bound()
     kit = Dependencies(
-        models=models,
-        by_name=by_name(model, box, digest, view),
+        own=own,
+        by_name=asked.by_name(),
+        by_config=asked.by_config(own),
         required=mode == "strict",
         toolbox=box,
         limits=checked_limits(limits),
         texts=texts,
         system_prompt=prompt,
         prompt_function=function,
-        cache=cache_way(cache, model),
+        cache=cache_way(cache, unwrapped(models)[0].model),
         view_tokens=view,
-        digester=digester(model, digest, view, box),
         digest_seconds=positive("digest_seconds", digest_seconds, none=False),
         model_seconds=positive("model_seconds", model_seconds),
         reply_chars=positive("reply_chars", reply_chars, whole=True, none=False),
@@ -297,7 +313,7 @@ def build_graph(
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
-        keeper=keeper_of(models),
+        keeper=keeper_of(own.offers),
         context_form=form,
         channels=schemas.channels,
     )

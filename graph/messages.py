@@ -42,6 +42,9 @@ class Marks(TypedDict, total=False):
     cut: int  # the number of its calls that were kept
     ended: str  # why it was ended before it was whole
     stopped: bool  # somebody asked it to stop
+    model: str  # the name of the model that spoke, where there are several
+    retries: int  # how often its call was tried again
+    held: float  # seconds waited between the tries
     order: list[int]  # the order of its calls, where the parser lost it
     # On a tool result.
     not_run: str  # why the call was not run

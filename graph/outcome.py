@@ -1,5 +1,6 @@
 """How a task ended: the one answer that a run gives, with what the task changed last and left open."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
@@ -180,6 +181,11 @@ class Outcome(BaseModel):
     last_text: the last text of the model. open_work: calls that were never run. open_points: what else was
         last said to be open, in a sentence each: the next phase, the status of the last thought, why the last
         finish did not count. Both are empty after a success.
+    models: how many replies each model gave, by the name that its provider gives it, or by which it was asked
+        where there are several; empty for models without a name.
+    retries: how often a model call was tried again after an error that may pass, or with the next model, in
+        this outcome's calls: those that brought a reply, and the one that ended the task.
+    seconds_retrying: waited between these tries; they count as active.
     seconds_active: in model calls and tools. seconds_waiting: for people.
     error: one sentence, with what to do. next: after a limit, one sentence on how the task goes on.
     """
@@ -204,6 +210,9 @@ class Outcome(BaseModel):
     refusals: int = 0
     tool_calls: int = 0
     usage: Usage = Field(default_factory=Usage)
+    models: dict[str, int] = Field(default_factory=dict)
+    retries: int = 0
+    seconds_retrying: float = 0.0
     seconds_active: float = 0.0
     seconds_waiting: float = 0.0
     error: str | None = None
@@ -265,6 +274,9 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "refusals": _refusals(task),
             "tool_calls": task.total.tool_calls,
             "usage": _usage(task.total),
+            "models": _models(task),
+            "retries": task.total.retries + ending.get("retries", 0),
+            "seconds_retrying": round(task.total.held + ending.get("seconds_retrying", 0.0), 3),
             "seconds_active": round(task.total.seconds, 3),
             "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
             "error": ending.get("error"),
@@ -273,6 +285,12 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "task": task.id,
         }
     )
+
+
+def _models(task: Task) -> dict[str, int]:
+    notes = ((marks(reply.message), reply.message.response_metadata) for reply in task.replies)
+    names = (own.get("model") or told.get("model_name") for own, told in notes)
+    return dict(Counter(name for name in names if isinstance(name, str) and name))
 
 
 def _claim(claimed: Mapping[str, Any]) -> str | None:

@@ -27,7 +27,8 @@ class Ending(TypedDict):
     """How a task ends, handed from the node that knows to `finish`.
 
     claim: of a finish that was accepted, or that needed a person. verified, checks: see `Outcome`; without
-    them nothing but the claim is known. result: what a finishing tool gave.
+    them nothing but the claim is known. result: what a finishing tool gave. retries, seconds_retrying: of a
+    model call that failed for good.
     """
 
     task: str
@@ -38,6 +39,8 @@ class Ending(TypedDict):
     verified: NotRequired[str]
     checks: NotRequired[list[dict[str, Any]]]
     result: NotRequired[Any]
+    retries: NotRequired[int]
+    seconds_retrying: NotRequired[float]
 
 
 class PendingConfirmation(TypedDict):

@@ -1,7 +1,8 @@
 """The graph that `langgraph dev` serves and Studio shows, set up by the environment.
 
     SIGNOFF_MODEL       as `--model` of the command line; the embedded model when it is not set
-    OPENAI_API_KEY, OPENAI_BASE_URL    for a model behind an OpenAI-compatible address
+    OPENAI_API_KEY, OPENAI_BASE_URL    for a model behind an OpenAI-compatible address; another provider's
+                        model (`anthropic:…`) takes the variable of that provider
     SIGNOFF_WORKSPACE   the folder that the model works in; the current one when it is not set
     SIGNOFF_TOOLS, SIGNOFF_APPROVE, SIGNOFF_PROTOCOL, SIGNOFF_CONSTITUTION    as the options of `signoff run`
 

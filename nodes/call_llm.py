@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -40,8 +40,12 @@ from signoff.nodes.model.messages import (
     streams,
     unique_ids,
 )
+from signoff.nodes.model.models import AskedModel, Keeper
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +120,44 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
+    tries, placed = Tries(), _placed(state, run)
+
+    def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
+        chunks = yield from _streamed(model.offers, placed, shown.view, offered, bounds)
+        return _reply_of(chunks, run)
+
     try:
-        chunks = yield from _streamed(models, _placed(state, run), shown.view, offered, watch)
-        return _replied(state, run, shown, chunks, begun)
+        message = yield from _asked(models, watch, tries, ask)
+        return _replied(state, run, shown, message, begun, tries)
     except (asyncio.CancelledError, GeneratorExit):
         raise
+    except WaitEnded:
+        return Report(Event.STOPPED)
     except BaseException as error:
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
         if gets_past(error):
             raise
         if reply := _refused(error):
-            return _replied(state, run, shown, [reply], begun)
-        return _failed(state, run, shown, error)
+            return _replied(state, run, shown, _reply_of([reply], run), begun, tries)
+        return _failed(state, run, shown, error, tries)
+
+
+def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+    """What the model gives: nearly always its first try is the only one."""
+    first, bounds = models[0], watch.anew()
+    tries.model = first.name if len(models) > 1 else ""
+    try:
+        return (yield from ask(first, bounds))
+    except Exception as error:
+        if gets_past(error) or (len(models) == 1 and (first.retries is None or not first.passes(error))):
+            raise
+        failed, tries.heard = error, bounds.heard
+    return (yield from tried_again(models, watch, tries, ask, failed, _gives_way))
+
+
+def _gives_way(error: BaseException) -> bool:
+    """Whether another model can help after this error: a prompt that is too long is squeezed first."""
+    return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
 def _without_prompt(state: AgentState, error: PromptError) -> Report:
@@ -146,11 +176,10 @@ def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any
         key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
     if not keeps and not key:
         return lambda model: model
+    acting, messages = state.get("acting"), state["messages"]
 
     def placed(model: Any) -> Runnable[Any, Any]:
-        found: Runnable[Any, Any] = model
-        if keeps:
-            found = model.in_thread(state.get("acting"), state["messages"])
+        found: Runnable[Any, Any] = model.in_thread(acting, messages) if isinstance(model, Keeper) else model
         return found.bind(prompt_cache_key=key) if key else found
 
     return placed
@@ -192,11 +221,15 @@ def _refused(error: BaseException) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=calls) if calls else None
 
 
-def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException) -> Report:
+def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException, tries: Tries) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
-    said = advise(error, secrets_of(*run.models.values()))
+    said = advise(error, secrets_of(*(model for each in run.models for model in each.offers.values())))
+    if tries.again:
+        said = f"{said} It was tried {tries.again + 1} times, with {tries.waited:.1f} seconds between."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
+    if tries.again:
+        ending |= {"retries": tries.again, "seconds_retrying": round(tries.waited, 3)}
     return Report(Event.FAILED, {"ending": ending})
 
 
@@ -208,21 +241,33 @@ def _squeezed(state: AgentState, shown: Prompt) -> TooLong | None:
     return TooLong(task=task, after=after, budget=(shown.size + shown.beyond) // 2)
 
 
-def _replied(
-    state: AgentState, run: NodeContext, shown: Prompt, chunks: Sequence[Any], begun: float
-) -> Report:
+def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
+    """The reply; None where somebody wanted it to stop. Raises what says that there is none."""
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
     if run.draining and said.get("stopped"):
-        return Report(Event.STOPPED)
+        return None
     message = sanitize(whole(chunks))
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
         )
+    return message
+
+
+def _replied(
+    state: AgentState,
+    run: NodeContext,
+    shown: Prompt,
+    message: AIMessage | None,
+    begun: float,
+    tries: Tries,
+) -> Report:
+    if message is None:
+        return Report(Event.STOPPED)
     ended = time.time()
-    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size}
+    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size, **_noted(tries)}
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:
@@ -230,6 +275,12 @@ def _replied(
     if notes.get("ended") == EarlyEnd.SIZE:
         return _too_large(state, run, message)
     return Report(Event.REPLIED, {"messages": [slim(message)]})
+
+
+def _noted(tries: Tries) -> dict[str, Any]:
+    """What the reply's marks say of the tries; nothing for nearly every reply."""
+    noted: dict[str, Any] = {"model": tries.model} if tries.model else {}
+    return {**noted, "retries": tries.again, "held": round(tries.waited, 3)} if tries.again else noted
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:

@@ -31,12 +31,13 @@ from signoff.graph.limits import Limits
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
 from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
-from signoff.graph.rules import ToolChoice
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
 from signoff.nodes.model.models import (
+    AskedModel,
     BoundModels,
+    ByConfig,
     ByName,
     Keeper,
 )
@@ -58,15 +59,15 @@ _NO_CONTEXT = Context()
 class Dependencies:
     """The parts of one graph.
 
-    models: the model with the tools of each offer; by_name: the same under another name. required: every
-    reply must be a call.
+    own: the models that the graph was built with; by_name: the same under another name; by_config: as a run's
+    config makes them, None where it makes nothing of them. required: every reply must be a call.
     view_tokens: the budget of the view. model_seconds: how long the model may be silent, before its reply and
     within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     plain: the names of the tools that can be called without LangChain's `invoke`.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
-    digester: the model that writes digests, within `digest_seconds`; None for digests by lines.
+    digest_seconds: how long a model may take for a digest.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
@@ -76,7 +77,7 @@ class Dependencies:
         against the messages, so it can never change a decision.
     """
 
-    models: Mapping[ToolChoice, Runnable[Any, Any]]
+    own: BoundModels
     by_name: ByName
     required: bool
     toolbox: Toolbox
@@ -89,7 +90,6 @@ class Dependencies:
     ask_unknown: bool
     injector: Injector
     outputs: Path
-    digester: BaseChatModel | None
     digest_seconds: float
     model_seconds: float | None = MODEL_SECONDS
     reply_chars: int = REPLY_CHARS
@@ -98,16 +98,12 @@ class Dependencies:
     finish_alone: bool = False
     evidence: bool = False
     keeper: Keeper | None = None
+    by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     prompt_function: Callable[[Any, Any], Any] | None = None
     cache: str | None = None
     readings: dict[object, Reader] = field(default_factory=dict)
-
-    @lazy
-    def own(self) -> BoundModels:
-        """The models that the graph was built with."""
-        return BoundModels(self.models, self.digester)
 
     @lazy
     def whole_prompt(self) -> SystemPrompt:
@@ -220,13 +216,15 @@ class NodeContext:
     @lazy
     def _named(self) -> BoundModels:
         name = (self.context.model or "").strip()
-        return self.kit.by_name(name) if name else self.kit.own
+        if name:
+            return self.kit.by_name(name)
+        return self.kit.by_config(self.config) if self.kit.by_config else self.kit.own
 
     @property
-    def models(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
-        """The model with the tools of each offer: the graph's own, or the one that the run's context names.
-        Raises SetupError when the model has no name to change."""
-        return self._named.offers
+    def models(self) -> tuple[AskedModel, ...]:
+        """The models in the order in which they are asked: the graph's own, or as the run's context names or
+        its config makes them. Raises SetupError when the model has no name to change."""
+        return self._named.asked
 
     @property
     def digester(self) -> BaseChatModel | None:

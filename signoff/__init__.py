@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from signoff.graph.machine import State
     from signoff.graph.outcome import Change, CheckRun, Outcome, Usage, current_outcome
     from signoff.graph.texts import Texts
+    from signoff.nodes.model.retries import ModelRetries
     from signoff.session.decisions import (
         Action,
         Approval,
@@ -68,6 +69,7 @@ __all__ = [
     "Kind",
     "Limits",
     "Message",
+    "ModelRetries",
     "Move",
     "Outcome",
     "Paused",
@@ -149,6 +151,7 @@ _NAMES = {
         "current_outcome",
     ),
     "signoff.graph.texts": ("Texts",),
+    "signoff.nodes.model.retries": ("ModelRetries",),
     "signoff.session.decisions": (
         "Action",
         "Approval",

@@ -48,6 +48,15 @@ TESTS = {
         "tests/models/test_local_model.py",
         "tests/nodes/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
     ),
+    "langchain": (
+        "tests/nodes/test_model_names.py::test_a_model_that_langchain_makes_anew_for_each_run_works_without_the_guard",
+        "tests/nodes/test_model_names.py::test_a_name_with_openai_makes_its_model_without_another_package",
+        "tests/nodes/test_model_names.py::test_a_wrapped_model_has_the_tools_and_the_guard",
+    ),
+    "tenacity": (
+        "tests/nodes/test_retries.py::test_a_task_gets_through_a_rate_limit_a_fault_and_a_dropped_stream",
+        "tests/nodes/test_retries.py::test_waits_grow_and_differ",
+    ),
     "typer, rich, platformdirs": ("tests/cli/test_show.py",),
     "jinja2": ("tests/page/test_safe.py",),
     "ptyprocess": (

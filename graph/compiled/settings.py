@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
@@ -19,6 +20,9 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import is_plain
 from signoff.graph.limits import Limits
 from signoff.graph.texts import Texts
+from signoff.nodes.model.providers import model_by_name
+from signoff.nodes.model.retries import ModelRetries
+from signoff.nodes.model.wrapped import unwrapped
 
 _Number = TypeVar("_Number", bound=float | None)
 
@@ -40,8 +44,30 @@ def check_model(model: object) -> None:
         )
     if not hasattr(model, "bind_tools"):
         raise SetupError(
-            f"{shown(model)} is no chat model; give a LangChain chat model, such as ChatOpenAI(…)."
+            f"{shown(model)} is no chat model; give a LangChain chat model, such as ChatOpenAI(…), or a name "
+            "such as 'openai:gpt-…'."
         )
+
+
+def checked_models(model: Any, fallbacks: Any) -> list[Any]:
+    """The models, those made that were given by name: the first, and those that are asked when it fails."""
+    if isinstance(fallbacks, Runnable):
+        raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
+    given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
+    made = [model_by_name(one) if isinstance(one, str) else one for one in given]
+    for found in unwrapped(made):
+        check_model(found.model)
+    return made
+
+
+def checked_retries(given: Any) -> ModelRetries | None:
+    """How often a model is asked again; None for never."""
+    if given is not None and not isinstance(given, ModelRetries):
+        raise SetupError(
+            f"model_retries= is {shown(given)}; write model_retries=ModelRetries(tries=5), or None for no "
+            "second try."
+        )
+    return given
 
 
 def listed(name: str, given: Any, example: str) -> list[Any]:

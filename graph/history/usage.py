@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import marks
+from signoff.graph.messages import Marks, marks
 from signoff.graph.state import Spent
 
 _PERIODS = (1, 2, 3)
@@ -185,7 +185,8 @@ SENT_BACK = "sent_back"
 class Used(NamedTuple):
     """What was used: tokens of the model's replies (and of the digests that a model wrote), work calls that
     ran, seconds in model calls and tools. `refused`: work calls above the limit of them. `estimated`: model
-    calls of which the provider did not report all tokens.
+    calls of which the provider did not report all tokens. `retries`: how often a model call was tried again,
+    with `held` seconds between.
     """
 
     input_tokens: int = 0
@@ -196,6 +197,8 @@ class Used(NamedTuple):
     seconds: float = 0.0
     refused: int = 0
     estimated: int = 0
+    retries: int = 0
+    held: float = 0.0
 
     def plus(self, other: "Used") -> "Used":
         return Used(*map(add, self, other))
@@ -272,7 +275,9 @@ def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Us
     if not usage:
         # A reply that was imported was no call of a model here.
         read, written = estimate() if "at" in notes else (0, 0)
-        return Used(read, written, read + written, seconds=seconds, estimated=int("at" in notes))
+        return Used(
+            read, written, read + written, seconds=seconds, estimated=int("at" in notes), **_tries(notes)
+        )
     return Used(
         usage["input_tokens"],
         usage["output_tokens"],
@@ -280,7 +285,15 @@ def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Us
         min(usage["input_tokens"], (usage.get("input_token_details") or {}).get("cache_read", 0)),
         seconds=seconds,
         estimated=int(bool(notes.get("estimated"))),
+        **_tries(notes),
     )
+
+
+def _tries(notes: Marks) -> dict[str, Any]:
+    if "retries" not in notes:
+        # Nearly every reply.
+        return {}
+    return {"retries": notes["retries"], "held": notes.get("held", 0.0)}
 
 
 def _of_digests(spent: Mapping[str, Any] | None) -> Used:

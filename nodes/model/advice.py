@@ -1,8 +1,10 @@
-"""What a provider's error says, and what to do about it, in two sentences."""
+"""What a provider's error says, whether it may pass, and what to do about it, in two sentences."""
 
 import html
 import re
+import time
 from collections.abc import Collection, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
@@ -35,6 +37,23 @@ _UNKNOWN_HOST = re.compile(
     r"name or service not known|name resolution|nodename nor servname|getaddrinfo|no address associated",
     re.IGNORECASE,
 )
+_PASSING = (408, 409, 429)
+_PASSING_KINDS = {
+    "rate_limit_error": "rate limit",
+    "overloaded_error": "the provider is overloaded",
+    "api_error": "a fault of the provider",
+    "server_error": "a fault of the provider",
+    "timeout_error": "no answer in time",
+}
+_LATE_NAMES = {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}
+_CONNECTION_NAMES = {
+    "APIConnectionError",
+    "ModelConnectionError",
+    "ClientConnectionError",
+    "ConnectionError",
+    "NetworkError",
+}
+_DELAY = re.compile(r"([0-9.]+)s")
 _REFUSALS = (None, 400, 404, 413, 422, 429, 500, 501)
 _TOO_LONG_ADVICE = (
     "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
@@ -42,17 +61,31 @@ _TOO_LONG_ADVICE = (
 )
 _BY_STATUS = {
     400: "The provider takes the request for wrong: change the model or the setting that it names",
-    401: "The API key is missing or wrong: set the right one (for OpenAI the variable OPENAI_API_KEY)",
+    401: "The API key is missing or wrong: set the right one",
     403: "The API key may not use this model: check the key's rights or choose another model",
     404: "There is no such model or address: check --model and --base-url, or what your code gives for them",
     413: _TOO_LONG_ADVICE,
     422: "The provider takes the request for wrong: change the model or the setting that it names",
     429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
 }
-_BROKEN = "The provider has a fault or too much to do, and trying again at once did not help: wait a while"
+_BAD_KEY = re.compile(r"api key not (?:valid|found)", re.IGNORECASE)
+_VARIABLES = {
+    "anthropic": " (for Anthropic the variable ANTHROPIC_API_KEY)",
+    "google": " (for Google the variable GOOGLE_API_KEY)",
+    "groq": " (for Groq the variable GROQ_API_KEY)",
+    "openai": " (for OpenAI the variable OPENAI_API_KEY)",
+}
+_DEEPEST = 5
+_BROKEN = "The provider has a fault or too much to do, and trying again did not help: wait a while"
 _LATE = "The provider did not answer in time: wait a while, or give the model a longer timeout"
 _CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
-_CUTS = {"RemoteProtocolError", "ReadError", "ConnectionAbortedError", "ConnectionResetError"}
+_CUTS = {
+    "RemoteProtocolError",
+    "ReadError",
+    "ClientPayloadError",
+    "ConnectionAbortedError",
+    "ConnectionResetError",
+}
 _UNREADABLE = (
     "The server's answer is not that of such a model: check the base URL (it often ends in /v1), and what "
     "stands between here and the server"
@@ -78,6 +111,110 @@ def is_too_long(error: BaseException) -> bool:
         return True
     status = _status(error)
     return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_said(error))))
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same call may succeed a little later: a rate limit, a fault of the server, a connection."""
+    if is_too_long(error) or _is_lasting(error):
+        return False
+    status, told = _status(error), _header(error, "x-should-retry")
+    if told in ("true", "false"):
+        return told == "true"
+    if status is not None:
+        return status in _PASSING or (status >= 500 and status != 501)
+    if getattr(error, "is_retryable", False):
+        # LangChain's own word for it.
+        return True
+    return bool(_kind(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
+
+
+def in_short(error: BaseException) -> str:
+    """What has happened, in a few words: `rate limit`, `error 503`, `the connection broke off`."""
+    status = _status(error)
+    if status == 429:
+        return "rate limit"
+    if status in (408, 504) or (status is None and _is_late(error)):
+        return "no answer in time"
+    if status is not None:
+        return f"error {status}"
+    if _is_cut(error):
+        return "the connection broke off"
+    return _kind(error) or ("no connection" if _is_unreachable(error) else type(error).__name__)
+
+
+def retry_after(error: BaseException) -> float | None:
+    """Seconds that the provider asks to wait: by a header, or in the body as Google does it."""
+    milliseconds, seconds = _header(error, "retry-after-ms"), _header(error, "retry-after")
+    for given, unit in ((milliseconds, 0.001), (seconds, 1.0)):
+        try:
+            return max(0.0, float(given) * unit)
+        except ValueError:
+            continue
+    try:
+        return max(0.0, parsedate_to_datetime(seconds).timestamp() - time.time())
+    except ValueError:
+        return _delay(error)
+
+
+def _delay(error: BaseException) -> float | None:
+    for cause in _causes(error):
+        body = getattr(cause, "details", None)
+        inner = body.get("error", body) if isinstance(body, Mapping) else {}
+        parts = inner.get("details") if isinstance(inner, Mapping) else None
+        for part in parts if isinstance(parts, list) else ():
+            told = part.get("retryDelay") if isinstance(part, Mapping) else None
+            if isinstance(told, str) and (found := _DELAY.fullmatch(told)):
+                return float(found[1])
+    return None
+
+
+def _header(error: BaseException, name: str) -> str:
+    for cause in _causes(error):
+        headers = getattr(getattr(cause, "response", None), "headers", None)
+        if isinstance(headers, Mapping) and isinstance(found := headers.get(name), str):
+            return found.strip().lower()
+    return ""
+
+
+def _kind(error: BaseException) -> str:
+    """What an error is that comes in the middle of a stream, which had the status 200."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, Mapping) else {}
+    told = inner.get("type") if isinstance(inner, Mapping) else None
+    return _PASSING_KINDS.get(told, "") if isinstance(told, str) else ""
+
+
+def _is_lasting(error: BaseException) -> bool:
+    """Whether it says of itself that it does not pass: the quota, tools, a filter, the name of a host."""
+    status, said = _status(error), _words(error)
+    if status == 402 or _QUOTA.search(said):
+        return True
+    if status in _REFUSALS and (_NO_TOOLS.search(said) or _FILTER.search(said)):
+        return True
+    if status is not None:
+        return False
+    unknown = _UNKNOWN_HOST.search(said) and "temporary failure" not in said.lower()
+    return _is_unreachable(error) and bool(unknown or _TLS.search(said))
+
+
+def _is_late(error: BaseException) -> bool:
+    return bool(_names(error) & _LATE_NAMES)
+
+
+def _is_cut(error: BaseException) -> bool:
+    return any(kind.__name__ in _CUTS for cause in _causes(error) for kind in type(cause).__mro__)
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return bool(_names(error) & _CONNECTION_NAMES)
+
+
+def _names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _words(error: BaseException) -> str:
+    return f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
 
 
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
@@ -118,7 +255,7 @@ def secrets_of(*models: Any) -> frozenset[str]:
 
 
 def _what_to_do(error: BaseException, status: int | None) -> str:
-    said = f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+    said = _words(error)
     if is_too_long(error):
         return _TOO_LONG_ADVICE
     if status == 402 or _QUOTA.search(said):
@@ -130,6 +267,8 @@ def _what_to_do(error: BaseException, status: int | None) -> str:
         return "The model or its server does not support tool calling: use one that does"
     if status in _REFUSALS and _FILTER.search(said):
         return "The provider's content filter stopped the request: write what you want in other words"
+    if status == 401 or (status == 400 and _BAD_KEY.search(said)):
+        return f"{_BY_STATUS[401]}{_variable(error)}"
     if status in (408, 504):
         return _LATE
     if status is not None:
@@ -137,12 +276,18 @@ def _what_to_do(error: BaseException, status: int | None) -> str:
     return _without_status(error)
 
 
+def _variable(error: BaseException) -> str:
+    """The variable that holds the key, where the error is of a package whose variable is known."""
+    roots = {kind.__module__.split(".")[0] for each in _causes(error) for kind in type(each).__mro__}
+    return next((told for root, told in _VARIABLES.items() if root in roots), "")
+
+
 def _without_status(error: BaseException) -> str:
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     said = _said(error)
-    if names & {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}:
+    if names & _LATE_NAMES:
         return _LATE
-    if any(kind.__name__ in _CUTS for cause in _causes(error) for kind in type(cause).__mro__):
+    if _is_cut(error):
         return _CUT
     if names & {"APIConnectionError", "ModelConnectionError", "ConnectError", "OSError"}:
         if _TLS.search(said):
@@ -165,8 +310,23 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
+def _origin(error: BaseException) -> BaseException:
+    """The error that carries the provider's answer: this one, or the one that it was made of."""
+    found: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if found is None or _own_status(found) is not None:
+            break
+        found = found.__cause__
+    return error if found is None else found
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status of the provider's answer, as its package tells it."""
+    # To a connection that broke off aiohttp gives the status 400.
+    return None if _is_cut(error) else _own_status(_origin(error))
+
+
+def _own_status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
         response = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -178,7 +338,9 @@ def _status(error: BaseException) -> int | None:
 
 def _said(error: BaseException) -> str:
     """The provider's own words; for a failing connection those of the cause below."""
-    told = [getattr(error, "body", None), *(part for part in error.args if isinstance(part, Mapping))]
+    error = _origin(error)
+    told = [getattr(error, "body", None), getattr(error, "details", None)]
+    told += [*(part for part in error.args if isinstance(part, Mapping))]
     text = next(filter(None, map(_message, told)), "") or re.sub(r"^Error code: \d+ - ", "", str(error))
     if _status(error) is None:
         below = [str(cause) for cause in _causes(error)[1:]]

@@ -1,16 +1,17 @@
 """The models of a graph: with the tools of each tool choice, under another name, and for summaries.
 
 A run may name another model of the same provider; it is made once for each name, by a copy of the one given.
+Where a graph has several models, each is asked when those before it have failed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
@@ -18,6 +19,8 @@ from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded
+from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
+from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
 from signoff.tools.toolbox import Toolbox
 
 _VIEW_PART = 0.8
@@ -28,15 +31,14 @@ Digests = Literal["model", "lines"] | BaseChatModel | None
 """Who writes digests; see `build_graph`."""
 
 
-def view_budget(model: BaseChatModel) -> int:
-    """The tokens of a view: 80 % of the context that the model's profile names, else 100,000."""
-    size = _context(model)
-    return int(size * _VIEW_PART) if size else _VIEW_TOKENS
+def view_budget(*models: Model) -> int:
+    """The tokens of a view: 80 % of the context that the model's profile names (the smallest of them where
+    there are several), else 100,000."""
+    sizes = [size for model in models if (size := _context(model))]
+    return int(min(sizes) * _VIEW_PART) if sizes else _VIEW_TOKENS
 
 
-def digester(
-    model: BaseChatModel, digest: Digests, view_tokens: int, controls: Controls
-) -> BaseChatModel | None:
+def digester(model: Model, digest: Digests, view_tokens: int, controls: Controls) -> BaseChatModel | None:
     """The model that writes digests, without tools; None for digests by lines.
 
     By default the lines serve where nothing is known of the model's context, and where it is so small that
@@ -48,20 +50,19 @@ def digester(
         digest = "model" if _context(model) and view_tokens >= _ROOMY else "lines"
     if digest == "lines":
         return None
-    if isinstance(digest, BaseChatModel):
-        return guarded(_plain(digest), controls)
-    if digest != "model":
+    if digest != "model" and not isinstance(digest, BaseChatModel):
         raise SetupError(f"digest is {digest!r}; give 'model', 'lines' or a chat model.")
-    return guarded(_plain(model), controls)
+    made: BaseChatModel = guarded(_plain(model if digest == "model" else digest), controls)
+    return made
 
 
-def _plain(model: BaseChatModel) -> BaseChatModel:
+def _plain(model: Model) -> Model:
     """The model that `model` wraps, if it does (`TaggedText`): a digest is text, in no protocol."""
     inner = getattr(model, "model", None)
     return inner if isinstance(inner, BaseChatModel) else model
 
 
-def _context(model: BaseChatModel) -> int:
+def _context(model: Model) -> int:
     return (getattr(model, "profile", None) or {}).get("max_input_tokens") or 0
 
 
@@ -73,11 +74,33 @@ _MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
-class BoundModels:
-    """A model as a graph uses it. offers: with the tools of each offer. digester: see `Kit`."""
+class AskedModel:
+    """One of the models that a graph asks.
+
+    offers: with the tools of each offer. name: as its provider knows it; empty where it has none. retries:
+    how often it is asked again; None for never. passes: after which errors. fails: the errors after which
+    the next model is asked.
+    """
 
     offers: Mapping[ToolChoice, Runnable[Any, Any]]
+    name: str = ""
+    retries: ModelRetries | None = None
+    passes: Passing = field(default_factory=passing)
+    fails: tuple[type[BaseException], ...] = (Exception,)
+
+
+@dataclass(frozen=True)
+class BoundModels:
+    """The models as a graph uses them. asked: in the order in which they are. digester: writes digests; None
+    for digests by lines."""
+
+    asked: tuple[AskedModel, ...]
     digester: BaseChatModel | None
+
+    @property
+    def offers(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
+        """The first model with the tools of each offer."""
+        return self.asked[0].offers
 
 
 @runtime_checkable
@@ -92,23 +115,86 @@ class Keeper(Protocol):
 
 
 ByName = Callable[[str], BoundModels]
+ByConfig = Callable[[RunnableConfig], BoundModels]
 
 
-def by_name(model: BaseChatModel, box: Toolbox, digest: Digests, view_tokens: int) -> ByName:
-    """Gives `model` under another name, as its own provider knows it; the last few are kept.
+@dataclass(frozen=True)
+class ModelSet:
+    """What a graph was given for a model, and how it makes of it what it asks.
 
-    What it gives raises SetupError for a model that has no name to change.
+    given: a model, and those that are asked when it fails. retries: None for no second try.
     """
 
-    @lru_cache(maxsize=_MOST_NAMES)
-    def under(name: str) -> BoundModels:
-        other = renamed(model, name)
-        return BoundModels(bound(other, box), digester(other, digest, view_tokens, box))
+    given: Sequence[Model]
+    box: Toolbox
+    digest: Digests
+    view_tokens: int
+    retries: ModelRetries | None
 
-    return under
+    def bound(self, config: RunnableConfig | None = None, name: str = "") -> BoundModels:
+        """The models, configured by a run's config, the first one under another name.
+
+        Raises SetupError for a model without tool calling, and for one that has no name to change.
+        """
+        found = unwrapped(self.given, config)
+        if name:
+            found[0] = replace(found[0], model=renamed(found[0].model, name))
+        asked = tuple(map(self._asked, found))
+        return BoundModels(asked, digester(found[0].model, self.digest, self.view_tokens, self.box))
+
+    def _asked(self, found: Unwrapped) -> AskedModel:
+        retries = found.retries or self.retries
+        return AskedModel(
+            bound(found, self.box, quiet=retries is not None),
+            _name_of(found.model),
+            retries,
+            found.passes or passing(),
+            found.fails,
+        )
+
+    def by_name(self) -> ByName:
+        """Gives the first model under another name, as its own provider knows it; the last few are kept.
+
+        What it gives raises SetupError for a model that has no name to change.
+        """
+
+        @lru_cache(maxsize=_MOST_NAMES)
+        def under(name: str) -> BoundModels:
+            return self.bound(name=name)
+
+        return under
+
+    def by_config(self, own: BoundModels) -> ByConfig | None:
+        """Gives the models as a run's config makes them; the last few are kept. None where none does.
+
+        own: how they are by default.
+        """
+        keys = configured_by(self.given)
+        if not keys:
+            return None
+        made = dict[str, BoundModels]()
+
+        def of(config: RunnableConfig) -> BoundModels:
+            values = config.get("configurable", {})
+            said = {key: values[key] for key in keys if key in values}
+            if not said:
+                return own
+            known = repr(said)
+            if known not in made:
+                if len(made) >= _MOST_NAMES:
+                    made.pop(next(iter(made)), None)
+                made[known] = self.bound(config)
+            return made[known]
+
+        return of
 
 
-def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
+def _name_of(model: Model) -> str:
+    found = (getattr(model, name, None) for name in _NAME_FIELDS)
+    return next((name for name in found if isinstance(name, str)), "")
+
+
+def renamed(model: Model, name: str) -> Model:
     """A copy of `model`, or of the model that it wraps, that asks the same provider for the model `name`.
 
     Raises SetupError for a model whose name is fixed: it says so by `one_name`, has no field for it, or is a
@@ -127,12 +213,15 @@ def renamed(model: BaseChatModel, name: str) -> BaseChatModel:
     return model.model_copy(update={fields[0]: name})
 
 
+Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
+
+
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
     """The model for each offer, made when it is first asked for: most runs need one of them only."""
 
-    def __init__(self, model: BaseChatModel, box: Toolbox) -> None:
+    def __init__(self, model: Model, box: Toolbox, wrap: Wrap) -> None:
         super().__init__()
-        self._model, self._every = model, box.every
+        self._model, self._wrap, self._every = model, wrap, box.every
         self._controls = [control.tool for control in box.controls.values()]
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
@@ -140,13 +229,16 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
             self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
         )
         required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
-        self[offer] = made = (_required if required else _free)(self._model, tools)
+        self[offer] = made = self._wrap((_required if required else _free)(self._model, tools))
         return made
 
 
-def bound(model: BaseChatModel, box: Toolbox) -> Mapping[ToolChoice, Runnable[Any, Any]]:
-    """The model for each offer. Raises SetupError for a model without tool calling."""
-    offers = Bound(guarded(model, box), box)
+def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Mapping[ToolChoice, Runnable[Any, Any]]:
+    """The model for each offer. quiet: its package does not try again by itself. Raises SetupError for a
+    model without tool calling."""
+    model = found.model
+    own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
+    offers = Bound(guarded(own, box), box, found.wrap)
     try:
         offers[ToolChoice.ALL]
     except NotImplementedError:
@@ -162,15 +254,17 @@ def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
     return found if isinstance(found, Keeper) else None
 
 
-def _free(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    return model.bind_tools(tools)
+def _free(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    made: Runnable[Any, Any] = model.bind_tools(tools)
+    return made
 
 
-def _required(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+def _required(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
     """With one of `tools` required, where the model's package can say so; else with just these."""
     try:
-        return model.bind_tools(tools, tool_choice=_SOME_TOOL)
+        made: Runnable[Any, Any] = model.bind_tools(tools, tool_choice=_SOME_TOOL)
     except NotImplementedError:
         raise
     except (TypeError, ValueError):
-        return model.bind_tools(tools)
+        return _free(model, tools)
+    return made

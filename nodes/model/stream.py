@@ -22,7 +22,7 @@ from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, closing, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any, Generic, TypeVar
@@ -87,6 +87,10 @@ class CallBounds:
     since: tuple[float, int] | None = None
     _asked: float | None = None
     _weighed: float = 0.0
+
+    def anew(self) -> "CallBounds":
+        """These bounds for another try of the same call."""
+        return replace(self, last=time.monotonic())
 
     def again(self) -> None:
         """The same call is tried anew."""

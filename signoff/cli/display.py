@@ -25,8 +25,9 @@ from signoff.front.settings import Settings
 from signoff.front.text import named, one_line, plain, styled
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import counted, valid_text
+from signoff.nodes.model.trying import RETRYING
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
-from signoff.session.events import CallFinished, CallStarted, Entered, SessionEvent, Stopping
+from signoff.session.events import CallFinished, CallStarted, Entered, Retrying, SessionEvent, Stopping
 from signoff.tools.pty.output import harmless
 
 if TYPE_CHECKING:
@@ -43,10 +44,19 @@ _DECISIONS = {
 
 
 class Streamed(BaseCallbackHandler):
-    """Counts the pieces of the reply that is coming in; about one a token."""
+    """Counts the pieces of the reply that is coming in; about one a token.
 
-    def __init__(self) -> None:
+    tell: told of every wait for a provider, as it begins.
+    """
+
+    def __init__(self, tell: Callable[[SessionEvent], None] = lambda event: None) -> None:
         self.pieces = 0
+        self.tell = tell
+
+    def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+        if name == RETRYING:
+            self.pieces = 0
+            self.tell(Retrying(**data))
 
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
         self.pieces += 1

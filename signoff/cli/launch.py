@@ -286,7 +286,7 @@ class _Launch:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)
         with chosen.resource:
             graph = graph_of(settings, chosen, tools, self.storage, policy, handed_over)
-            streamed = Streamed()
+            streamed = Streamed(self.display.show)
             session = Session(graph, self.thread_id, config={"callbacks": [streamed]})
             remember(self.storage.store, self.thread_id, settings)
             self.display.begin(self.thread_id, settings, note)

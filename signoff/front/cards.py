@@ -15,7 +15,16 @@ from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
 from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import Answered, CallFinished, Nudged, Said, SessionEvent, Thought, Wrote
+from signoff.session.events import (
+    Answered,
+    CallFinished,
+    Nudged,
+    Retrying,
+    Said,
+    SessionEvent,
+    Thought,
+    Wrote,
+)
 from signoff.tools.approvals import DECISIONS
 
 AMBER = "dark_orange"
@@ -170,6 +179,8 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
         *([counted(tokens, "token")] if tokens else []),
         f"{outcome['seconds_active']:.1f} s",
     ]
+    if again := outcome.get("retries"):
+        parts.append(f"tried again {counted(again, 'time')} ({outcome['seconds_retrying']:.1f} s)")
     return " · ".join(parts)
 
 
@@ -223,6 +234,15 @@ def _open(outcome: Mapping[str, Any]) -> list[str]:
     return ["Open:", *(f"  • {cut(one_line(point), _LINE)}" for point in left)] if left else []
 
 
+def waiting_for(told: Retrying) -> str:
+    """A wait for a provider in words: `waits 20 s: rate limit (try 1 of 5)`."""
+    if told.model:
+        said = f"asks {one_line(told.model)}: {told.why}"
+    else:
+        said = f"waits {told.seconds:.1f} s: {told.why} (try {told.tries} of {told.most})"
+    return f"{said}; what has come of the reply does not count" if told.dropped else said
+
+
 @dataclass
 class Lines:
     """Renders events in order; a turn's number stands at the first line of the turn.
@@ -253,6 +273,8 @@ class Lines:
             case Nudged(why=why):
                 told = "the task goes on" if why == "resumed" else f"reminded: {WHY.get(why, one_line(why))}"
                 return self._row("", "", Text(f"↻ {told}", style="dim yellow"))
+            case Retrying():
+                return self._row("", "", Text(f"↻ {waiting_for(event)}", style=AMBER))
         return None
 
     def remark(self, turn: int, text: str) -> RenderableType:

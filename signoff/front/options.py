@@ -30,7 +30,7 @@ Config = Annotated[
 
 TO_BEGIN = tuple(RunOptions.model_fields)
 """The options of a run that begins."""
-TO_GO_ON = ("workspace", "model", "base_url", "talk_turns", "model_seconds", "tools")
+TO_GO_ON = ("workspace", "model", "base_url", "talk_turns", "model_seconds", "model_tries", "tools")
 """The options of a run that goes on with a thread."""
 
 Command = Callable[..., None]

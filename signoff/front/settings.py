@@ -40,6 +40,7 @@ from signoff.graph.limits import Limits
 from signoff.models.choose import EMBEDDED, SCRIPTED
 from signoff.models.tagged import TAGGED_LIMITS
 from signoff.nodes.journal import label
+from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.node import MODEL_SECONDS
 from signoff.session.standing import readable
 
@@ -112,8 +113,9 @@ class RunOptions(BaseModel):
     )
     model: str | None = _option(
         "NAME",
-        "Model of an OpenAI-compatible server (key: OPENAI_API_KEY), `local` for the embedded one, or "
-        "`scripted:FILE.py` for tests (default: the thread's own, else SIGNOFF_MODEL, else `local`).",
+        "Model of an OpenAI-compatible server (key: OPENAI_API_KEY), `PROVIDER:NAME` for one that LangChain "
+        "knows (anthropic:…, google_genai:…, ollama:…), `local` for the embedded one, or `scripted:FILE.py` "
+        "for tests (default: the thread's own, else SIGNOFF_MODEL, else `local`).",
         "-m",
     )
     base_url: str | None = _option("URL", "Address of that server (default: OPENAI_BASE_URL, else OpenAI).")
@@ -132,6 +134,12 @@ class RunOptions(BaseModel):
         "The model may be silent for at most this many seconds, before its reply and within it "
         f"(default: the thread's own, else {MODEL_SECONDS:g}).",
         least=0.001,
+    )
+    model_tries: int | None = _option(
+        "N",
+        "Ask the model at most this many times when its provider fails in a way that may pass, with longer "
+        f"and longer waits; 1 for no second try (default: the thread's own, else {ModelRetries().tries}).",
+        least=1,
     )
     talk_turns: int | None = _option(
         "N", "At most this many replies in a row without a call (default: 5).", least=1
@@ -173,7 +181,9 @@ class RunOptions(BaseModel):
     )
     system_prompt: str | None = _option("TEXT|@FILE", "What stands before the rules of the loop.")
 
-    @field_validator("turns", "tokens", "seconds", "model_seconds", "talk_turns", mode="before")
+    @field_validator(
+        "turns", "tokens", "seconds", "model_seconds", "model_tries", "talk_turns", mode="before"
+    )
     @classmethod
     def _is_a_number(cls, value: Any) -> Any:
         if isinstance(value, bool):
@@ -394,10 +404,10 @@ class Settings(BaseModel):
 
     workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
     turns, tokens, seconds, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds
-    whose calls a person must approve. model_seconds: how long the model may be silent. constitution: the
-    principles of an agent that works by text; None for those of `TaggedText`. checks: commands that a claim
-    of "done" must pass, run in the workspace. approve_by: where a person has just said what `approve` is;
-    None when it is as it was.
+    whose calls a person must approve. model_seconds: how long the model may be silent. model_tries: how often
+    it is asked when its provider fails. constitution: the principles of an agent that works by text; None for
+    those of `TaggedText`. checks: commands that a claim of "done" must pass, run in the workspace.
+    approve_by: where a person has just said what `approve` is; None when it is as it was.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -416,6 +426,7 @@ class Settings(BaseModel):
     """`tools`: the model calls them; `tagged`: it works by text, for models without tool calling."""
     rounds: bool = False
     model_seconds: float = MODEL_SECONDS
+    model_tries: int = ModelRetries().tries
     constitution: str | None = None
     checks: tuple[str, ...] = ()
     approve_by: str | None = Field(default=None, exclude=True)
@@ -457,6 +468,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
         protocol=protocol,
         rounds=bool(options.rounds),
         model_seconds=options.model_seconds or MODEL_SECONDS,
+        model_tries=options.model_tries or ModelRetries().tries,
         constitution=_constitution(given, same, options, protocol),
         checks=options.checks or (),
         approve_by=approved.called("approve") if approved and approved is not thread else None,

@@ -17,6 +17,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
 from signoff.models.choose import Chosen
 from signoff.models.tagged import TaggedText
+from signoff.nodes.model.retries import ModelRetries
 from signoff.session.decisions import Action, Approval, Waiting
 from signoff.tools.approvals import Policy
 from signoff.tools.files import workspace_tools
@@ -106,6 +107,7 @@ def graph_of(
         hand_over=handed_over,
         rounds=settings.rounds,
         model_seconds=settings.model_seconds,
+        model_retries=ModelRetries(tries=settings.model_tries),
         checks=settings.checks,
         checks_folder=settings.workspace,
     )

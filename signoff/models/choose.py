@@ -1,4 +1,5 @@
-"""Which model a run uses: one behind an OpenAI-compatible address, the embedded one, or a scripted one."""
+"""Which model a run uses: one behind an OpenAI-compatible address, one of another provider, the embedded one,
+or a scripted one."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from signoff.graph.errors import SetupError
 from signoff.models.scripted import ScriptedModel
+from signoff.nodes.model.providers import check_name, model_by_name, provider_name
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
@@ -43,10 +45,12 @@ def choose_model(
 ) -> Chosen:
     """The model called `name`.
 
-    name: `local` for the embedded model, `scripted:FILE.py`, or the name that an OpenAI-compatible server
-        knows the model by. base_url: the address of that server; None for OpenAI's own.
-    env: where OPENAI_API_KEY is looked up. on_progress: told how far the embedded model is with loading,
-        which then happens here; None leaves it to the first call.
+    name: `local` for the embedded model, `scripted:FILE.py`, `provider:model` for a provider that LangChain
+        knows, or the name that an OpenAI-compatible server knows the model by: so whatever has another word
+        before a colon, and every name where there is a base_url.
+    base_url: the address of that server; None for OpenAI's own. env: where the key is looked up.
+    on_progress: told how far the embedded model is with loading, which then happens here; None leaves it to
+        the first call.
 
     Raises SetupError when a key, a package or a file is missing.
     """
@@ -54,6 +58,8 @@ def choose_model(
         return _embedded(on_progress)
     if name.startswith(SCRIPTED):
         return Chosen(_scripted(Path(name.removeprefix(SCRIPTED))), "", nullcontext())
+    if _is_of_a_provider(name, base_url):
+        return Chosen(model_by_name(name, env), "", nullcontext())
     return Chosen(_remote(name, base_url, env.get("OPENAI_API_KEY")), "", nullcontext())
 
 
@@ -66,8 +72,14 @@ def check_model(name: str, base_url: str | None, env: Mapping[str, str]) -> None
             raise SetupError(_NO_MODEL)
     elif name.startswith(SCRIPTED):
         _script_file(Path(name.removeprefix(SCRIPTED)))
+    elif _is_of_a_provider(name, base_url):
+        check_name(name)
     else:
         _key_for(name, base_url, env.get("OPENAI_API_KEY"))
+
+
+def _is_of_a_provider(name: str, base_url: str | None) -> bool:
+    return base_url is None and provider_name(name) is not None
 
 
 def _embedded(on_progress: "Progress | None") -> Chosen:

@@ -26,9 +26,19 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import hand_out
+from signoff.nodes.model.trying import RETRYING
 from signoff.nodes.node import Dependencies
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
-from signoff.session.events import Decided, Follower, Resumed, Said, SessionEvent, Stopping, Token
+from signoff.session.events import (
+    Decided,
+    Follower,
+    Resumed,
+    Retrying,
+    Said,
+    SessionEvent,
+    Stopping,
+    Token,
+)
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
@@ -148,14 +158,17 @@ class Stretch:
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"context": self.context, "control": self.control, "stream_mode": self.modes}
+    def _options(self, live: bool) -> dict[str, Any]:
+        """live: whether it can be told of a wait while it lasts; in sync code that takes other threads."""
+        modes = [*self.modes, "custom"] if live else self.modes
+        return {"context": self.context, "control": self.control, "stream_mode": modes}
 
     def do(self, stack: ExitStack) -> Any:
         """The next (mode, data), or END; also when the run was drained."""
         if self.updates is None:
-            self.updates = self.graph.stream_held(self.given, self.config, **self._options)
+            self.updates = self.graph.stream_held(
+                self.given, self.config, **self._options("messages" in self.modes)
+            )
             # A driver that is left alone closes the run, whatever it stands in.
             stack.callback(getattr(self.updates, "close", lambda: None))
         try:
@@ -165,7 +178,7 @@ class Stretch:
 
     async def ado(self, stack: AsyncExitStack) -> Any:
         if self.aupdates is None:
-            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options)
+            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(True))
             stack.push_async_callback(self.aupdates.aclose)
         try:
             return await anext(self.aupdates, END)
@@ -381,6 +394,10 @@ def _stretch(
             if text := _token(data):
                 yield Token(text)
             continue
+        if mode == "custom":
+            if told := _retrying(data):
+                yield told
+            continue
         for node, written in data.items():
             state = state_of(thread.graph, node)
             for event in follower.update(state, written or {}) if state else ():
@@ -406,6 +423,13 @@ def _token(data: Any) -> str:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
     return chunk.text if ours else ""
+
+
+def _retrying(data: Any) -> Retrying | None:
+    """What a node tells of its wait; None for what tools write to the stream."""
+    if not isinstance(data, dict) or data.get("type") != RETRYING:
+        return None
+    return Retrying(**{key: value for key, value in data.items() if key != "type"})
 
 
 def _reached(thread: DrivenThread, standing: Standing) -> Part:

@@ -13,6 +13,7 @@ from signoff.graph.messages import is_genuine, marks, nudge_kind
 from signoff.models.text_protocol.reading import read_text
 from signoff.models.text_protocol.status import tagged_notes
 from signoff.nodes.execute import PARALLEL_READS
+from signoff.nodes.model.trying import Retrying
 from signoff.session.decisions import Decision
 from signoff.tools.toolbox import Toolbox
 
@@ -25,6 +26,7 @@ __all__ = [
     "Entered",
     "Nudged",
     "Resumed",
+    "Retrying",
     "Said",
     "SessionEvent",
     "Stopping",
@@ -64,7 +66,8 @@ class Wrote:
 @dataclass(frozen=True)
 class Said:
     """The model said this; `calls` are the tools that the same reply calls. tokens: of this reply.
-    seconds: that it took. beside: of a reply in the tagged text protocol what is no plan, code or call."""
+    seconds: that it took, with what was waited between tries. beside: of a reply in the tagged text protocol
+    what is no plan, code or call. retries: how often the call was tried again."""
 
     turn: int
     text: str
@@ -72,6 +75,7 @@ class Said:
     tokens: int = 0
     seconds: float = 0.0
     beside: str | None = None
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ SessionEvent = (
     | Answered
     | Nudged
     | Resumed
+    | Retrying
     | Stopping
     | Ended
     | Decided
@@ -246,10 +251,11 @@ class Follower:
             self.turn += 1
             self.tokens += _tokens(message)
             names = tuple(name for name, _ in self.open.values())
-            seconds = float(marks(message).get("seconds", 0.0))
+            notes = marks(message)
+            seconds, retries = float(notes.get("seconds", 0.0)), notes.get("retries", 0)
             text: str = message.text
             beside = read_text(text).plain if names and tagged_notes(message) is not None else None
-            yield Said(self.turn, text.strip(), names, _tokens(message), seconds, beside)
+            yield Said(self.turn, text.strip(), names, _tokens(message), seconds, beside, retries)
 
     def _result(self, message: ToolMessage) -> Iterator[SessionEvent]:
         call_id = message.tool_call_id

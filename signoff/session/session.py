@@ -117,8 +117,10 @@ class Session:
     ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
-        tokens: also every piece of a reply as it comes in. LangGraph then runs the nodes in other threads,
-        where Ctrl-C does not reach them. Leaving the iteration stops the run at once; what was saved stays.
+        tokens: also every piece of a reply as it comes in, and every wait for a provider (`Retrying`) as it
+        begins. LangGraph then runs the nodes in other threads, where Ctrl-C does not reach them. Without it
+        `Said.retries` tells afterwards; a callback's `on_custom_event` is told at once in any case.
+        Leaving the iteration stops the run at once; what was saved stays.
         """
         return carry_out(self._driver(move, by_step, tokens))
 
@@ -192,7 +194,7 @@ class Session:
     def aevents(
         self, move: Move = None, *, by_step: bool = False, tokens: bool = False
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop; `tokens` costs nothing here."""
+        """`events` for an event loop; `tokens` costs nothing here, and waits are told in any case."""
         return acarry_out(self._driver(move, by_step, tokens))
 
     async def astanding(self) -> Standing:

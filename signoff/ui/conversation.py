@@ -15,7 +15,7 @@ from signoff.front.cards import AMBER, WHY, Card, Lines, card, ending
 from signoff.front.database import Database
 from signoff.front.report import of_outcome
 from signoff.front.text import cut, one_line, plain
-from signoff.session.events import CallFinished, Ended, Nudged, Said, SessionEvent, Wrote
+from signoff.session.events import CallFinished, Ended, Nudged, Retrying, Said, SessionEvent, Wrote
 
 _SHOWN = 300
 _LONG = 1_200
@@ -85,7 +85,7 @@ class Conversation(VerticalScroll):
         self.anchor()
 
     def add(self, event: SessionEvent) -> None:
-        if isinstance(event, Said):
+        if isinstance(event, Said | Retrying):
             self.coming = ""
             self.query("#coming").remove()
         if item := self._item(event):

@@ -256,7 +256,7 @@ OVERALL: Mapping[str, str] = {
 }
 _FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
 _STOPS = (None, State.CALL_LLM)
-_TIMES = {"at", "seconds", "seconds_active", "seconds_waiting", "waited"}
+_TIMES = {"at", "seconds", "seconds_active", "seconds_retrying", "seconds_waiting", "waited", "held"}
 
 
 class Explorer:

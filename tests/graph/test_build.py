@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two tools with one name": ({"tools": [look, look]}, "Two tools are named 'look'"),
     "a tool that shadows a control tool": ({"tools": [finish_task]}, "has the name of a control tool"),
     "a model without tool calling": ({"model": FakeListChatModel(responses=["x"])}, "cannot call tools"),
-    "a name in place of a model": ({"model": "openai:gpt"}, "is no chat model"),
+    "a name in place of a model": ({"model": "gpt"}, "write 'provider:model'"),
     "a function without a docstring": ({"tools": [lambda text: text]}, "function with a docstring"),
     "a dict in place of a tool": ({"tools": [{"name": "x"}]}, "cannot be a tool"),
     "storage given twice": ({"storage": Both(), "checkpointer": InMemorySaver()}, "not both"),

@@ -248,12 +248,12 @@ SMALL: Any = {"max_input_tokens": 8_000}
 )
 def test_who_writes_the_digest(settings: dict[str, Any], writes: bool) -> None:
     model = ScriptedModel([], profile=settings.pop("profile"))
-    assert (kit_of(build_graph(model, **settings)).digester is not None) is writes
+    assert (kit_of(build_graph(model, **settings)).own.digester is not None) is writes
 
 
 def test_a_model_that_works_by_text_writes_it_as_plain_text() -> None:
     inner = ScriptedModel([], profile=ROOMY)
-    digester = kit_of(build_graph(TaggedText(inner))).digester
+    digester = kit_of(build_graph(TaggedText(inner))).own.digester
     assert isinstance(digester, ScriptedModel)
     assert digester.seen is inner.seen
 

@@ -120,7 +120,7 @@ BROKEN_REPLIES: dict[str, Case] = {
     "no name": once(renamed(None), ran=[], says="There is no tool ''"),
 }  # fmt: skip
 
-# The provider's client tries again by itself; the machine never learns of it.
+# The graph tries again; that the provider's client would, too, changes nothing.
 TRANSIENT: dict[str, Case] = {
     "429": Case([error(429, "Too fast", "rate_limit_exceeded", **SOON), *JOB]),
     "429 twice": Case([error(429, "Too fast", **SOON), error(429, "Too fast", **SOON), *JOB]),

@@ -15,6 +15,7 @@ BOUNDED = [
     "langgraph-checkpoint-sqlite",
     "langgraph-checkpoint-postgres",
     "langchain-core",
+    "langchain",
     "langchain-openai",
     "langchain-mcp-adapters",
     "pydantic",

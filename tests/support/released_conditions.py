@@ -11,10 +11,22 @@ from typing import Any
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.types import Command, StateSnapshot
 
-from signoff import Answer, ControlTool, Effect, Limits, Session, extend, go_on, request_pause, retry
+from signoff import (
+    Answer,
+    ControlTool,
+    Effect,
+    Limits,
+    ModelRetries,
+    Session,
+    extend,
+    go_on,
+    request_pause,
+    retry,
+)
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import ScriptedCall
@@ -130,7 +142,7 @@ class Condition:
     left: str = ""
     later: Sequence[Any] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    model: Callable[[ScriptedModel], BaseChatModel] = lambda script: script
+    model: Callable[[ScriptedModel], BaseChatModel | Runnable[Any, Any]] = lambda script: script
     runs: Sequence[str] = ()
     shows: str = "the first"
 
@@ -171,6 +183,16 @@ def written(messages: Any) -> Any:
 def by_text(script: ScriptedModel) -> BaseChatModel:
     """An agent that acts by text."""
     return TaggedText(script, constitution="Compute, do not guess.")
+
+
+def down(messages: Any) -> Any:
+    """What a model says that is never there."""
+    raise RuntimeError("no such model")
+
+
+def in_reserve(script: ScriptedModel) -> Any:
+    """A model that is asked when another one has failed."""
+    return ScriptedModel(down).with_fallbacks([script])
 
 
 CONDITIONS: dict[str, Condition] = {
@@ -233,6 +255,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "ended with an error": Condition(
         before=[PAY, ConnectionError("down")],
+        settings={"model_retries": None},
         stands="error",
         go_on=lambda state: retry(state.values),
         ends=("success", "finish_task", 2, 1),
@@ -502,10 +525,27 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "retried after an error": Condition(
         before=[PAY, ConnectionError("down"), ASK],
+        settings={"model_retries": None},
         moves=[given(lambda state: retry(state.values))],
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 3, 1),
+    ),
+    "asked again, and of another model": Condition(
+        before=[PAY, ConnectionError("down"), ASK],
+        settings={"model_retries": ModelRetries(first_wait=0)},
+        model=in_reserve,
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 3, 1),
+        shows="blue",
+    ),
+    "failed in every try": Condition(
+        before=[PAY, ConnectionError("down"), ConnectionError("down")],
+        settings={"model_retries": ModelRetries(tries=2, first_wait=0)},
+        stands="error",
+        go_on=lambda state: retry(state.values),
+        ends=(*SUCCESS, 2, 1),
     ),
     "cancelled": Condition(
         before=[ASK],

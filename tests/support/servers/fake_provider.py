@@ -126,6 +126,11 @@ class Request:
     body: Body
     at: float
 
+    @property
+    def streamed(self) -> bool:
+        # Google says it in the path.
+        return bool(self.body.get("stream")) or ":stream" in self.path
+
 
 class FakeProvider(ThreadingHTTPServer):
     """Answers each request with the next of `script`; what comes after its end gets status 500."""
@@ -142,8 +147,12 @@ class FakeProvider(ThreadingHTTPServer):
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{self.root}/v1"
 
     def take(self, request: Request) -> Reply | Fault:
         with self._lock:
@@ -175,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(answer, Fault):
                 self._fault(answer, headers)
             elif not self.server.closing.wait(answer.wait):
-                self._reply(answer, streamed=bool(request.body.get("stream")))
+                self._reply(answer, streamed=request.streamed)
         except ConnectionError:
             pass  # the client has left, as a real one may
 

@@ -1,0 +1,150 @@
+"""Errors of a provider that may pass: how often it is asked again, and how long the wait before that is.
+
+The packages of providers try again by themselves, unseen, and nothing can interrupt them; in the copy of a
+model that a graph asks that is turned off.
+"""
+
+import inspect
+import random
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables.retry import RunnableRetry
+from pydantic import ConfigDict, Field
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
+
+from signoff.graph.inside.private import share_private
+from signoff.graph.limits import CheckedModel
+from signoff.nodes.model.advice import may_pass, retry_after
+from signoff.nodes.model.stream import Silent
+
+_SPREAD = 0.1
+
+
+class ModelRetries(CheckedModel):
+    """How often a model is asked again after an error of its provider that may pass: a rate limit (429), a
+    timeout (408), a conflict (409), a fault of the server (5xx), a connection that fails or drops.
+
+    tries: how often it is asked in all; 1 for no second try.
+    first_wait: seconds before the second try, with as much again by chance at most; twice as long before each
+        further one.
+    longest_wait: no wait is longer. A provider that asks for a longer one (`Retry-After`) is not asked again;
+        one that it asks for is kept to.
+
+    Raises SetupError for a value that does not fit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tries: int = Field(default=5, ge=1)
+    first_wait: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    longest_wait: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+
+    @classmethod
+    def of(cls, wrapped: RunnableRetry[Any, Any]) -> Self:
+        """As a model says that was wrapped by LangChain's `with_retry`."""
+        waits = wrapped.exponential_jitter_params or {}
+        first = waits.get("initial", 1.0) if wrapped.wait_exponential_jitter else 0.0
+        longest = waits.get("max", cls().longest_wait)
+        return cls(tries=max(1, wrapped.max_attempt_number), first_wait=first, longest_wait=longest)
+
+    def attempts(
+        self, passes: Callable[[BaseException], bool], until: float | None, note: Callable[[float], None]
+    ) -> Retrying:
+        """The tries of one call, as tenacity counts them. passes: whether to try again after an error.
+        until: when no try may begin any more, by the monotonic clock. note: told how long to wait."""
+        backoff = wait_exponential_jitter(
+            initial=self.first_wait, max=self.longest_wait, jitter=self.first_wait
+        )
+
+        def wait(state: RetryCallState) -> float:
+            asked = retry_after(_error(state))
+            # Not to the moment: else all that were refused together would come back together.
+            return backoff(state) if asked is None else asked * random.uniform(1, 1 + _SPREAD)
+
+        def too_late(state: RetryCallState) -> bool:
+            longest = self.longest_wait * (1 + _SPREAD)
+            return state.upcoming_sleep > longest or (
+                until is not None and time.monotonic() + state.upcoming_sleep >= until
+            )
+
+        enough = stop_after_attempt(self.tries)
+        return Retrying(
+            sleep=note,
+            stop=lambda state: enough(state) or too_late(state),
+            wait=wait,
+            retry=retry_if_exception(passes),
+            reraise=True,
+        )
+
+
+def _error(state: RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None, "only after an error it is waited"
+    return error
+
+
+Passing = Callable[[BaseException], bool]
+
+
+def passing(wrapped: RunnableRetry[Any, Any] | None = None) -> Passing:
+    """Whether to try again after an error: after one that may pass, or as `with_retry` says.
+
+    A model that was silent for too long has been tried once more already.
+    """
+    given = wrapped.retry_exception_types if wrapped else None
+
+    def passes(error: BaseException) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, Silent):
+            return False
+        if given is None:
+            return may_pass(error)
+        return isinstance(error, given) if isinstance(given, type | tuple) else bool(given(error))
+
+    return passes
+
+
+def without_own_retries(model: BaseChatModel) -> BaseChatModel:
+    """A copy of `model`, or of the model that it wraps, whose package does not try again by itself; `model`
+    where its package does not say that it does."""
+    inner = getattr(model, "model", None)
+    if isinstance(inner, BaseChatModel):
+        quiet = without_own_retries(inner)
+        return model if quiet is inner else model.model_copy(update={"model": quiet})
+    if "max_retries" not in type(model).model_fields:
+        return model
+    twin = model.model_copy()
+    share_private(twin, model)
+    # Google's package counts tries, and takes 0 for "as usual".
+    none = 1 if any(kind.__module__.startswith("langchain_google_") for kind in type(model).__mro__) else 0
+    twin.__dict__["max_retries"] = none
+    for name, value in list(twin.__dict__.items()):
+        if isinstance(value, dict) and "max_retries" in value and _is_cached(model, name):
+            twin.__dict__[name] = {**value, "max_retries": none}
+        elif isinstance(getattr(value, "max_retries", None), int) and hasattr(value, "with_options"):
+            # A client of OpenAI's or Anthropic's package: the new one uses the same connections.
+            twin.__dict__[name] = value.with_options(max_retries=0)
+    for name, root in (("client", "root_client"), ("async_client", "root_async_client")):
+        _follow(twin, name, root)
+    return twin
+
+
+def _is_cached(model: BaseChatModel, name: str) -> bool:
+    return isinstance(inspect.getattr_static(type(model), name, None), cached_property)
+
+
+def _follow(twin: Any, name: str, root: str) -> None:
+    """ChatOpenAI keeps a part of its client beside it."""
+    chat = getattr(twin.__dict__.get(root), "chat", None)
+    own = getattr(chat, "completions", None)
+    if own is not None and type(twin.__dict__.get(name)) is type(own):
+        twin.__dict__[name] = own

@@ -1,0 +1,159 @@
+"""The tries of one model call, the waits between them, and what is told of them while they last."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.runnables import RunnableConfig
+
+from signoff.graph.inside.speed import listened
+from signoff.nodes.model.advice import in_short
+from signoff.nodes.model.models import AskedModel
+from signoff.nodes.model.retries import ModelRetries
+from signoff.nodes.model.stream import CallBounds
+from signoff.nodes.node import NodeContext, Part
+
+RETRYING = "signoff_retrying"
+"""The name of the event that tells of a wait: for `on_custom_event` of a callback handler and of
+`astream_events`, and under `type` in `stream_mode="custom"`."""
+_LOOK = 0.1
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """A model call has failed, and is tried again in `seconds`.
+
+    why: in a few words, such as `rate limit`. tries: so far, of at most `most`. dropped: a part of the reply
+    has come, and may have been shown; it does not count. model: the name of the model that is asked next,
+    where it is another one.
+    """
+
+    seconds: float
+    why: str
+    tries: int
+    most: int
+    dropped: bool = False
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Waits before the next try, and tells of it. Gives whether the wait is over; not when somebody wants the
+    run to stop or to pause."""
+
+    told: Retrying
+
+    def do(self, run: NodeContext) -> bool:
+        event = _event(run, self.told)
+        if _heard(run.config):
+            dispatch_custom_event(RETRYING, event, config=run.config)
+        end = time.monotonic() + self.told.seconds
+        while (left := end - time.monotonic()) > 0:
+            if run.draining:
+                return False
+            # Without a control nobody can ask for anything.
+            time.sleep(left if run.control is None else min(left, _LOOK))
+        return not run.draining
+
+    async def ado(self, run: NodeContext) -> bool:
+        event = _event(run, self.told)
+        if _heard(run.config):
+            await adispatch_custom_event(RETRYING, event, config=run.config)
+        end = time.monotonic() + self.told.seconds
+        while (left := end - time.monotonic()) > 0:
+            if run.draining:
+                return False
+            await asyncio.sleep(left if run.control is None else min(left, _LOOK))
+        return not run.draining
+
+
+def _event(run: NodeContext, told: Retrying) -> dict[str, Any]:
+    event = asdict(told)
+    if writer := getattr(run.runtime, "stream_writer", None):
+        writer({"type": RETRYING, **event})
+    return event
+
+
+def _heard(config: RunnableConfig) -> bool:
+    """Whether a callback can be told: LangChain wants to know of which run it is."""
+    manager = config.get("callbacks")
+    return listened(config) and getattr(manager, "parent_run_id", None) is not None
+
+
+class WaitEnded(Exception):
+    """Somebody wants the run to stop or to pause, while it waits to try a call again."""
+
+
+@dataclass
+class Tries:
+    """What the tries of one call came to. again: further ones. waited: seconds. model: the name of the one
+    that was asked last, where there are several. heard: whether a part of its last reply came."""
+
+    again: int = 0
+    waited: float = 0.0
+    model: str = ""
+    heard: bool = False
+
+
+Ask = Callable[[AskedModel, CallBounds], Part[_T]]
+
+
+def tried_again(
+    models: tuple[AskedModel, ...],
+    watch: CallBounds,
+    tries: Tries,
+    ask: Ask[_T],
+    failed: Exception,
+    gives_way: Callable[[BaseException], bool],
+) -> Part[_T]:
+    """What `ask` gives, after the first try has failed: asked of one model after another, of each as often as
+    it is to be.
+
+    ask: gets bounds of its own for each try. tries: takes what it came to. failed: what the first model has
+    failed with. gives_way: whether the next model can help after an error. Raises the last error, or
+    WaitEnded.
+    """
+    first: Exception | None = failed
+    for place, model in enumerate(models, 1):
+        tries.model = model.name if len(models) > 1 else ""
+        try:
+            return (yield from _tried(model, watch, tries, ask, first))
+        except Exception as error:
+            if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
+                raise
+            tries.again += 1
+            told = Retrying(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
+            if not (yield Backoff(told)):
+                raise WaitEnded from error
+        first = None
+    raise AssertionError("there is a model")
+
+
+def _tried(
+    model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T], first: Exception | None
+) -> Part[_T]:
+    """first: what its first try failed with, where that is made already."""
+    due, why = list[float](), ""
+    policy = model.retries or ModelRetries(tries=1)
+    for attempt in policy.attempts(model.passes, watch.until, due.append):
+        if due:
+            done, seconds = attempt.retry_state.attempt_number - 1, due.pop()
+            tries.again += 1
+            tries.waited += seconds
+            if not (yield Backoff(Retrying(seconds, why, done, policy.tries, tries.heard))):
+                raise WaitEnded
+        with attempt:
+            bounds = watch.anew()
+            try:
+                if first is not None and attempt.retry_state.attempt_number == 1:
+                    raise first
+                return (yield from ask(model, bounds))
+            except Exception as error:
+                why = in_short(error)
+                tries.heard = bounds.heard if error is not first else tries.heard
+                raise
+    raise AssertionError("the last error is raised")
