@@ -86,6 +86,11 @@ NODES: dict[State, Work] = {
 }
 
 
+def works_of(kit: Dependencies) -> Mapping[State, Work]:
+    """What each state does in this graph: its middleware belong to it."""
+    return NODES if kit.middleware is None else kit.middleware.works(NODES)
+
+
 def declare(
     kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
@@ -100,9 +105,9 @@ def declare(
         input_schema=found.input,
         output_schema=found.output,
     )
-    names = {**{str(state): state for state in NODES}, **aliases}
+    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(kit)
     for name, state in names.items():
-        node = Node(state, kit, NODES[state])
+        node = Node(state, kit, works[state])
         graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
     drawn = edges()
@@ -146,6 +151,7 @@ def build_graph(
     cache: Literal["auto", "anthropic", "openai"] | None = None,
     context_schema: type | None = None,
     state_schema: type | None = None,
+    middleware: Sequence[Any] = (),
     limits: Limits | Mapping[str, Any] | None = None,
     storage: Storage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -195,6 +201,10 @@ def build_graph(
         where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
         input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
         plain values and messages.
+    middleware: LangChain's `AgentMiddleware`, the first around all others (`pip install
+        "signoff[langchain]"`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
+        control tools pass through none of them, and a tool that may change something runs once. Those that
+        do what the machine does are refused. See docs/middleware.md.
     limits: `Limits(turns=30)`, or a mapping of the same names.
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
@@ -262,13 +272,17 @@ def build_graph(
     models = checked_models(model, fallbacks)
     texts = checked_texts(texts)
     check_storage(storage, checkpointer, store)
+    around = _around(middleware)
     tools = listed("tools", tools, "[my_tool]")
+    if around is not None:
+        tools = [*around.tools, *tools]
     hand_over = listed("hand_over", hand_over, '["terminal"]')
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
     prompt, function = checked_prompt(system_prompt)
-    form, schemas = context_form(context_schema), state_schemas(state_schema)
+    form = context_form(context_schema)
+    schemas = state_schemas(state_schema, None if around is None else around.schemas)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
@@ -316,6 +330,7 @@ def build_graph(
         keeper=keeper_of(own.offers),
         context_form=form,
         channels=schemas.channels,
+        middleware=around,
     )
     graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
@@ -345,6 +360,20 @@ def _warn_without_journal(
             JournalWarning,
             stacklevel=3,
         )
+
+
+def _around(given: Any) -> Any:
+    """The middleware as the states work with it; None where there is none. What it is of is no dependency."""
+    found = listed("middleware", given, "[TodoListMiddleware()]")
+    if not found:
+        return None
+    try:
+        from signoff.nodes.middleware.stack import Stack
+    except ImportError as error:
+        raise SetupError(
+            'middleware= is for LangChain\'s, which is not installed; run: pip install "signoff[langchain]"'
+        ) from error
+    return Stack(found)
 
 
 def _controls(given: Sequence[ControlTool]) -> Sequence[ControlTool]:

@@ -187,7 +187,8 @@ class Acting(TypedDict):
 
 
 class Spent(TypedDict):
-    """What the digests of one task cost: tokens and seconds of model calls that are no turns."""
+    """What the digests of one task cost, and replies that a middleware did not keep: tokens and seconds of
+    model calls that are no turns."""
 
     task: str
     input_tokens: int
@@ -195,6 +196,19 @@ class Spent(TypedDict):
     total_tokens: int
     estimated: bool
     seconds: float
+
+
+class HookMarks(TypedDict):
+    """Which hooks of middleware have run: the task whose `before_agent` have, and the reply after which one
+    ended the task, by which hook, and why."""
+
+    task: str
+    reply: NotRequired[str]
+    why: NotRequired[str]
+
+
+MIDDLEWARE = "middleware"
+"""The channel of these marks, in graphs that have middleware."""
 
 
 class Input(TypedDict):

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -43,7 +43,7 @@ from signoff.nodes.model.messages import (
 from signoff.nodes.model.models import AskedModel, Keeper
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
+from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
 
 _T = TypeVar("_T")
 
@@ -120,26 +120,53 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    tries, placed = Tries(), _placed(state, run)
-
-    def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-        chunks = yield from _streamed(model.offers, placed, shown.view, offered, bounds)
-        return _reply_of(chunks, run)
-
+    call, around = ModelCall(models, shown, offered, watch, _placed(state, run), run), run.kit.middleware
     try:
-        message = yield from _asked(models, watch, tries, ask)
-        return _replied(state, run, shown, message, begun, tries)
+        if around is None or not around.wraps_models:
+            return _replied(state, run, call, (yield from call.asked(models, shown.view)), begun)
+        found = yield from around.model_call(call, state, run)
+        report: Report = found.beside(_replied(state, run, call, found.message, begun))
+        return report
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except WaitEnded:
-        return Report(Event.STOPPED)
     except BaseException as error:
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
-        if gets_past(error):
+        if gets_past(error) or isinstance(error, WrongWay):
             raise
-        if reply := _refused(error):
-            return _replied(state, run, shown, _reply_of([reply], run), begun, tries)
-        return _failed(state, run, shown, error, tries)
+        return _failed(state, run, shown, error, call.tries)
+
+
+@dataclass
+class ModelCall:
+    """A call of the graph's models: what they are asked with, and what their tries came to.
+
+    shown: what was shown last; a middleware may change what is.
+    """
+
+    models: tuple[AskedModel, ...]
+    shown: Prompt
+    offered: ToolChoice
+    watch: CallBounds
+    placed: Callable[[Any], Runnable[Any, Any]]
+    run: NodeContext
+    tries: Tries = field(default_factory=Tries)
+
+    def asked(self, models: tuple[AskedModel, ...], view: list[BaseMessage]) -> Part[AIMessage | None]:
+        """A part of a node: the reply of the first of the models that gives one; None where somebody wants
+        the run to stop."""
+
+        def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
+            chunks = yield from _streamed(model.offers, self.placed, view, self.offered, bounds)
+            return _reply_of(chunks, self.run)
+
+        try:
+            return (yield from _asked(models, self.watch, self.tries, ask))
+        except WaitEnded:
+            return None
+        except ValidationError as error:
+            if reply := _refused(error):
+                return _reply_of([reply], self.run)
+            raise
 
 
 def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
@@ -259,15 +286,14 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
 def _replied(
     state: AgentState,
     run: NodeContext,
-    shown: Prompt,
+    call: ModelCall,
     message: AIMessage | None,
     begun: float,
-    tries: Tries,
 ) -> Report:
     if message is None:
         return Report(Event.STOPPED)
-    ended = time.time()
-    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size, **_noted(tries)}
+    ended, size = time.time(), call.shown.size
+    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

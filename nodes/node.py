@@ -21,6 +21,7 @@ from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
 
+from signoff.graph.errors import SetupError
 from signoff.graph.foreign import Outputs
 from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.task import Task, current_task
@@ -72,7 +73,8 @@ class Dependencies:
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
     the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
-    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
+    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai". middleware:
+    LangChain's, where the graph has some.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision.
     """
@@ -103,6 +105,7 @@ class Dependencies:
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     prompt_function: Callable[[Any, Any], Any] | None = None
     cache: str | None = None
+    middleware: "Middleware | None" = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -253,6 +256,12 @@ class NodeContext:
         return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
 
     @property
+    def own_prompt(self) -> str | SystemMessage:
+        """What of the system prompt is the user's, where no function makes it."""
+        prompt = self.context.system_prompt
+        return self.kit.system_prompt if prompt is None else prompt
+
+    @property
     def prompt_function(self) -> Callable[[Any, Any], Any] | None:
         """What makes the system prompt; None where it stands, or the run's context names another."""
         return self.kit.prompt_function if self.context.system_prompt is None else None
@@ -376,6 +385,73 @@ Steps = Part[Report]
 Work = Callable[[AgentState, NodeContext], Report | Steps]
 
 
+class WrongWay(SetupError):
+    """A middleware has only the other half of a pair, of a sync and an async way."""
+
+
+class Middleware(Protocol):
+    """What the states leave to LangChain's middleware, in a graph that has some: see `nodes/middleware/`.
+
+    wraps_models, wraps_tools: whether there is anything around the calls of models and of tools.
+    """
+
+    @property
+    def wraps_models(self) -> bool: ...
+
+    @property
+    def wraps_tools(self) -> bool: ...
+
+    def works(self, works: Mapping[State, Work]) -> Mapping[State, Work]:
+        """The work of each state, with the hooks that belong to it."""
+
+    def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[Any]:
+        """A part of `call_llm`: the reply to `call`, and what is to be written beside it."""
+
+    def tool_call(self, job: Any) -> Any:
+        """What the tool of `job` gives, in a sync run."""
+
+    async def atool_call(self, job: Any) -> Any:
+        """`tool_call`, for an event loop."""
+
+    def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
+        """A part of `review`, before a finish is accepted: what the hooks write, and why the model is to go
+        on; empty where it is not."""
+
+
+def perform(part: Part[_T], run: NodeContext) -> _T:
+    """What the part comes to, all that it asks for done."""
+    go_on: Callable[[], Any] = part.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+        try:
+            answer = request.do(run)
+        except BaseException as error:  # noqa: BLE001  the part decides what an error means
+            go_on = partial(part.throw, error)
+        else:
+            go_on = partial(part.send, answer)
+
+
+async def aperform(part: Part[_T], run: NodeContext) -> _T:
+    """`perform`, for an event loop."""
+    go_on: Callable[[], Any] = part.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+        try:
+            answer = await request.ado(run)
+        except BaseException as error:  # noqa: BLE001  as above
+            go_on = partial(part.throw, error)
+        else:
+            go_on = partial(part.send, answer)
+
+
 class Node(Runnable[AgentState, dict[str, Any]]):
     """A state of the machine as a LangGraph node.
 
@@ -393,34 +469,18 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
         steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "only a generator asks for something"
-            try:
-                answer = turn.do(run)
-            except BaseException as error:  # noqa: BLE001  the node decides what an error means
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        report = steps if isinstance(steps, Report) else perform(steps, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
         steps = self.work(input, run)
-        turn = steps if isinstance(steps, Report) else _next(steps.__next__)
-        while not isinstance(turn, Report):
-            assert not isinstance(steps, Report), "as above"
-            try:
-                answer = await turn.ado(run)
-            except BaseException as error:  # noqa: BLE001  as above
-                turn = _next(partial(steps.throw, error))
-            else:
-                turn = _next(partial(steps.send, answer))
+        report = steps if isinstance(steps, Report) else await aperform(steps, run)
         run.give_back()
-        return self._checked(turn, input)
+        return self._checked(report, input)
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:
@@ -445,15 +505,6 @@ def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[s
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
     found = keeper.kept(before, messages, task)
     return {} if found == before else {"acting": found}
-
-
-def _next(go_on: Callable[[], Request]) -> Request | Report:
-    """The next request of a node, or its report when it has come to its end."""
-    try:
-        return go_on()
-    except StopIteration as end:
-        report: Report = end.value
-        return report
 
 
 class Reported(TypedDict):

@@ -7,6 +7,7 @@ Where a graph has several models, each is asked when those before it have failed
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
@@ -68,6 +69,7 @@ def _context(model: Model) -> int:
 
 # LangChain's word for "some tool" that every provider's package knows (OpenAI's own word is "required").
 _SOME_TOOL = "any"
+_CHOICE = "tool_choice"
 # Providers' packages call the field by one of these.
 _NAME_FIELDS = ("model_name", "model")
 _MOST_NAMES = 8
@@ -77,16 +79,27 @@ _MOST_NAMES = 8
 class AskedModel:
     """One of the models that a graph asks.
 
-    offers: with the tools of each offer. name: as its provider knows it; empty where it has none. retries:
-    how often it is asked again; None for never. passes: after which errors. fails: the errors after which
-    the next model is asked.
+    model: as it was given, without wrappers. offers: with the tools of each offer. name: as its provider
+    knows it; empty where it has none. retries: how often it is asked again; None for never. passes: after
+    which errors. fails: the errors after which the next model is asked.
     """
 
-    offers: Mapping[ToolChoice, Runnable[Any, Any]]
+    model: Model
+    offers: "Bound"
     name: str = ""
     retries: ModelRetries | None = None
     passes: Passing = field(default_factory=passing)
     fails: tuple[type[BaseException], ...] = (Exception,)
+
+    def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "AskedModel":
+        """The same model with these working tools, and options of `bind_tools`."""
+        return replace(self, offers=self.offers.offering(tools, options))
+
+    def replaced(self, model: Model, box: Toolbox) -> "AskedModel":
+        """Another model in the place of this one. Raises SetupError for a model without tool calling."""
+        found = unwrapped([model])[0]
+        offers = bound(found, box, quiet=self.retries is not None)
+        return replace(self, model=found.model, offers=offers, name=_name_of(found.model))
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,7 @@ class ModelSet:
     def _asked(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries
         return AskedModel(
+            found.model,
             bound(found, self.box, quiet=retries is not None),
             _name_of(found.model),
             retries,
@@ -219,26 +233,38 @@ Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
     """The model for each offer, made when it is first asked for: most runs need one of them only."""
 
-    def __init__(self, model: Model, box: Toolbox, wrap: Wrap) -> None:
+    def __init__(
+        self,
+        model: Model,
+        tools: Sequence[Any],
+        controls: Sequence[BaseTool],
+        wrap: Wrap,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
-        self._model, self._wrap, self._every = model, wrap, box.every
-        self._controls = [control.tool for control in box.controls.values()]
+        self._model, self._wrap, self._options = model, wrap, options
+        self._tools, self._controls = tools, controls
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        tools = (
-            self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
-        )
+        alone = offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS)
+        tools = self._controls if alone else [*self._tools, *self._controls]
         required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
-        self[offer] = made = self._wrap((_required if required else _free)(self._model, tools))
+        made = (_required if required else _free)(self._model, tools, self._options)
+        self[offer] = made = self._wrap(made)
         return made
 
+    def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "Bound":
+        """The same model with these working tools; the control tools stay."""
+        return Bound(self._model, tools, self._controls, self._wrap, options)
 
-def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Mapping[ToolChoice, Runnable[Any, Any]]:
+
+def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Bound:
     """The model for each offer. quiet: its package does not try again by itself. Raises SetupError for a
     model without tool calling."""
     model = found.model
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
-    offers = Bound(guarded(own, box), box, found.wrap)
+    controls = [control.tool for control in box.controls.values()]
+    offers = Bound(guarded(own, box), list(box.tools.values()), controls, found.wrap)
     try:
         offers[ToolChoice.ALL]
     except NotImplementedError:
@@ -254,17 +280,17 @@ def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
     return found if isinstance(found, Keeper) else None
 
 
-def _free(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    made: Runnable[Any, Any] = model.bind_tools(tools)
+def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
+    made: Runnable[Any, Any] = model.bind_tools(tools, **options)
     return made
 
 
-def _required(model: Model, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+def _required(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
     """With one of `tools` required, where the model's package can say so; else with just these."""
     try:
-        made: Runnable[Any, Any] = model.bind_tools(tools, tool_choice=_SOME_TOOL)
+        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: _SOME_TOOL})
     except NotImplementedError:
         raise
     except (TypeError, ValueError):
-        return _free(model, tools)
+        return _free(model, tools, {name: option for name, option in options.items() if name != _CHOICE})
     return made
