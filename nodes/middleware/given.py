@@ -12,42 +12,35 @@ from signoff.graph.errors import SetupError
 
 Given = AgentMiddleware[Any, Any, Any]
 
-REFUSED: Mapping[tuple[str, str], str] = MappingProxyType(
+_WHOLE = (
+    "the history stays whole, and the machine decides by it; write view_tokens=…, and digest='model' for a "
+    "summary by a model"
+)
+REFUSED: Mapping[str, str] = MappingProxyType(
     {
-        ("langchain", "HumanInTheLoopMiddleware"): (
+        "langchain.agents.middleware.human_in_the_loop": (
             "a person's decision belongs to one call, and is kept with it; write approvals={…}, which takes "
             "the same rules"
         ),
-        ("langchain", "ModelCallLimitMiddleware"): (
+        "langchain.agents.middleware.model_call_limit": (
             "a limit holds over pauses and restarts, and is an outcome; write limits=Limits(turns=…)"
         ),
-        ("langchain", "ToolCallLimitMiddleware"): (
+        "langchain.agents.middleware.tool_call_limit": (
             "a limit holds over pauses and restarts, and is an outcome; write limits=Limits(tool_calls=…)"
         ),
-        ("langchain", "SummarizationMiddleware"): (
-            'the history stays whole, and the machine decides by it; write view_tokens=…, and digest="model" '
-            "for a summary by a model"
-        ),
-        ("deepagents", "SummarizationMiddleware"): (
-            'the history stays whole, and the machine decides by it; write view_tokens=…, and digest="model" '
-            "for a summary by a model"
-        ),
-        ("deepagents", "SummarizationToolMiddleware"): (
-            'the history stays whole, and the machine decides by it; write view_tokens=…, and digest="model" '
-            "for a summary by a model"
-        ),
-        ("deepagents", "PatchToolCallsMiddleware"): (
+        "langchain.agents.middleware.summarization": _WHOLE,
+        "deepagents.middleware.summarization": _WHOLE,
+        "deepagents.middleware.patch_tool_calls": (
             "every call has an answer in a Signoff graph already; leave it out"
         ),
     }
 )
-"""What fights the machine, by package and class, and what to write in its place."""
+"""What fights the machine, by the module that it is defined in, and what to write in its place."""
 
 
 def why_refused(kind: type) -> str | None:
-    """Why middleware of this class, or made of it, is refused; None where it is not."""
-    places = ((one.__module__.partition(".")[0], one.__name__) for one in kind.__mro__)
-    return next((REFUSED[place] for place in places if place in REFUSED), None)
+    """Why middleware of this class, or of one made of it, is refused; None where it is not."""
+    return next((REFUSED[one.__module__] for one in kind.__mro__ if one.__module__ in REFUSED), None)
 
 
 def checked(given: Sequence[Any]) -> tuple[Given, ...]:

@@ -244,13 +244,20 @@ class Hooks:
 
     def _finish(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
         task, ending = run.task(state), state.get("ending")
-        if task.ended or ending is None or (ending["task"], ending["status"]) == (task.id, "success"):
+        if task.ended or ending is None or ending["task"] != task.id or _has_had_its_word(ending, task):
             return (yield from _steps(work(state, run)))
         changes = Changes(state, run)
         jump = yield from run_hooks(self._hooks["after_agent"], changes)
         _tell(jump, f"the task has ended ({ending['reason']})")
         report = yield from _steps(work(changes.state, run))
         return changes.beside(report)
+
+
+def _has_had_its_word(ending: Ending, task: Task) -> bool:
+    """Whether the review that ended the task has asked `after_agent`."""
+    last = next(reversed(task.refused.values()), None)
+    sent_back = last is not None and last["kind"] == MIDDLEWARE
+    return ending["status"] == "success" or (ending["reason"] == "review_deadlock" and sent_back)
 
 
 def _has_begun(state: AgentState, task: Task) -> bool:
