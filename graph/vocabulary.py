@@ -103,6 +103,7 @@ REASONS = _table(
         ),
         "model_error": Word("The model failed", "its provider, or its connection"),
         "content_filter": Word("The model refused", "or its provider filtered, two replies in a row"),
+        "middleware": Word("Ended by a middleware", "one of its hooks jumped to the end, or failed"),
         "needs_person": Word("It needs a person", "and there is no checkpointer to wait with"),
         "cancelled": Word("Cancelled", "it was stopped on request"),
         "superseded": Word("Replaced by a new task", "a new message came before it had ended"),

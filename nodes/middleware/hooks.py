@@ -255,7 +255,7 @@ class Hooks:
 
 def _has_had_its_word(ending: Ending, task: Task) -> bool:
     """Whether the review that ended the task has asked `after_agent`."""
-    last = next(reversed(task.refused.values()), None)
+    last = next(iter([*task.refused.values()][-1:]), None)
     sent_back = last is not None and last["kind"] == MIDDLEWARE
     return ending["status"] == "success" or (ending["reason"] == "review_deadlock" and sent_back)
 

@@ -86,7 +86,7 @@ def retry_and_fallback(build: Build, ask: Ask) -> Any:
 
 def structured_answer(build: Build, ask: Ask) -> Any:
     """An answer of a shape."""
-    plan = {"city": "Rome", "sunny": True}
+    plan: dict[str, Any] = {"city": "Rome", "sunny": True}
     ends = (
         call("Plan", **plan) if build is create_agent else call("finish_task", summary="Sunny.", result=plan)
     )

@@ -258,7 +258,7 @@ def answered(request: Any, handler: Any) -> Any:
     return ModelResponse(result=[*found.result, *told])
 
 
-USAGE = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+USAGE = (100, 10)
 
 
 def used(step: Any) -> Step:
@@ -322,7 +322,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         "gives HumanMessage; it is to give one AIMessage",
     ),
     "a tool that nobody has": (
-        lambda r, h: h(r.override(tools=[tool(lambda: 1, description="x")])),  # type: ignore[call-overload]  # a lambda
+        lambda r, h: h(r.override(tools=[tool(lambda: 1, description="x")])),
         "which the graph does not have",
     ),
     "a format of the answer": (

@@ -72,7 +72,7 @@ class Clashing(AgentState[Any]):
 
 
 class OwnReducer(AgentState[Any]):
-    messages: Annotated[list[Any], lambda old, new: new]  # type: ignore[misc]  # the mistake
+    messages: Annotated[list[Any], lambda old, new: new]  # the mistake
 
 
 class Shadows(AgentMiddleware[Any, Any, Any]):
@@ -298,7 +298,9 @@ def test_pii(strategy: Any, place: str, way: str) -> None:
         """Find."""
         return "ann@example.com"
 
-    where = {f"apply_to_{name}": name == place for name in ("input", "output", "tool_results")}
+    where: dict[str, Any] = {
+        f"apply_to_{name}": name == place for name in ("input", "output", "tool_results")
+    }
     given = PIIMiddleware("email", strategy=strategy, **where)
     model = ScriptedModel([["ann@example.com", call("find")], FINISH])
     built = build_graph(model, [find], middleware=[given])

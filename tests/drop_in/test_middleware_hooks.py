@@ -243,7 +243,7 @@ ENDS: dict[str, tuple[str, list[Step], int]] = {
 @pytest.mark.parametrize("case", ENDS)
 def test_a_jump_to_the_end_is_never_a_success_and_a_retry_goes_on(case: str, way: str) -> None:
     name, steps, replies = ENDS[case]
-    said = {"messages": [AIMessage("I stop here.")]} if name == "before_model" else {}
+    said: dict[str, Any] = {"messages": [AIMessage("I stop here.")]} if name == "before_model" else {}
     built = graph(steps, hook(name, jump("end", **said), "end"), **saved())
     found = run(built, way=way)
     assert ended(found) == ("error", "middleware")

@@ -111,7 +111,7 @@ def emulator(way: str) -> None:
 def selector(way: str) -> None:
     """A model picks the tools; the control tools are offered beside them."""
     model = script(call("look", at="a"))
-    ran(graph(model, chain.LLMToolSelectorMiddleware(model=Picky([]))), way)
+    ran(graph(model, chain.LLMToolSelectorMiddleware(model=Picky(script=[]))), way)
     assert offered(model) == ["look", "finish_task", "ask_user", "think"]
 
 
@@ -138,7 +138,7 @@ def pii(way: str) -> None:
 
 def tool_search(way: str) -> None:
     """The provider's own search of tools is offered; other providers are refused by it, as `model_error`."""
-    model = Known([FINISH])
+    model = Known(script=[FINISH])
     ran(graph(model, chain.ProviderToolSearchMiddleware(searchable_tools=["look"])), way)
     assert offered(model) == ["look", "other", "tool_search", "finish_task", "ask_user", "think"]
 
@@ -218,7 +218,7 @@ def rubric(way: str) -> None:
     """A finish that its grader does not accept is refused, in the grader's words."""
     verdicts = iter([("needs_revision", False), ("satisfied", True)])
 
-    def grade(name: str, passed: bool) -> AIMessage:
+    def grade(name: str, passed: bool) -> Step:
         one = {"name": "short", "passed": passed, **({} if passed else {"gap": "It is too long."})}
         return call("GraderResponse", result=name, explanation="Because.", criteria=[one])
 
