@@ -199,11 +199,12 @@ class Spent(TypedDict):
 
 
 class HookMarks(TypedDict):
-    """Which hooks of middleware have run: the task whose `before_agent` have, and the reply after which one
-    ended the task, by which hook, and why."""
+    """Which hooks of middleware have run in one task. begun: `before_agent`. heard: `after_model`, on the
+    reply with this id; why: in a sentence, if one of them ended the task there."""
 
     task: str
-    reply: NotRequired[str]
+    begun: NotRequired[bool]
+    heard: NotRequired[str]
     why: NotRequired[str]
 
 

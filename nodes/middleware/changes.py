@@ -13,10 +13,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
 
 from signoff.graph.foreign import strict_serde, valid_values
-from signoff.graph.history.usage import MIDDLEWARE
 from signoff.graph.messages import KEY, append_messages, as_messages, marks, slim
 from signoff.graph.schemas.state import Refused, after, checked_update, combined
-from signoff.graph.state import AgentState
+from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
 from signoff.nodes.model.messages import sanitize
 from signoff.nodes.node import NodeContext, Report
 
@@ -40,6 +39,7 @@ class Changes:
 
     def __post_init__(self) -> None:
         self._before = self.state
+        self._marks: HookMarks | None = None
 
     def take(self, given: Any) -> str:
         """Takes what a hook gave, and says where it jumps to; empty where it does not. Raises CannotWrite."""
@@ -75,6 +75,11 @@ class Changes:
             )
         news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if _differ(new, old)]
         self.put([*news, *map(self._added, after[len(before) :])])
+
+    def note(self, heard: HookMarks) -> None:
+        """Notes which hooks have run."""
+        self.state = cast(AgentState, {**self.state, MIDDLEWARE: heard})
+        self._marks = heard
 
     def put(self, messages: Sequence[BaseMessage]) -> None:
         """Writes messages that have ids as they are."""
@@ -114,6 +119,8 @@ class Changes:
         theirs = {key: given.pop(key) for key in list(given) if key in channels}
         updates = [*self.updates, theirs] if theirs else self.updates
         found = {**combined(updates, channels, self._before), **given} if updates else given
+        if self._marks is not None:
+            found[MIDDLEWARE] = self._marks
         if self.messages:
             found["messages"] = [*self.messages.values(), *given.get("messages", ())]
         return found

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
 from signoff.graph.errors import MiddlewareWarning
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.task import Task
@@ -191,41 +193,68 @@ class Hooks:
         if (why := _ended_after(state, task)) is not None:
             ending = Ending(task=task.id, status="error", reason=MIDDLEWARE, error=why)
             return Report(Event.FAILED, {"ending": ending})
-        report = yield from _steps(work(state, run))
-        if report.event is not Event.THINK:
-            return report
-        yield begin
-        changes, noted = Changes(state, run), dict[str, Any]()
-        if self._hooks["before_agent"] and not _has_begun(state, task):
+        changes = Changes(state, run)
+        if self._is_unheard(state, task):
+            # Its process was killed before the reply was routed, and the thread was entered anew.
+            jump = yield from self._hear(changes, task, run)
+            if jump is not None and jump.ends:
+                return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})
+        report = yield from _steps(work(_again(changes), run))
+        if report.event is Event.THINK:
+            yield begin
+            report = yield from self._before(work, report, changes, task, run)
+        return changes.beside(report)
+
+    def _before(self, work: Work, report: Report, changes: Changes, task: Task, run: NodeContext) -> Steps:
+        """The hooks before a model call; `report` says that it is next."""
+        said = len(changes.messages)
+        if self._hooks["before_agent"] and not _noted(changes.state, task).get("begun"):
             jump = yield from run_hooks(self._hooks["before_agent"], changes)
             if jump is not None and jump.ends:
-                # What it says of the task it is to say again when that is tried again.
-                return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})
-            noted[MIDDLEWARE] = HookMarks(task=task.id)
+                # It is asked again when the task is tried again: a retry is no way around it.
+                return Report(Event.FAILED, {"ending": _ended(jump, task)})
+            changes.note(HookMarks(**_noted(changes.state, task), begun=True))
         jump = yield from run_hooks(self._hooks["before_model"], changes)
         if jump is not None and jump.ends:
-            return Report(Event.FAILED, {**changes.update(), **noted, "ending": _ended(jump, task)})
-        if changes.messages:
-            # They may hold calls to run first. What is to be folded is seen to after the model call.
-            report = yield from _steps(work({**changes.state, "event": Event.READY}, run))
-        return Report(report.event, {**changes.update(report.update), **noted})
+            return Report(Event.FAILED, {"ending": _ended(jump, task)})
+        if len(changes.messages) == said:
+            return report
+        if (last := run.task(changes.state).last) is not None:
+            # A reply that a hook wrote has not come from the model.
+            changes.note(_heard(changes.state, task, last.message))
+        # They may hold calls to run first. What is to be folded is seen to after the model call.
+        return (yield from _steps(work(_again(changes), run)))
 
     def _route(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
-        if state.get("event") != Event.REPLIED:
-            return (yield from _steps(work(state, run)))
         task, changes = run.task(state), Changes(state, run)
-        assert task.last is not None, "there is a reply to route"
+        if not self._is_unheard(state, task):
+            return (yield from _steps(work(state, run)))
+        jump = yield from self._hear(changes, task, run)
+        if jump is not None and jump.to != "tools":
+            return Report(Event.SETTLED, changes.update())
+        return changes.beside((yield from _steps(work(changes.state, run))))
+
+    def _is_unheard(self, state: AgentState, task: Task) -> bool:
+        """Whether the last reply came from the model, and `after_model` has not run on it."""
+        last = task.last
+        if not self._hooks["after_model"] or last is None or "shown" not in marks(last.message):
+            return False
+        return _noted(state, task).get("heard") != last.message.id
+
+    def _hear(self, changes: Changes, task: Task, run: NodeContext) -> Part[Jump | None]:
+        """`after_model` on the last reply of the task, and what comes of a jump."""
+        assert task.last is not None, "there is a reply"
         if renamed := unique_ids(task.last, task.call_ids):
             changes.put([renamed])
         jump = yield from run_hooks(self._hooks["after_model"], changes)
+        last = run.task(changes.state).last
+        heard = _heard(changes.state, task, (last or task.last).message)
         if jump is not None and jump.ends:
-            noted = HookMarks(task=task.id, reply=task.last.message.id or "", why=jump.error)
-            return Report(Event.SETTLED, {**changes.update(), MIDDLEWARE: noted})
+            heard["why"] = jump.error
+        changes.note(heard)
         if jump is not None and jump.to == "model":
             changes.put(_set_aside(changes, jump, run))
-            return Report(Event.SETTLED, changes.update())
-        report = yield from _steps(work(changes.state, run))
-        return changes.beside(report)
+        return jump
 
     def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
         """A part of `review`: `after_agent`, before a finish is accepted. One that fails is told of, and does
@@ -260,22 +289,31 @@ def _has_had_its_word(ending: Ending, task: Task) -> bool:
     return ending["status"] == "success" or (ending["reason"] == "review_deadlock" and sent_back)
 
 
-def _has_begun(state: AgentState, task: Task) -> bool:
-    noted = _noted(state)
-    return noted is not None and noted["task"] == task.id
+def _again(changes: Changes) -> AgentState:
+    """The state as `decide` looks at it once more: whether the view is full is seen to where it came from."""
+    return {**changes.state, "event": Event.READY} if changes.messages else changes.state
 
 
 def _ended_after(state: AgentState, task: Task) -> str | None:
-    """Why the task ends after its last reply, when `after_model` says so; it holds for this one step."""
-    noted, last = _noted(state), task.last
-    if noted is None or last is None or state.get("event") != Event.SETTLED or noted["task"] != task.id:
+    """Why the task ends after its last reply, when `after_model` says so and it was not tried again since."""
+    noted, last = _noted(state, task), task.last
+    if last is None or task.ended or task.resumed >= task.turns or noted.get("heard") != last.message.id:
         return None
-    return noted.get("why") if noted.get("reply") == last.message.id else None
+    return noted.get("why")
 
 
-def _noted(state: Mapping[str, Any]) -> HookMarks | None:
+def _noted(state: Mapping[str, Any], task: Task) -> HookMarks:
+    """What is noted of this task."""
     found: HookMarks | None = state.get(MIDDLEWARE)
-    return found
+    return found if found is not None and found["task"] == task.id else HookMarks(task=task.id)
+
+
+def _heard(state: Mapping[str, Any], task: Task, reply: AIMessage) -> HookMarks:
+    """The same with another reply, so without what an earlier one has ended by."""
+    noted = HookMarks(task=task.id, heard=reply.id or "")
+    if _noted(state, task).get("begun"):
+        noted["begun"] = True
+    return noted
 
 
 def _set_aside(changes: Changes, jump: Jump, run: NodeContext) -> list[Any]:

@@ -24,7 +24,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Overwrite, interrupt
 
-from signoff import Limits, SetupError, build_graph, retry
+from signoff import Limits, Session, SetupError, build_graph, retry
 from signoff.graph.build import Graph
 from signoff.graph.errors import MiddlewareWarning
 from signoff.models import ScriptedModel, call
@@ -485,6 +485,36 @@ def test_a_pause_in_a_hook_never_asks_the_model_again(name: str, way: str) -> No
     assert (waiting.value, len(model.seen)) == ({"sure": name}, ASKS[name])
     assert ended(run(built, Command(resume={waiting.id: "yes"}), way)) == ("success", "finish_task")
     assert (heard, len(model.seen)) == (["yes"], 1)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("step", [call("pay", amount=9), FINISH, "words"], ids=["work", "finish", "words"])
+def test_no_way_into_a_thread_leads_around_after_model(step: Step, way: str) -> None:
+    """Its process was killed between the reply and its hooks, or between these and the end that they ask
+    for; then it is entered by `compress`, as a fork is."""
+    for stop in ("call_llm", "route_tools"):
+        built = graph([step, FINISH], hook("after_model", jump("end"), "end"), **saved())
+        built.invoke(GO, THREAD, interrupt_after=[stop])
+        Session(built, "t").fork(thread_id="u")
+        config: Any = {"configurable": {"thread_id": "u"}}
+        found = built.invoke(None, config) if way == "sync" else asyncio.run(built.ainvoke(None, config))
+        assert (ended(found), PAID) == (("error", "middleware"), [])
+        assert ended(built.invoke(retry(built.get_state(config)), config)) == ("success", "finish_task")
+
+
+def test_after_model_runs_once_for_a_reply_and_never_for_one_that_was_imported() -> None:
+    log: list[str] = []
+    built = graph(
+        [[call("pay", amount=1), call("look")], FINISH],
+        hook("after_model", lambda state: log.append(state["messages"][-1].type)),
+        approvals={"pay": True},
+        **saved(),
+    )
+    imported = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "theirs"}])
+    waiting = run(built, {"messages": [("user", "go"), imported]})["__interrupt__"][0]
+    assert log == ["ai"]
+    found = run(built, Command(resume={waiting.id: {"decisions": [{"type": "approve"}]}}))
+    assert (ended(found), PAID, log) == (("success", "finish_task"), [1], ["ai", "ai"])
 
 
 def test_what_runs_before_a_model_call_is_saved_before_it() -> None:
