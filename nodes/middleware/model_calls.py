@@ -24,6 +24,7 @@ from signoff.nodes.middleware.changes import CannotWrite, Changes
 from signoff.nodes.middleware.given import Given
 from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
+from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
 from signoff.nodes.node import NodeContext, Part, Report, aperform, perform
 
@@ -280,7 +281,10 @@ class _Asking:
         if (bound := self.call.watch.tokens) is not None:
             usage: Mapping[str, Any] = message.usage_metadata or {}
             wrote = usage.get("output_tokens") or tokens([message])
-            self.call.watch.tokens = (max(0, bound[0] - wrote), bound[1])
+            read = usage.get("input_tokens") or self.call.shown.size
+            # The bound of a cost is counted in tokens that are written.
+            spent = wrote + read if bound[1] is EarlyEnd.TOKENS else wrote
+            self.call.watch.tokens = (max(0, bound[0] - spent), bound[1])
 
     def sorted(self, message: AIMessage) -> tuple[AIMessage, list[tuple[AIMessage, int]]]:
         """The reply as it is kept, and the replies that came and are not."""
