@@ -14,4 +14,4 @@ with sqlite_storage("threads.sqlite") as storage:
     graph = build_graph(model, tools=[add], storage=storage)
     config = {"configurable": {"thread_id": "sum"}}
     result = graph.invoke({"messages": [("user", "What is 19 + 23?")]}, config)
-print(result["outcome"]["status"], "-", result["outcome"]["summary"])
+print(result["messages"][-1].text)

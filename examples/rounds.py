@@ -23,7 +23,7 @@ with ScriptedModel(script) as model:
     result = graph.invoke({"messages": [("user", "What do a kilo of apples, cherries and pears cost?")]})
 
 for message in result["messages"]:
-    if message.type == "ai":
+    if message.type == "ai" and message.tool_calls:
         print(
             *[f"{call['name']}({', '.join(map(str, call['args'].values()))})" for call in message.tool_calls]
         )

@@ -1,8 +1,9 @@
 """Builds the LangGraph graph from the table of the machine, and checks what it is given."""
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -20,8 +21,10 @@ from signoff.graph.compiled.settings import (
     PromptFunction,
     cache_way,
     check_storage,
+    checked_function,
     checked_limits,
     checked_models,
+    checked_name,
     checked_prompt,
     checked_retries,
     checked_texts,
@@ -35,8 +38,9 @@ from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
-from signoff.graph.limits import Limits
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
+from signoff.graph.outcome import ResultT
 from signoff.graph.schemas.context import context_form
 from signoff.graph.schemas.state import StateSchemas, state_schemas
 from signoff.graph.state import AgentState, Context, Output
@@ -50,7 +54,8 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, ModelSet, keeper_of, view_budget
+from signoff.nodes.model.models import Digests, ModelSet, keeper_of, renamed, view_budget
+from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
@@ -62,9 +67,9 @@ from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import (
     ControlTool,
-    ResponseFormat,
     finishing,
     more_turns_control,
+    result_shape,
     standard_controls,
 )
 from signoff.tools.processes.held import used_by
@@ -145,7 +150,7 @@ class Storage(Protocol):
 
 def build_graph(
     model: BaseChatModel | Runnable[Any, Any] | str,
-    tools: Sequence[BaseTool | Callable[..., Any]] | None = (),
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = (),
     *,
     system_prompt: str | SystemMessage | PromptFunction | None = "",
     cache: Literal["auto", "anthropic", "openai"] | None = None,
@@ -172,21 +177,27 @@ def build_graph(
     result_chars: int = LIMIT,
     talk: Literal["strict", "balanced", "natural"] = "balanced",
     more_turns: Literal["never", "once", "ask"] = "never",
-    response_format: ResponseFormat | None = None,
+    response_format: type[ResultT] | Mapping[str, Any] | None = None,
     checks: Sequence[Check] = (),
     checks_folder: str | Path | None = None,
     check_seconds: float = 60.0,
     evidence: bool = False,
     finish_alone: bool = False,
     rounds: bool = False,
-) -> Graph:
+    answer: Literal["summary", "argument", "none"] = "summary",
+    name: str | None = None,
+    select_tools: Callable[[Mapping[str, Any], Any], Iterable[Any] | None] | None = None,
+    parallel: int | None = None,
+) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
     model: a LangChain chat model with tool calling, also one that is wrapped by `bind`, `with_config`,
         `with_retry`, `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
         "provider:model", for LangChain's `init_chat_model` (`pip install "signoff[langchain]"`).
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
-        nothing, so that its calls may run in parallel.
+        nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
+        model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
+        of it runs here.
     system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
         content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
         the last block moves there, so that it covers both); or a function of (state, context) that gives
@@ -205,7 +216,8 @@ def build_graph(
         "signoff[langchain]"`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
         control tools pass through none of them, and a tool that may change something runs once. Those that
         do what the machine does are refused. See docs/middleware.md.
-    limits: `Limits(turns=30)`, or a mapping of the same names.
+    limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
+        model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
         step is saved before the next begins (`durability="sync"`), always so when tools have effects.
@@ -249,6 +261,7 @@ def build_graph(
 
     response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then needs a
         `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
+        `outcome_of(graph.invoke(…)).result` is an instance of the type.
     checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
         `messages`, `state` and `context` by name and pass by returning True or None, and commands for the
         shell, which run in `checks_folder` (default: the process's own) and pass with exit code 0. All run,
@@ -258,6 +271,18 @@ def build_graph(
     finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
     rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
         is asked to think about the results, or to finish, before the next. Each batch costs a turn more.
+    answer: what the last message says, an `AIMessage` for whoever asked: `result["messages"][-1]`. It is no
+        turn, and the model is not shown it. "summary": the summary of the finish; after a limit or an error,
+        and with a claim that is not "done", first that the work is not finished, and why. "argument":
+        `finish_task` gets an argument for it, `answer`. "none": there is no such message.
+    name: of the graph, in traces and as an agent among others; it stands on the last message, too. Default:
+        "signoff", and no name on the message.
+    select_tools: a function of (state, context) that picks, before each model call, which of `tools` are
+        offered, by name; None for all. Control tools are always offered. A call of a tool that was not
+        offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
+        fails, or picks what there is not, the run raises SetupError and the thread can go on.
+    parallel: how many calls of tools that only read run beside each other at most. Default: 8 of sync tools,
+        which take a thread each, and of coroutines as many as there are.
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -279,7 +304,10 @@ def build_graph(
     hand_over = listed("hand_over", hand_over, '["terminal"]')
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
-    finishes = finishing(controls, response_format, evidence=flag("evidence", evidence))
+    told = one_of("answer", answer, ("summary", "argument", "none"))
+    finishes = finishing(
+        controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
+    )
     prompt, function = checked_prompt(system_prompt)
     form = context_form(context_schema)
     schemas = state_schemas(state_schema, None if around is None else around.schemas)
@@ -301,6 +329,11 @@ def build_graph(
         )
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
+    bounds, priced = checked_limits(limits), None
+    if bounds.prices is None:
+        priced = partial(_priced, models)
+        if bounds.cost is not None:
+            bounds = bounds.model_copy(update={"prices": priced("")})
     asked = ModelSet(models, box, digest, view, checked_retries(model_retries))
     own = asked.bound()
     kit = Dependencies(
@@ -309,11 +342,12 @@ def build_graph(
         by_config=asked.by_config(own),
         required=mode == "strict",
         toolbox=box,
-        limits=checked_limits(limits),
+        limits=bounds,
+        priced=priced,
         texts=texts,
         system_prompt=prompt,
         prompt_function=function,
-        cache=cache_way(cache, unwrapped(models)[0].model),
+        cache=_one_way(cache, models),
         view_tokens=view,
         digest_seconds=positive("digest_seconds", digest_seconds, none=False),
         model_seconds=positive("model_seconds", model_seconds),
@@ -328,6 +362,11 @@ def build_graph(
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
         keeper=keeper_of(own.offers),
+        answers=told != "none",
+        name=checked_name(name),
+        shape=result_shape(response_format),
+        parallel=positive("parallel", parallel, whole=True),
+        pick=checked_function("select_tools", select_tools, "state, context"),
         context_form=form,
         channels=schemas.channels,
         middleware=around,
@@ -335,7 +374,7 @@ def build_graph(
     graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
-        name="signoff",
+        name=kit.name or "signoff",
     )
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)
@@ -347,6 +386,21 @@ def build_graph(
     assert isinstance(graph, DurableGraph), "the class was set in the line above"
     used_by(graph.builder, graph.checkpointer, box.run_tools.values())
     return graph.with_config(recursion_limit=_NO_STEP_LIMIT)
+
+
+def _priced(models: Sequence[Any], name: str) -> Prices:
+    """The prices of the model, under another name if one is given; of several the highest, so that a limit
+    holds whichever is asked."""
+    asked = [found.model for found in unwrapped(models)]
+    if name:
+        asked[0] = renamed(asked[0], name)
+    return highest([prices_of(model) for model in asked])
+
+
+def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
+    """Whose way to cache prompts is used; none where it is left open and not the same for all models."""
+    ways = {cache_way(cache, found.model) for found in unwrapped(models)}
+    return ways.pop() if len(ways) == 1 else None
 
 
 def _warn_without_journal(

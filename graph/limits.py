@@ -1,6 +1,6 @@
 """How long a task may go on, and what the tokens of its model cost."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -80,7 +80,8 @@ class Limits(CheckedModel):
     seconds: of working time: model calls, tools and calls that are handed over. Waiting for people does not
         count. A tool's call that runs is not broken off; the calls of the reply that are left are refused.
     cost: of the tokens by `prices`, in their currency. The calls of a reply that reaches it are refused.
-    prices: per million tokens; needed for `cost`.
+    prices: per million tokens, for `cost`; without them those of the model in `genai-prices` (the extra
+        `signoff[prices]`), in dollars.
     talk_turns: replies without any call, in a row; only a work call starts the count anew.
     repeats: the same work calls with the same results, in a row, or a cycle of two or three of them; the
         same thoughts without work between them. Half way there the model is told. A person's word starts
@@ -90,7 +91,8 @@ class Limits(CheckedModel):
         in any case.
 
     `seconds`, `tokens` and `cost` close a reply that is coming in; what was complete is kept, and not run.
-    None means no limit. Raises SetupError for a value that does not fit, and for `cost` without `prices`.
+    None means no limit. Raises SetupError for a value that does not fit; a graph with a limit of `cost`, and
+    no prices for it, cannot be built.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -106,11 +108,8 @@ class Limits(CheckedModel):
     repeats: int | None = Field(default=5, ge=2)
     refusals: int | None = Field(default=5, ge=1)
 
-    @model_validator(mode="after")
-    def _priced(self) -> Self:
-        if self.cost is not None and self.prices is None:
-            raise SetupError(
-                "A limit of cost needs prices per million tokens: Limits(cost=…, "
-                "prices=Prices(input=…, output=…))."
-            )
-        return self
+
+def is_whole(name: str) -> bool:
+    """Whether the limit of this name is a whole number."""
+    annotation = Limits.model_fields[name].annotation
+    return int in (annotation, *get_args(annotation))

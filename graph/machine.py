@@ -1,8 +1,9 @@
 """The machine: its states, its events, and where each event leads. All of it is on this page.
 
-A node does its work and reports one event; this table alone picks the next state. A run ends in `finish`,
-which is reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error
-(`failed`, `cancelled`); `ended` leads there when a thread that has ended is called again with nothing new.
+A node does its work and reports one event; this table alone picks the next state. What comes from outside (a
+message, a stop, …) is an event too: `ENTRIES` says in which state it enters. A run ends in `finish`, which is
+reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error (`failed`,
+`cancelled`); `ended` leads there when a thread that has ended is called again with nothing new.
 
 A thread carries the version of the machine that it was run with. LangGraph ends a run silently when the
 thread stands in a node that the graph does not have; so whoever goes on with a saved thread checks first
@@ -36,8 +37,15 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What a state reports. `TRANSITIONS` says where it leads."""
+    """What a state reports, and what comes from outside. `TRANSITIONS` and `ENTRIES` say where it leads."""
 
+    INPUT = "input"
+    GO_ON = "go on"
+    EXTEND = "extend"
+    RETRY = "retry"
+    STOP = "stop"
+    EXPIRE = "expire"
+    FORK = "fork"
     READY = "ready"
     NOT_READY = "not ready"
     CALLS_OPEN = "calls open"
@@ -71,6 +79,18 @@ class Event(StrEnum):
     CONFIRMED = "confirmed"
     SENT_BACK = "sent back"
 
+
+# All begin with what only `compress` does. A stop, too: a thread that was killed before its newest message
+# was taken up would be ended by `decide` with what its earlier task came to.
+_ENTRIES: dict[Event, State] = {
+    Event.INPUT: State.COMPRESS,
+    Event.GO_ON: State.COMPRESS,
+    Event.EXTEND: State.COMPRESS,
+    Event.RETRY: State.COMPRESS,
+    Event.STOP: State.COMPRESS,
+    Event.EXPIRE: State.COMPRESS,
+    Event.FORK: State.COMPRESS,
+}
 
 _TABLE: dict[State, dict[Event, State]] = {
     State.COMPRESS: {Event.READY: State.DECIDE},
@@ -117,7 +137,11 @@ _TABLE: dict[State, dict[Event, State]] = {
     State.FINISH: {},
 }
 
-FIRST = State.COMPRESS
+ENTRIES: Mapping[Event, State] = MappingProxyType(_ENTRIES)
+"""What comes from outside, and the state in which it enters, whatever the thread stood in. The answer to what
+a thread waits for is not among them: the state that asked takes it, and reports what came of it."""
+
+FIRST = ENTRIES[Event.INPUT]
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
     {state: MappingProxyType(row) for state, row in _TABLE.items()}
 )
@@ -152,13 +176,28 @@ def next_state(state: State, event: Event | None) -> State:
     return row[event]
 
 
+def enters(event: Event) -> State:
+    """The state in which `event` enters. Raises IllegalEvent for one that does not come from outside."""
+    if event not in ENTRIES:
+        legal = ", ".join(repr(str(e)) for e in ENTRIES)
+        raise IllegalEvent(f"{str(event)!r} does not come from outside; legal: {legal}.")
+    return ENTRIES[event]
+
+
 def edges() -> dict[State, dict[State, str]]:
     """The table as drawn: for each state its successors, the labels of one edge joined."""
-    drawn: dict[State, dict[State, str]] = {}
-    for state, row in TRANSITIONS.items():
-        targets = drawn.setdefault(state, {})
-        for event, target in row.items():
-            targets[target] = f"{targets[target]} / {event}" if target in targets else str(event)
+    return {state: _joined(row) for state, row in TRANSITIONS.items()}
+
+
+def entries() -> dict[State, str]:
+    """The ways in as drawn: the states in which they enter, the labels of one joined."""
+    return _joined(ENTRIES)
+
+
+def _joined(row: Mapping[Event, State]) -> dict[State, str]:
+    drawn: dict[State, str] = {}
+    for event, target in row.items():
+        drawn[target] = f"{drawn[target]} / {event}" if target in drawn else str(event)
     return drawn
 
 

@@ -2,7 +2,8 @@
 
 Marks stand under one key, where no provider is ever sent them. A human-role message with a `nudge` mark is
 synthetic: it is there for the model's sake and never counts as the user's word. A tool result with a
-`not_run` mark answers a call that was not run.
+`not_run` mark answers a call that was not run. An `AIMessage` with an `answer` mark is no reply of the model:
+it tells whoever asked how a task ended.
 
 Merging is deterministic: a replay of the writes, in whatever batches, makes the same value.
 """
@@ -10,7 +11,7 @@ Merging is deterministic: a replay of the writes, in whatever batches, makes the
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, TypeGuard, TypeVar, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -46,6 +47,10 @@ class Marks(TypedDict, total=False):
     retries: int  # how often its call was tried again
     held: float  # seconds waited between the tries
     order: list[int]  # the order of its calls, where the parser lost it
+    offered: list[str]  # the working tools that it was offered, where not all were
+    # On the message that tells how a task ended.
+    answer: str  # the task
+    after: str  # the id of the message before it, which with its own thread holds what it says
     # On a tool result.
     not_run: str  # why the call was not run
     reply: str  # the id of the reply that made the call
@@ -104,6 +109,21 @@ def nudge_kind(message: BaseMessage) -> str | None:
 def is_genuine(message: BaseMessage) -> bool:
     """Whether a person (or the calling program) wrote this message."""
     return isinstance(message, HumanMessage) and nudge_kind(message) is None
+
+
+def answer(text: str, task: str, after: str, **fields: Any) -> AIMessage:
+    """The message that tells how `task` ended. after: the id of the message that it follows."""
+    return slim(AIMessage(text, response_metadata={KEY: {"answer": task, "after": after}}, **fields))
+
+
+def is_answer(message: BaseMessage) -> bool:
+    """Whether the message tells how a task ended. What a model sends never does: a reply has its time."""
+    return isinstance(message, AIMessage) and "answer" in (found := marks(message)) and "at" not in found
+
+
+def is_reply(message: BaseMessage) -> TypeGuard[AIMessage]:
+    """Whether the message is a reply of a model."""
+    return isinstance(message, AIMessage) and not is_answer(message)
 
 
 def result(call_id: str, name: str, content: str, *, ok: bool = True, **notes: Any) -> ToolMessage:

@@ -1,18 +1,25 @@
 """How a task ended: the one answer that a run gives, with what the task changed last and left open."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, get_args, overload
 
-from pydantic import BaseModel, ConfigDict, Field
+from langgraph.types import StateSnapshot
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypeVar
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
 from signoff.graph.history.usage import NO_NUDGES, SENT_BACK, Used
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending
+from signoff.graph.texts import Texts
+from signoff.graph.vocabulary import CLAIMS, REASONS, following
 
 MOST_CHANGES = 8
 _CALL = 160
@@ -125,12 +132,6 @@ Status = Literal["success", "limit", "error"]
 Claim = Literal["done", "partial", "blocked", "impossible"]
 
 
-_MORE = "Extend it, and it goes on where it stopped."
-_STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
-_REVIEWED = f"Put right what is refused, or what refuses it. {_MORE}"
-_NEXT = {"talk_turns": _STUCK, "repeats": _STUCK, "review_deadlock": _REVIEWED}
-
-
 class Usage(BaseModel):
     """Tokens of all model calls of a task, also those for digests, as the provider reported them; `estimated`
     when it reported none for a call, and that one was counted here."""
@@ -160,7 +161,11 @@ class Change(BaseModel):
     came: Literal["ok", "error", "unknown"]
 
 
-class Outcome(BaseModel):
+ResultT = TypeVar("ResultT", default=Any)
+"""The type of a task's result: of `response_format`, where that is a type."""
+
+
+class Outcome(BaseModel, Generic[ResultT]):
     """How a task ended.
 
     status: `success` (a finish was accepted), `limit` or `error`. A limit or an error never reads as success.
@@ -174,7 +179,8 @@ class Outcome(BaseModel):
     verified: `verified` when at least one check ran and all passed, `asserted` when none ran, `unverified`
         when a person accepted what the review refused; None without an accepted finish.
     checks: those that ran on the last claim, in their order.
-    result: of the shape of `response_format`; or what a finishing tool of your own returned.
+    result: of the shape of `response_format`; or what a finishing tool of your own returned. It is stored as
+        JSON; `outcome_of` and the decisions of a session make an instance of it again.
     summary, pending_issues: the model's own words; without a success the issues of its last finish.
     changes: the last calls that may have changed something, the newest last, at most eight.
     phases: parts of the task that it reported as done, the oldest first: percentage, summary, next_phase and
@@ -198,7 +204,7 @@ class Outcome(BaseModel):
     claim: Claim | None = None
     verified: Literal["verified", "asserted", "unverified"] | None = None
     checks: list[CheckRun] = Field(default_factory=list)
-    result: Any = None
+    result: ResultT | None = None
     summary: str = ""
     pending_issues: list[str] = Field(default_factory=list)
     phases: list[dict[str, Any]] = Field(default_factory=list)
@@ -221,10 +227,73 @@ class Outcome(BaseModel):
     thread_id: str | None = None
     task: str = ""
 
+    @field_serializer("result")
+    def _as_json(self, result: Any) -> Any:
+        return None if result is None else to_jsonable_python(result, by_alias=False)
+
     @property
     def succeeded(self) -> bool:
         """Whether the task is done: a success that claims no less."""
         return self.status == "success" and self.claim == "done"
+
+
+class RunResult(dict[str, Any], Generic[ResultT]):
+    """What `graph.invoke` returns: a dict with `messages` and `outcome`, and `__interrupt__` where it waits.
+
+    `outcome_of` reads the outcome of it.
+    """
+
+    shape: TypeAdapter[ResultT] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy, and what is sent elsewhere, is a dict like any other.
+        return dict, (dict(self),)
+
+
+@overload
+def outcome_of(result: RunResult[ResultT]) -> Outcome[ResultT]: ...
+@overload
+def outcome_of(
+    result: Mapping[str, Any] | StateSnapshot, response_format: type[ResultT]
+) -> Outcome[ResultT]: ...
+@overload
+def outcome_of(result: Mapping[str, Any] | StateSnapshot) -> Outcome: ...
+def outcome_of(
+    result: Mapping[str, Any] | StateSnapshot, response_format: type[Any] | None = None
+) -> Outcome:
+    """The outcome of a run: `outcome_of(graph.invoke(…)).result` is an instance of its `response_format`.
+
+    result: what `invoke` returned; or the values of a state, or of `stream_mode="values"`, for which the
+        type is given, too: without it the result stays JSON.
+
+    Raises ThreadError for a task that has not ended, SetupError for what is no result of a run, and where
+    the stored result does not fit the type.
+    """
+    values = result.values if isinstance(result, StateSnapshot) else result
+    if not isinstance(values, Mapping) or "outcome" not in values:
+        raise SetupError("outcome_of takes what graph.invoke returned, or graph.get_state(config).values.")
+    outcome = current_outcome(values) if "ended" in values else values["outcome"]
+    if outcome is None:
+        raise ThreadError(
+            "The task has not ended: it waits (result['__interrupt__'] says for what), or was cut short."
+        )
+    shape = values.shape if isinstance(values, RunResult) else None
+    return typed_outcome(outcome, TypeAdapter(response_format) if response_format is not None else shape)
+
+
+def typed_outcome(outcome: Mapping[str, Any], shape: TypeAdapter[ResultT] | None) -> Outcome[ResultT]:
+    """The outcome with its result as an instance of `shape`. Raises SetupError where it does not fit."""
+    found = outcome.get("result")
+    if shape is not None and found is not None:
+        try:
+            # By its JSON: what is strict takes a date out of text there alone. It is stored by its names.
+            found = shape.validate_json(json.dumps(found), by_alias=True, by_name=True)
+        except ValidationError as error:
+            raise SetupError(
+                f"The stored result does not fit response_format: {explain(error)} outcome['result'] has it "
+                "as JSON."
+            ) from error
+    return Outcome.model_validate({**outcome, "result": found})
 
 
 def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -281,7 +350,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "seconds_active": round(task.total.seconds, 3),
             "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
             "error": ending.get("error"),
-            "next": _NEXT.get(ending["reason"], _MORE) if ending["status"] == "limit" else "",
+            "next": following(ending["reason"]) if ending["status"] == "limit" else "",
             "thread_id": thread_id,
             "task": task.id,
         }
@@ -298,6 +367,30 @@ def _claim(claimed: Mapping[str, Any]) -> str | None:
     """What a finish claims: done when its tool has no such argument, nothing when the word is not ours."""
     word = claimed.get("outcome", "done")
     return word if word in get_args(Claim) else None
+
+
+def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts) -> str:
+    """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
+    has; of anything but a finished task first that it is not, and why."""
+    told = texts.answers
+    if outcome.status == "success":
+        words = claim.get("answer")
+        said = words if isinstance(words, str) and words.strip() else outcome.summary
+        if not said.strip() and isinstance(outcome.result, str):
+            said = outcome.result
+        said = said if said.strip() else told["no_words"].format()
+        key = "success" if outcome.claim in ("done", None) else "claimed"
+        claimed = CLAIMS[outcome.claim].shown if outcome.claim else ""
+        return told[key].format(said=said, claim=claimed)
+    shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
+    why = f"{shown}: {_sentence(why)}" if why else _sentence(shown)
+    last = outcome.summary or outcome.last_text
+    said = told["last_words"].format(said=last) if last else ""
+    return told[outcome.status].format(why=why, next=outcome.next, said=said).strip()
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def summary_of(claimed: Mapping[str, Any]) -> str:

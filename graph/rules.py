@@ -18,14 +18,6 @@ from signoff.graph.machine import Event
 from signoff.graph.state import Decision
 from signoff.graph.texts import Texts
 
-_WORDS = {
-    "turns": "{used} of {limit} turns are used",
-    "tool_calls": "{used} of {limit} tool calls are used",
-    "tokens": "{used:,} of {limit:,} tokens are used",
-    "cost": "{used:.6g} of {limit:g} is spent",
-    "seconds": "{used:.1f} of {limit:g} seconds of working time are used",
-}
-
 
 @dataclass(frozen=True)
 class Budget:
@@ -34,6 +26,7 @@ class Budget:
     name: str
     used: float
     limit: float
+    words: str
 
     @property
     def spent(self) -> bool:
@@ -49,7 +42,7 @@ class Budget:
 
     @property
     def why(self) -> str:
-        return _WORDS[self.name].format(used=self.used, limit=self.limit)
+        return self.words.format(used=self.used, limit=self.limit)
 
     def left(self, texts: Texts) -> str:
         """What is left of it, in words for the model."""
@@ -58,54 +51,69 @@ class Budget:
         return texts.amounts[self.name].format(left=left, percent=percent)
 
 
-def _turns(task: Task, limits: Limits) -> Budget:
-    return Budget("turns", task.turns, limits.turns + task.extra_turns)
+@dataclass(frozen=True)
+class CountedLimit:
+    """A limit that is used up bit by bit. words: why the task ends with it. used: what of it the task has
+    used. most: how much there is; None for no limit. ends: whether the task ends as soon as it is used up,
+    and not only when one more is wanted.
+    """
+
+    words: str
+    used: Callable[[Task, Limits], float]
+    most: Callable[[Task, Limits], float | None]
+    ends: bool = True
 
 
-def _calls_used(task: Task, limits: Limits) -> Budget | None:
-    most = limits.tool_calls
-    return None if most is None else Budget("tool_calls", task.used.tool_calls, most)
-
-
-def _tokens(task: Task, limits: Limits) -> Budget | None:
-    most = limits.tokens
-    return None if most is None else Budget("tokens", task.used.total_tokens, most)
-
-
-def _cost(task: Task, limits: Limits) -> Budget | None:
-    if limits.cost is None or limits.prices is None:
-        return None
-    return Budget("cost", limits.prices.cost(task.used), limits.cost)
-
-
-def _seconds(task: Task, limits: Limits) -> Budget | None:
-    return None if limits.seconds is None else Budget("seconds", task.used.seconds, limits.seconds)
-
-
-_BUDGETS: Mapping[str, Callable[[Task, Limits], Budget | None]] = {
-    "turns": _turns,
-    "tool_calls": _calls_used,
-    "tokens": _tokens,
-    "cost": _cost,
-    "seconds": _seconds,
-}
+COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
+    {
+        "turns": CountedLimit(
+            "{used} of {limit} turns are used",
+            lambda task, _: task.turns,
+            lambda task, limits: limits.turns + task.extra_turns,
+        ),
+        "tool_calls": CountedLimit(
+            "{used} of {limit} tool calls are used",
+            lambda task, _: task.used.tool_calls,
+            lambda _, limits: limits.tool_calls,
+            ends=False,
+        ),
+        "tokens": CountedLimit(
+            "{used:,} of {limit:,} tokens are used",
+            lambda task, _: task.used.total_tokens,
+            lambda _, limits: limits.tokens,
+        ),
+        "cost": CountedLimit(
+            "{used:.6g} of {limit:g} is spent",
+            lambda task, limits: limits.prices.cost(task.used) if limits.prices else 0.0,
+            lambda _, limits: limits.cost if limits.prices else None,
+        ),
+        "seconds": CountedLimit(
+            "{used:.1f} of {limit:g} seconds of working time are used",
+            lambda task, _: task.used.seconds,
+            lambda _, limits: limits.seconds,
+        ),
+    }
+)
+"""The limits of which a budget says how much is left, by their names in `Limits`, the turns first."""
 
 
 def budget(name: str, task: Task, limits: Limits) -> Budget | None:
     """The budget of this name; None when it has no limit."""
-    return _BUDGETS[name](task, limits)
+    counted = COUNTED[name]
+    most = counted.most(task, limits)
+    return None if most is None else Budget(name, counted.used(task, limits), most, counted.words)
 
 
 def budgets(task: Task, limits: Limits) -> Iterator[Budget]:
     """All that is limited, the turns first."""
-    return (found for of in _BUDGETS.values() if (found := of(task, limits)))
+    return (found for name in COUNTED if (found := budget(name, task, limits)))
 
 
 def nearest(task: Task, limits: Limits) -> Budget | None:
     """The limit of which the least is left, when that is at most a sixth; None also when one is over."""
     found = list(budgets(task, limits))
     near = [one for one in found if one.near]
-    if any(one.spent for one in near if one.name != "tool_calls"):
+    if any(one.spent for one in near if COUNTED[one.name].ends):
         return None
     return max(near, key=lambda one: one.used / one.limit, default=None)
 

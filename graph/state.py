@@ -281,7 +281,9 @@ class Context(CheckedModel):
         default=None, gt=0, description="At most this many seconds of work; waiting for people is free."
     )
     cost: float | None = Field(
-        default=None, gt=0, description="At most this cost, where the graph was built with prices."
+        default=None,
+        gt=0,
+        description="At most this cost, by the graph's prices, else by those of genai-prices, in dollars.",
     )
     talk_turns: int | None = Field(
         default=None, ge=1, description="At most this many replies without a tool call in a row."

@@ -13,6 +13,7 @@ from typing import Any
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
+from signoff.graph.limits import is_whole
 
 
 def check_template(where: str, text: Any, values: Mapping[str, Any]) -> None:
@@ -164,6 +165,8 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         ),
         "invalid": "The arguments of {name} do not fit: {error} Nothing was run. Call it again, corrected.",
         "unknown": "There is no tool {name!r}.{hint} Nothing was run. The tools are: {tools}.",
+        "not_offered": "{name} cannot be called now. Nothing was run. The tools are: {tools}.",
+        "provided": "Not run: {name} is run by your provider, and cannot be called here.",
         "did_you_mean": " Did you mean {near!r}?",
         "truncated": "Not run: the reply was cut off at the length limit. Call {name} again in a smaller step.",
         "tool_calls": "Not run: all tool calls that this task may make are used up.",
@@ -242,6 +245,17 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        "success": "{said}",
+        "claimed": "The work is not finished ({claim}). {said}",
+        "no_words": "Done.",
+        "limit": "The work is not finished. {why} {next}{said}",
+        "error": "The work is not finished. {why}{said}",
+        "last_words": "\n\nThe last words were: {said}",
+    }
+)
+
 DIGEST = """\
 The older part of this conversation was folded to save space. What happened in it:
 {lines}"""
@@ -291,8 +305,7 @@ _CALL: Mapping[str, Any] = {"name": "text", "error": "text"}
 _TURNS: Mapping[str, Any] = {"turns": 1, "left": 1, "words": "text"}
 _CHECK: Mapping[str, Any] = {"name": "text", "detail": "text"}
 _KINDS: Mapping[str, Mapping[str, Any]] = {
-    **{f"amounts.{name}": _LEFT for name in ("turns", "tool_calls", "tokens")},
-    **{f"amounts.{name}": _PART for name in ("cost", "seconds")},
+    **{f"amounts.{name}": _LEFT if is_whole(name) else _PART for name in AMOUNTS},
     **{
         f"nudges.{name}": _REMINDER
         for name in (
@@ -330,6 +343,7 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "nudges": NUDGES,
     "results": RESULTS,
     "refusals": REFUSALS,
+    "answers": ANSWERS,
     "digest": DIGEST,
     "contract": CONTRACT,
     "contract_lines": CONTRACT_LINES,
@@ -342,8 +356,8 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
 class Texts:
     """The texts that the model reads. Replace single fields, or all of them.
 
-    `nudges`, `results`, `refusals` and `contract_lines` are looked up by the names used in the defaults; a
-    name that is not given keeps its default. `summarise` and `material` are read by the model that writes
+    `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
+    defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended. `summarise` and `material` are read by the model that writes
     the digest.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
@@ -361,6 +375,7 @@ class Texts:
     nudges: Mapping[str, str] = field(default_factory=lambda: NUDGES)
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)
     refusals: Mapping[str, str] = field(default_factory=lambda: REFUSALS)
+    answers: Mapping[str, str] = field(default_factory=lambda: ANSWERS)
     digest: str = DIGEST
     contract: str = CONTRACT
     contract_lines: Mapping[str, str] = field(default_factory=lambda: CONTRACT_LINES)
@@ -373,6 +388,7 @@ class Texts:
             ("nudges", NUDGES),
             ("results", RESULTS),
             ("refusals", REFUSALS),
+            ("answers", ANSWERS),
             ("contract_lines", CONTRACT_LINES),
         ):
             object.__setattr__(self, name, _filled_up(name, getattr(self, name), default))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+_MORE = "Extend it, and it goes on where it stopped."
+
 Tone = Literal["green", "amber", "red", "blue", "violet"]
 
 
@@ -22,6 +24,23 @@ class Word:
     meaning: str
     tone: Tone | None = None
     sign: str = ""
+
+
+@dataclass(frozen=True)
+class WaitWord(Word):
+    """What a thread waits for. title: of the card that asks for it. to_you: in the application's line."""
+
+    title: str = ""
+    to_you: str = ""
+
+
+@dataclass(frozen=True)
+class ReasonWord(Word):
+    """Why a task has ended. error: the error of its outcome; empty where whoever ends it says more than that.
+    following: what can be done after it, when it was a limit."""
+
+    error: str = ""
+    following: str = _MORE
 
 
 def _table(rows: dict[str, Word]) -> Mapping[str, Word]:
@@ -66,48 +85,91 @@ STATUSES = _table(
 ENDED = ("success", "limit", "error")
 """Those of a thread whose task has ended."""
 
-WAITS = _table(
+WAITS: Mapping[str, WaitWord] = MappingProxyType(
     {
-        "answer": Word("waiting for an answer", "the model has asked a question"),
-        "approval": Word("waiting for approval", "calls need a person's decision"),
-        "action": Word("waiting for an action", "a call was handed over to whoever drives the thread"),
-        "confirmation": Word("waiting for confirmation", "a finish needs a person's yes"),
+        "answer": WaitWord(
+            "waiting for an answer",
+            "the model has asked a question",
+            title="The model asks",
+            to_you="waits for your answer",
+        ),
+        "approval": WaitWord(
+            "waiting for approval",
+            "calls need a person's decision",
+            title="Waiting for approval",
+            to_you="waits for your approval",
+        ),
+        "action": WaitWord(
+            "waiting for an action",
+            "a call was handed over to whoever drives the thread",
+            title="Handed over to you",
+            to_you="waits for what you observe",
+        ),
+        "confirmation": WaitWord(
+            "waiting for confirmation",
+            "a finish needs a person's yes",
+            title="Finished? Please confirm",
+            to_you="waits for you to confirm",
+        ),
     }
 )
 """What a thread waits for."""
 
-ASKS: Mapping[str, str] = MappingProxyType(
-    {
-        "answer": "The model asks",
-        "approval": "Waiting for approval",
-        "action": "Handed over to you",
-        "confirmation": "Finished? Please confirm",
-    }
-)
-"""What a thread waits for, as the title of the card with which it asks for that."""
+_STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
+_REVIEWED = f"Put right what is refused, or what refuses it. {_MORE}"
 
-REASONS = _table(
+REASONS: Mapping[str, ReasonWord] = MappingProxyType(
     {
-        "finish_task": Word("finished", "the model signed off; another finishing tool gives its own name"),
-        "turns": Word("Turn limit reached", "all turns are used"),
-        "tool_calls": Word("Limit of tool calls reached", "all tool calls are used, and one more was made"),
-        "tokens": Word("Token limit reached", "all tokens are used"),
-        "cost": Word("Cost limit reached", "all that it may cost is spent"),
-        "seconds": Word("Time limit reached", "all working time is used"),
-        "talk_turns": Word("Stopped: it only talked", "too many replies in a row without a call"),
-        "repeats": Word(
-            "Stopped: it did the same again and again", "the same work had the same result, too often"
+        "finish_task": ReasonWord(
+            "finished", "the model signed off; another finishing tool gives its own name"
         ),
-        "review_deadlock": Word(
-            "Stopped: its finish was refused again and again", "with no work in between, and nobody to ask"
+        "turns": ReasonWord("Turn limit reached", "all turns are used"),
+        "tool_calls": ReasonWord(
+            "Limit of tool calls reached", "all tool calls are used, and one more was made"
         ),
-        "model_error": Word("The model failed", "its provider, or its connection"),
-        "content_filter": Word("The model refused", "or its provider filtered, two replies in a row"),
-        "middleware": Word("Ended by a middleware", "one of its hooks jumped to the end, or failed"),
-        "needs_person": Word("It needs a person", "and there is no checkpointer to wait with"),
-        "cancelled": Word("Cancelled", "it was stopped on request"),
-        "superseded": Word("Replaced by a new task", "a new message came before it had ended"),
-        "no_task": Word("No task", "there was no message"),
+        "tokens": ReasonWord("Token limit reached", "all tokens are used"),
+        "cost": ReasonWord("Cost limit reached", "all that it may cost is spent"),
+        "seconds": ReasonWord("Time limit reached", "all working time is used"),
+        "talk_turns": ReasonWord(
+            "Stopped: it only talked", "too many replies in a row without a call", following=_STUCK
+        ),
+        "repeats": ReasonWord(
+            "Stopped: it did the same again and again",
+            "the same work had the same result, too often",
+            following=_STUCK,
+        ),
+        "review_deadlock": ReasonWord(
+            "Stopped: its finish was refused again and again",
+            "with no work in between, and nobody to ask",
+            following=_REVIEWED,
+        ),
+        "model_error": ReasonWord("The model failed", "its provider, or its connection"),
+        "content_filter": ReasonWord(
+            "The model refused",
+            "or its provider filtered, two replies in a row",
+            error="The model refused, or its provider filtered, two replies in a row. Put the task in other "
+            "words, or use another model.",
+        ),
+        "needs_person": ReasonWord(
+            "It needs a person",
+            "and there is no checkpointer to wait with",
+            error="The model asks: {question} Build the graph with storage= (or a checkpointer) so that it "
+            "can wait for the answer.",
+        ),
+        "cancelled": ReasonWord(
+            "Cancelled", "it was stopped on request", error="The task was stopped on request."
+        ),
+        "superseded": ReasonWord(
+            "Replaced by a new task",
+            "a new message came before it had ended",
+            error="The user wrote a new message before this task had ended.",
+        ),
+        "no_task": ReasonWord(
+            "No task",
+            "there was no message",
+            error="There is nothing to do: send a message with the task.",
+        ),
+        "middleware": ReasonWord("Ended by a middleware", "one of its hooks jumped to the end, or failed"),
     }
 )
 """Why a task has ended."""
@@ -136,6 +198,11 @@ def heading(outcome: Mapping[str, Any]) -> Heading:
     # A name that others gave; whoever shows it makes it harmless.
     title = known.shown if known else f"{status.shown.capitalize()}: {outcome['reason']}"
     return Heading(title, status.tone or "red", status.sign)
+
+
+def following(reason: str) -> str:
+    """What can be done after a task that ended at this limit."""
+    return REASONS[reason].following if reason in REASONS else _MORE
 
 
 def stands(status: str, waits_for: str | None = None, outcome: Mapping[str, Any] | None = None) -> Heading:

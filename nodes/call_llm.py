@@ -40,7 +40,7 @@ from signoff.nodes.model.messages import (
     streams,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, Keeper
+from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
@@ -113,6 +113,10 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     except PromptError as error:
         return _without_prompt(state, error)
     task = run.task(state)
+    names = None
+    if run.kit.pick is not None:
+        context = run.context if run.kit.context_form is None else run.users_context
+        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
@@ -120,7 +124,8 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    call, around = ModelCall(models, shown, offered, watch, _placed(state, run), run), run.kit.middleware
+    call = ModelCall(models, shown, offered, watch, _placed(state, run), run, names)
+    around = run.kit.middleware
     try:
         if around is None or not around.wraps_models:
             return _replied(state, run, call, (yield from call.asked(models, shown.view)), begun)
@@ -140,7 +145,8 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
 class ModelCall:
     """A call of the graph's models: what they are asked with, and what their tries came to.
 
-    shown: what was shown last; a middleware may change what is.
+    shown: what was shown last; a middleware may change what is. names: of the working tools that are offered;
+    None for all.
     """
 
     models: tuple[AskedModel, ...]
@@ -149,6 +155,7 @@ class ModelCall:
     watch: CallBounds
     placed: Callable[[Any], Runnable[Any, Any]]
     run: NodeContext
+    names: tuple[str, ...] | None = None
     tries: Tries = field(default_factory=Tries)
 
     def asked(self, models: tuple[AskedModel, ...], view: list[BaseMessage]) -> Part[AIMessage | None]:
@@ -156,7 +163,9 @@ class ModelCall:
         the run to stop."""
 
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-            chunks = yield from _streamed(model.offers, self.placed, view, self.offered, bounds)
+            chosen = self.names is not None and not model.offers.chosen
+            offers = picked(model.offers, self.names or ()) if chosen else model.offers
+            chunks = yield from _streamed(offers, self.placed, view, self.offered, bounds)
             return _reply_of(chunks, self.run)
 
         try:
@@ -203,10 +212,13 @@ def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any
         key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
     if not keeps and not key:
         return lambda model: model
+
     acting, messages = state.get("acting"), state["messages"]
 
     def placed(model: Any) -> Runnable[Any, Any]:
-        found: Runnable[Any, Any] = model.in_thread(acting, messages) if isinstance(model, Keeper) else model
+        found: Runnable[Any, Any] = model
+        if keeps and isinstance(model, Keeper):
+            found = model.in_thread(acting, messages)
         return found.bind(prompt_cache_key=key) if key else found
 
     return placed
@@ -294,6 +306,8 @@ def _replied(
         return Report(Event.STOPPED)
     ended, size = time.time(), call.shown.size
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
+    if call.names is not None:
+        notes["offered"] = list(call.names)
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

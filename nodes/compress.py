@@ -13,6 +13,7 @@ from signoff.graph.prompt.compaction import compact
 from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
+from signoff.graph.vocabulary import REASONS
 from signoff.nodes.journal import answer_waiting, close, look_up, measured
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_digest
@@ -99,6 +100,6 @@ def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | 
         task=before.id,
         status="error",
         reason="superseded",
-        error="The user wrote a new message before this task had ended.",
+        error=REASONS["superseded"].error,
     )
     return conclude(before, ending, run.thread_id, run.kit.toolbox.is_effect)

@@ -11,20 +11,13 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.rules import decide as apply_rules
 from signoff.graph.state import AgentState, Ending
+from signoff.graph.vocabulary import REASONS
 from signoff.nodes.model.messages import is_full
 from signoff.nodes.node import NodeContext, Report
 
 # The events that lead here straight from a reply's calls.
 STRAIGHT = (Event.DONE, Event.SETTLED)
 _STATUS = {Event.EXHAUSTED: "limit", Event.FAILED: "error", Event.CANCELLED: "error"}
-_WHAT_TO_DO = {
-    "no_task": "There is nothing to do: send a message with the task.",
-    "needs_person": "The model asks: {question} Build the graph with storage= (or a checkpointer) so that it "
-    "can wait for the answer.",
-    "content_filter": "The model refused, or its provider filtered, two replies in a row. Put the task in "
-    "other words, or use another model.",
-    "cancelled": "The task was stopped on request.",
-}
 
 
 def decide(state: AgentState, run: NodeContext) -> Report:
@@ -36,7 +29,7 @@ def decide(state: AgentState, run: NodeContext) -> Report:
     update: dict[str, Any] = {"decision": decision}
     if event in _STATUS:
         ending = Ending(task=task.id, status=_STATUS[event], reason=decision["rule"])
-        if text := _WHAT_TO_DO.get(decision["rule"]):
+        if text := REASONS[decision["rule"]].error:
             question = task.ask.args.get("question", "") if task.ask else ""
             ending["error"] = text.format(question=question)
         update["ending"] = ending

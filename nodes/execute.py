@@ -19,8 +19,6 @@ from signoff.nodes.node import NodeContext, Part, Report, Steps
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
 
-PARALLEL_READS = 8
-
 
 def execute(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
@@ -42,7 +40,7 @@ def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
     def beside(call: Call) -> bool:
         return not box.is_effect(call.name) and not box.is_driven(call.name)
 
-    return list(takewhile(beside, due[:PARALLEL_READS])) or due[:1]
+    return list(takewhile(beside, due)) or due[:1]
 
 
 def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
@@ -57,7 +55,7 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContex
     decisions = [decided(call, task.decisions) for call in batch]
     pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
     jobs = [ToolRun(call, state, run, _edited(decision)) for call, decision in pairs]
-    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered)
+    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered, most=run.kit.parallel)
     done = {job.call.index: found for job, found in zip(jobs, results, strict=True)}
     written = Written()
     for call in batch:

@@ -1,12 +1,16 @@
-"""Writes the outcome, answers every call still open, and records the outcome once per task."""
+"""Writes the outcome, answers every call still open, tells whoever asked how it ended, and records the
+outcome once per task."""
 
+import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
-from signoff.graph.outcome import conclude
+from signoff.graph.messages import answer, is_answer
+from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending
 from signoff.nodes.journal import Written, close, measured
 from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
@@ -15,14 +19,10 @@ from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
 def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     closed = yield from _closed(task, run)
-    closing = _with_ids(closed.messages, task, len(state["messages"]))
-    last = [*state["messages"], *closing][-1:]
-    ended = EndedTask(task=task.id, message=(last[0].id or "") if last else "")
-    update = closed.channels(state, run)
-    if closing:
-        update["messages"] = closing
+    channels = closed.channels(state, run)
+    written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:
-        return Report(None, {**update, "ended": ended})
+        return Report(None, {**channels, **_with_end(state, task, written)})
     nudges = run.reader(state).section.nudges
     run.forget()
     ending = state["ending"]
@@ -30,9 +30,35 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     yield from measured(task, outcome, nudges, run)
     if run.outputs.owner:
         yield Files(run.outputs.ended)
-    if decision := _decided_elsewhere(state, ending):
-        update["decision"] = decision
-    return Report(None, {**update, "outcome": outcome.model_dump(), "ended": ended})
+    decision = _decided_elsewhere(state, ending)
+    if run.kit.answers:
+        last = decision or state.get("decision")
+        why = ending.get("error") or (last["why"] if last else "")
+        text = answer_of(outcome, ending.get("claim") or {}, why, run.kit.texts)
+        written = [*written, *_answer([*state["messages"], *written], text, task, run)]
+    update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
+    return Report(None, {**update, "decision": decision} if decision else update)
+
+
+def _with_end(state: AgentState, task: Task, written: Sequence[BaseMessage]) -> dict[str, Any]:
+    """What is written, and where the task has ended with it."""
+    last = [*state["messages"], *written][-1:]
+    ended = EndedTask(task=task.id, message=(last[0].id or "") if last else "")
+    return {"messages": list(written), "ended": ended} if written else {"ended": ended}
+
+
+def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeContext) -> list[BaseMessage]:
+    """The message that tells how the task ended; nothing where an imported history ends in it.
+
+    Its id is made of the task, its last reply and its place, so that this step makes the same one again, and
+    another end of the same task (after `extend` or `retry`) one of its own.
+    """
+    last = history[-1] if history else None
+    if last is not None and is_answer(last) and last.text == text:
+        return []
+    reply = task.last.message.id if task.last else ""
+    own = uuid.uuid5(uuid.NAMESPACE_OID, f"answer:{task.id}:{reply}:{len(history)}")
+    return [answer(text, task.id, (last.id or "") if last else "", id=str(own), name=run.kit.name)]
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
@@ -55,7 +81,7 @@ def _closed(task: Task, run: NodeContext) -> Part[Written]:
     return (yield from close(strays, run))
 
 
-def _with_ids(answers: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
+def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
     """Each with an id of its own: the last one is where the task ended."""
-    ids = [f"ended-{task.id}-{position + number}" for number in range(len(answers))]
-    return [answer.model_copy(update={"id": own}) for answer, own in zip(answers, ids, strict=True)]
+    ids = [f"ended-{task.id}-{position + number}" for number in range(len(results))]
+    return [result.model_copy(update={"id": own}) for result, own in zip(results, ids, strict=True)]

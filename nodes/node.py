@@ -1,18 +1,22 @@
-"""A node of the graph, and what all nodes work with.
+"""A node of the graph, what all nodes work with, and what they may wait for.
 
 A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
-calls) and gets their results back. So it is written once, and runs in sync and in async graphs alike. `Node`
-runs it, carries its requests out and checks the event that it reports. `Dependencies` are the parts of a
+calls) and gets their results back, or the error that came of one. So it is written once, and runs in sync and
+in async graphs alike. `Node` runs it and checks the event that it reports. `Dependencies` are the parts of a
 graph that never change; a `NodeContext` holds the facts of one invocation.
+
+The way into a thread (`graph/compiled/inputs.py`) and a session (`signoff/session/drive.py`) are such
+generators, too. `carry_out` runs one that comes to a result, `tell` one that tells of events on its way. What
+a request needs is the `scope`: the context of a node, or what a session holds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
@@ -20,6 +24,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
+from pydantic import TypeAdapter
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import Outputs
@@ -28,7 +33,7 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.inside.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.inside.private import runtime as runtime_of
 from signoff.graph.inside.speed import lazy
-from signoff.graph.limits import Limits
+from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
 from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
@@ -41,6 +46,7 @@ from signoff.nodes.model.models import (
     ByConfig,
     ByName,
     Keeper,
+    Pick,
 )
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
@@ -54,6 +60,7 @@ ANTHROPIC, OPENAI = "anthropic", "openai"
 ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 _READINGS = 256
 _NO_CONTEXT = Context()
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,10 @@ class Dependencies:
     digest_seconds: how long a model may take for a digest.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
+    answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
+    parallel: how many reads run beside each other at most; None for the default of each sort.
+    priced: gives the prices of the model under a name, or of the graph's own; None where they were given.
+    shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
     the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
     state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai". middleware:
@@ -100,6 +111,12 @@ class Dependencies:
     finish_alone: bool = False
     evidence: bool = False
     keeper: Keeper | None = None
+    answers: bool = True
+    name: str | None = None
+    shape: TypeAdapter[Any] | None = None
+    parallel: int | None = None
+    pick: Pick | None = None
+    priced: Callable[[str], Prices] | None = None
     by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
@@ -237,13 +254,17 @@ class NodeContext:
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
-        of cost where there are no prices."""
+        of cost where no prices are known."""
         if self.context is _NO_CONTEXT:
             return self.kit.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
-        return Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        limits = Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        name = (self.context.model or "").strip()
+        if limits.cost is None or self.kit.priced is None or (limits.prices is not None and not name):
+            return limits
+        return limits.model_copy(update={"prices": self.kit.priced(name)})
 
     @property
     def model_seconds(self) -> float | None:
@@ -313,12 +334,20 @@ class Report:
     update: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Request(Protocol):
-    """Something that a node waits for."""
+    """Something that is waited for, and how it is done in an event loop."""
 
-    def do(self, run: NodeContext) -> Any: ...
+    def do(self, scope: Any) -> Any: ...
 
-    async def ado(self, run: NodeContext) -> Any: ...
+    async def ado(self, scope: Any) -> Any: ...
+
+
+class HasStore(Protocol):
+    """A scope with a store, or without one."""
+
+    @property
+    def store(self) -> BaseStore | None: ...
 
 
 @dataclass(frozen=True)
@@ -327,11 +356,11 @@ class Store:
 
     ops: Sequence[Op]
 
-    def do(self, run: NodeContext) -> list[Any]:
-        return run.store.batch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    def do(self, scope: HasStore) -> list[Any]:
+        return scope.store.batch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
-    async def ado(self, run: NodeContext) -> list[Any]:
-        return await run.store.abatch(self.ops) if run.store and self.ops else [None] * len(self.ops)
+    async def ado(self, scope: HasStore) -> list[Any]:
+        return await scope.store.abatch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
 
 
 @dataclass(frozen=True)
@@ -347,8 +376,8 @@ class Swap:
     before: dict[str, Any] | None
     after: dict[str, Any]
 
-    def do(self, run: NodeContext) -> bool:
-        return run.store is None or self.on(run.store)
+    def do(self, scope: HasStore) -> bool:
+        return scope.store is None or self.on(scope.store)
 
     def on(self, store: BaseStore) -> bool:
         """Does it on `store`."""
@@ -360,8 +389,8 @@ class Swap:
         store.put(self.namespace, self.key, self.after)
         return True
 
-    async def ado(self, run: NodeContext) -> bool:
-        return await asyncio.to_thread(self.do, run)
+    async def ado(self, scope: HasStore) -> bool:
+        return await asyncio.to_thread(self.do, scope)
 
 
 @dataclass(frozen=True)
@@ -370,14 +399,97 @@ class Files:
 
     work: Callable[[], object]
 
-    def do(self, run: NodeContext) -> None:
+    def do(self, scope: object) -> None:
         self.work()
 
-    async def ado(self, run: NodeContext) -> None:
+    async def ado(self, scope: object) -> None:
         await asyncio.to_thread(self.work)
 
 
-_T = TypeVar("_T")
+@dataclass(frozen=True)
+class Operation:
+    """Something that its owner does in both ways."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]]
+
+    def do(self, scope: object) -> Any:
+        return self.call()
+
+    async def ado(self, scope: object) -> Any:
+        return await self.acall()
+
+
+def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """Carries out what `steps` asks for; gives what it comes to."""
+    go_on: Callable[[], Any] = steps.__next__
+    try:
+        while True:
+            go_on = _done(steps, go_on(), scope)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """`carry_out`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        go_on = await _adone(steps, request, scope)
+
+
+def tell(steps: Generator[Any, Any, None], scope: object) -> Iterator[Any]:
+    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = _done(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+async def atell(steps: Generator[Any, Any, None], scope: object) -> AsyncGenerator[Any, None]:
+    """`tell`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = await _adone(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+_END = object()
+
+
+def _next(go_on: Callable[[], Any]) -> Any:
+    try:
+        return go_on()
+    except StopIteration:
+        return _END
+
+
+def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    """Carries out one request; how `steps` goes on."""
+    try:
+        return partial(steps.send, request.do(scope))
+    except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means
+        return partial(steps.throw, error)
+
+
+async def _adone(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    try:
+        return partial(steps.send, await request.ado(scope))
+    except BaseException as error:  # noqa: BLE001  as above
+        return partial(steps.throw, error)
+
+
 Part = Generator[Any, Any, _T]
 """A part of a node that yields requests and gives a value."""
 
@@ -418,40 +530,6 @@ class Middleware(Protocol):
         on; empty where it is not."""
 
 
-def perform(part: Part[_T], run: NodeContext) -> _T:
-    """What the part comes to, all that it asks for done."""
-    go_on: Callable[[], Any] = part.__next__
-    while True:
-        try:
-            request = go_on()
-        except StopIteration as end:
-            found: _T = end.value
-            return found
-        try:
-            answer = request.do(run)
-        except BaseException as error:  # noqa: BLE001  the part decides what an error means
-            go_on = partial(part.throw, error)
-        else:
-            go_on = partial(part.send, answer)
-
-
-async def aperform(part: Part[_T], run: NodeContext) -> _T:
-    """`perform`, for an event loop."""
-    go_on: Callable[[], Any] = part.__next__
-    while True:
-        try:
-            request = go_on()
-        except StopIteration as end:
-            found: _T = end.value
-            return found
-        try:
-            answer = await request.ado(run)
-        except BaseException as error:  # noqa: BLE001  as above
-            go_on = partial(part.throw, error)
-        else:
-            go_on = partial(part.send, answer)
-
-
 class Node(Runnable[AgentState, dict[str, Any]]):
     """A state of the machine as a LangGraph node.
 
@@ -468,8 +546,8 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        report = steps if isinstance(steps, Report) else perform(steps, run)
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
         return self._checked(report, input)
 
@@ -477,8 +555,8 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begun(self.kit, config or {})
-        steps = self.work(input, run)
-        report = steps if isinstance(steps, Report) else await aperform(steps, run)
+        work = self.work(input, run)
+        report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
         return self._checked(report, input)
 

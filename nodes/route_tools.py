@@ -15,7 +15,7 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
-from signoff.graph.messages import append_messages, not_run, result
+from signoff.graph.messages import append_messages, marks, not_run, result
 from signoff.graph.rules import TALKED, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
@@ -150,8 +150,11 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return result(call.id, call.name, texts["thought"].format())
     if call.effect is Effect.MORE_TURNS:
         return more_turns(call, task, run)
-    if call.name not in box.tools:
-        return _unknown(call, run)
+    if call.name in box.provided:
+        return not_run(call.id, call.shown_name, texts["provided"].format(name=call.name), "provided")
+    offered = marks(task.reply_of(call).message).get("offered")
+    if call.name not in box.tools or (offered is not None and call.name not in offered):
+        return _unknown(call, run, offered)
     if (too_many := _above(call, task, run)) is not None:
         return not_run(call.id, call.name, too_many, "too_many")
     if (error := box.misfit(call.name, call.args)) and decided(call, task.decisions) is None:
@@ -168,8 +171,14 @@ def _above(call: Call, task: Task, run: NodeContext) -> str | None:
     return texts["too_many"].format(name=call.name, limit=limit) if place >= limit else None
 
 
-def _unknown(call: Call, run: NodeContext) -> ToolMessage:
-    texts, names = run.kit.texts.results, [found.name for found in run.kit.toolbox.every]
+def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> ToolMessage:
+    """The answer to a call of a tool that there is not, or not now. offered: of the working tools."""
+    texts, box = run.kit.texts.results, run.kit.toolbox
+    working = [name for name in box.tools if offered is None or name in offered]
+    names = [*working, *box.controls]
+    if call.name in box.tools:
+        text = texts["not_offered"].format(name=call.name, tools=", ".join(names))
+        return not_run(call.id, call.name, text, "not_offered")
     near = nearest_name(call.name, names)
     hint = texts["did_you_mean"].format(near=near) if near else ""
     text = texts["unknown"].format(name=call.name[:_NAME], tools=", ".join(names), hint=hint)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from signoff.graph.kinds import Effect, Kind
     from signoff.graph.limits import Limits, Prices, TokenCounts
     from signoff.graph.machine import State
-    from signoff.graph.outcome import Change, CheckRun, Outcome, Usage, current_outcome
+    from signoff.graph.outcome import Change, CheckRun, Outcome, RunResult, Usage, current_outcome, outcome_of
     from signoff.graph.texts import Texts
     from signoff.nodes.model.retries import ModelRetries
     from signoff.session.decisions import (
@@ -80,6 +80,7 @@ __all__ = [
     "Question",
     "ResponseFormat",
     "Retry",
+    "RunResult",
     "Session",
     "SetupError",
     "SignoffError",
@@ -104,6 +105,7 @@ __all__ = [
     "expire",
     "extend",
     "go_on",
+    "outcome_of",
     "pause_on_signals",
     "postgres_storage",
     "request_pause",
@@ -148,7 +150,9 @@ _NAMES = {
         "CheckRun",
         "Outcome",
         "Usage",
+        "RunResult",
         "current_outcome",
+        "outcome_of",
     ),
     "signoff.graph.texts": ("Texts",),
     "signoff.nodes.model.retries": ("ModelRetries",),

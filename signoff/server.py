@@ -19,7 +19,7 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
 from signoff.session.session import Session
 from signoff.session.standing import reading_graph
+from signoff.storage.base import SaverInThreads
 
 
 class SaverStorage(Protocol):
@@ -55,7 +56,7 @@ class SaverStorage(Protocol):
     def store(self) -> BaseStore: ...
 
 
-class ServerSaver(BaseCheckpointSaver[str]):
+class ServerSaver(SaverInThreads):
     """The checkpointer of `storage`, for async use by the server alone."""
 
     def __init__(self, storage: SaverStorage) -> None:
@@ -68,22 +69,14 @@ class ServerSaver(BaseCheckpointSaver[str]):
         held: AbstractContextManager[None] = self.storage.checkpointer.runner(thread_id)
         return held
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = await self.saver.aget_tuple(config)
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        found = self.saver.get_tuple(config)
         return found and _widened(found)
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        async for found in self.saver.alist(config, filter=filter, before=before, limit=limit):
-            yield _widened(found)
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        return map(_widened, self.saver.list(config, **options))
 
-    async def aput(
+    def put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -91,15 +84,13 @@ class ServerSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         new = _each(new_versions, narrow)
-        return await self.saver.aput(config, _with_versions(checkpoint, narrow), metadata, new)
+        return self.saver.put(config, _with_versions(checkpoint, narrow), metadata, new)
 
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await self.saver.aput_writes(config, writes, task_id, task_path)
+    def put_writes(self, *written: Any) -> None:
+        self.saver.put_writes(*written)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self.saver.adelete_thread(thread_id)
+    def delete_thread(self, thread_id: str) -> None:
+        self.saver.delete_thread(thread_id)
 
     async def adelete_for_runs(self, run_ids: Iterable[str]) -> None:
         """Raises ValueError, whose words the server passes on."""

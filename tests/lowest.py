@@ -72,6 +72,7 @@ TESTS = {
     ),
     "pydantic-monty": ("tests/tools/test_sandbox_choice.py", "tests/tools/test_sandbox_tool.py"),
     "jsonschema": ("tests/finish/test_control_result.py",),
+    "genai-prices": ("tests/graph/test_prices.py",),
     "matplotlib": ("tests/cli/test_stats_command.py::test_a_plot_is_a_picture",),
     "langgraph-checkpoint-postgres, psycopg, psycopg-pool": (
         "tests/storage/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",

@@ -33,6 +33,7 @@ from signoff import (
     build_graph,
     sqlite_storage,
 )
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 from tests.support.arguments import at_least
 
@@ -253,7 +254,7 @@ def _results(messages: list[BaseMessage]) -> dict[str, str]:
     return {
         c["args"]["name"]: answers[c["id"] or ""]
         for m in messages
-        if isinstance(m, AIMessage)
+        if is_reply(m)
         for c in m.tool_calls
         if "name" in c["args"]
     }

@@ -334,6 +334,21 @@ class _WithEvidence(FinishTask):
     )
 
 
+class _WithAnswer(FinishTask):
+    answer: str = Field(description="The answer to the user, complete: they read nothing else of this.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_phase_has_none(cls, values: Any) -> Any:
+        return {"answer": "", **values} if isinstance(values, Mapping) else values
+
+    @model_validator(mode="after")
+    def _is_said(self) -> "_WithAnswer":
+        if not self.answer.strip() and not is_phase(dict(self)):
+            raise PydanticCustomError("answer", "the answer is empty")
+        return self
+
+
 class _WithResult(FinishTask):
     """Any finish whose last field, made for one graph, is `result`."""
 
@@ -355,22 +370,29 @@ class _WithResult(FinishTask):
 
 
 def finishing(
-    controls: Sequence[ControlTool], response_format: ResponseFormat | None = None, *, evidence: bool = False
+    controls: Sequence[ControlTool],
+    response_format: ResponseFormat | None = None,
+    *,
+    evidence: bool = False,
+    answer: bool = False,
 ) -> tuple[ControlTool, ...]:
     """The control tools, with what a graph adds to `finish_task`.
 
     response_format: the shape of the argument `result`, which becomes required and is validated; without it
         a claim of "blocked" or "impossible", or of a phase, is still one. evidence: adds `evidence`.
+        answer: adds `answer`, which is required.
 
     Raises SetupError when there is no `finish_task` to add it to, or the format is none.
     """
-    if response_format is None and not evidence:
+    more: list[type[FinishTask]] = [_WithEvidence] if evidence else []
+    more += [_WithAnswer] if answer else []
+    if response_format is None and not more:
         return tuple(controls)
-    made = [_added(found, response_format, evidence) if _is_ours(found) else found for found in controls]
+    made = [_added(found, response_format, more) if _is_ours(found) else found for found in controls]
     if not any(map(_is_ours, controls)):
         raise SetupError(
-            "response_format= and evidence= are for finish_task, and control_tools= has no such tool: add "
-            "the one of signoff.standard_controls()."
+            'response_format=, evidence= and answer="argument" are for finish_task, and control_tools= has '
+            "no such tool: add the one of signoff.standard_controls()."
         )
     return tuple(made)
 
@@ -381,13 +403,13 @@ def _is_ours(control: ControlTool) -> bool:
     return finishes and isinstance(schema, type) and issubclass(schema, FinishTask)
 
 
-def _added(control: ControlTool, response_format: ResponseFormat | None, evidence: bool) -> ControlTool:
+def _added(
+    control: ControlTool, response_format: ResponseFormat | None, more: Sequence[type[FinishTask]]
+) -> ControlTool:
     schema = control.tool.args_schema
     assert isinstance(schema, type), "so it is ours"
     assert issubclass(schema, FinishTask), "as above"
-    bases: list[type[FinishTask]] = [schema]
-    if evidence:
-        bases.insert(0, _WithEvidence)
+    bases: list[type[FinishTask]] = [*more, schema]
     fields: dict[str, Any] = {}
     if response_format is not None:
         bases.insert(0, _WithResult)
@@ -399,10 +421,13 @@ def _added(control: ControlTool, response_format: ResponseFormat | None, evidenc
     )
 
 
-def _shape(given: ResponseFormat) -> Any:
-    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
-    if isinstance(given, Mapping):
-        return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
+def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
+    """What makes an instance of a stored result; None for a JSON schema, whose results are JSON values.
+
+    Raises SetupError for what is no format.
+    """
+    if given is None or isinstance(given, Mapping):
+        return None
     if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
         raise SetupError(
             f"response_format is {given!r}; give a pydantic model, a dataclass, a TypedDict or a JSON schema."
@@ -412,6 +437,15 @@ def _shape(given: ResponseFormat) -> Any:
         adapter.json_schema()
     except (PydanticSchemaGenerationError, TypeError, ValueError) as error:
         raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
+    return adapter
+
+
+def _shape(given: ResponseFormat) -> Any:
+    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
+    if isinstance(given, Mapping):
+        return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
+    adapter = result_shape(given)
+    assert adapter is not None, "only a JSON schema has none"
     return Annotated[given, WrapValidator(_read), PlainSerializer(_dumping(adapter))]
 
 

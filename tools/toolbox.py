@@ -8,7 +8,7 @@ import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from types import FunctionType
@@ -24,6 +24,9 @@ from signoff.tools.approvals import Approvals, Policy
 from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 
 _LONGEST = 200
+# What stands in the description of a tool that whoever calls the model is to run, and its types.
+_DESCRIBES = {"function", "parameters", "input_schema"}
+_CALLED = ("function", "custom")
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
 
 
@@ -65,6 +68,7 @@ class Toolbox:
     ask_for_turns: whether a person must approve the model's request for more turns.
     rounds: whether the model thinks after each batch of calls, before the next.
     schemas: what the arguments of a working tool must fit, where they can be judged without running it.
+    provided: tools that the model's provider runs itself, as it is told of them, by name.
     """
 
     controls: ControlRegistry
@@ -76,11 +80,19 @@ class Toolbox:
     ask_for_turns: bool = False
     rounds: bool = False
     schemas: Mapping[str, type[BaseModel]] = field(default_factory=dict)
+    provided: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def every(self) -> list[BaseTool]:
+    def every(self) -> list[BaseTool | dict[str, Any]]:
         """All tools, as the model is told of them."""
-        return [*self.tools.values(), *(control.tool for control in self.controls.values())]
+        controls = (control.tool for control in self.controls.values())
+        return [*self.tools.values(), *self.provided.values(), *controls]
+
+    def with_only(self, names: Collection[str]) -> "Toolbox":
+        """The toolbox with only these of its tools, in its own order, and all control tools."""
+        tools = {name: found for name, found in self.tools.items() if name in names}
+        provided = {name: found for name, found in self.provided.items() if name in names}
+        return replace(self, tools=tools, provided=provided)
 
     def effect(self, name: str) -> Effect | None:
         """The effect of a control tool; None for a work call."""
@@ -153,7 +165,7 @@ class Toolbox:
 
 
 def make_toolbox(
-    tools: Sequence[BaseTool | Callable[..., Any]],
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]],
     controls: Sequence[ControlTool],
     approvals: Policy | None = None,
     hand_over: Collection[str] = (),
@@ -165,7 +177,8 @@ def make_toolbox(
     Raises SetupError for names that clash and for names that do not exist.
     """
     registry = ControlRegistry(controls)
-    by_name = _by_name(tools, registry)
+    by_name = _by_name([found for found in tools if not isinstance(found, Mapping)], registry)
+    provided = _provided([found for found in tools if isinstance(found, Mapping)], {*by_name, *registry})
     kinds = {name: kind_of(found) for name, found in by_name.items()}
     unknown = set(hand_over) - set(by_name) - set(Kind)
     if unknown:
@@ -185,7 +198,32 @@ def make_toolbox(
         Approvals(approvals, kinds, has_context=has_context),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
+        provided=provided,
     )
+
+
+def provider_name(given: Mapping[str, Any]) -> str:
+    """The name of a tool of the provider: Anthropic and OpenAI name it by `name` or `type`, Google by its
+    only key."""
+    return str(given.get("name") or given.get("type") or next(iter(given), ""))
+
+
+def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for one in given:
+        name = provider_name(one)
+        # Of Google's own the only key is the name.
+        provided = "type" in one or (len(one) == 1 and "name" not in one)
+        if not provided or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
+            raise SetupError(
+                f"tools= holds {reprlib.repr(dict(one))}, which cannot be a tool: nothing runs it; give a "
+                "LangChain tool or a function, or a tool that the model's provider runs, such as "
+                '{"type": "web_search"}.'
+            )
+        if name in taken or name in found:
+            raise SetupError(f"Two tools are named {name!r}; rename one of them.")
+        found[name] = dict(one)
+    return found
 
 
 def _from_function(given: Any) -> BaseTool:

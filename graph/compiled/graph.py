@@ -21,7 +21,7 @@ from contextlib import (
     suppress,
 )
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, Literal, cast, overload
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -34,12 +34,10 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
-    aentered,
     check_channels,
     check_config,
     check_context,
     check_input,
-    entered,
     entry,
     holds_input,
     nested,
@@ -50,7 +48,9 @@ from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLos
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
+from signoff.graph.outcome import ResultT, RunResult
 from signoff.graph.state import AgentState, Output
+from signoff.nodes.node import Node, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -162,7 +162,7 @@ def _taken(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
         return True
 
 
-class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
+class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[ResultT]):
     """Saves every step before the next one begins (`durability="sync"`), unless told to do less.
 
     Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
@@ -176,20 +176,57 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         """
         end_graph(self.builder)
 
-    # LangGraph's overloads of these two tell the return type by `version`.
-    def invoke(  # type: ignore[override]  # as above
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """What a notebook shows: the machine. LangGraph's own has a server on the internet draw it."""
+        from signoff.graph.drawing.diagram import svg  # only a notebook needs it
+
+        return {"text/plain": f"{type(self).__name__} {self.name!r}", "image/svg+xml": svg()}
+
+    # LangGraph's overloads of these two tell the return type by `version`, and end in one that says nothing.
+    @overload  # type: ignore[override]  # as above
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Literal["v2", "v3"], **kwargs: Any
+    ) -> Any: ...
+    @overload
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, *, stream_mode: Any, **kwargs: Any
+    ) -> Any: ...
+    @overload
+    def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> dict[str, Any] | Any:
+    ) -> RunResult[ResultT]: ...
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
             return super().invoke(input, config, **kwargs)
-        return _with_interrupts(super().invoke(input, config, **kwargs, version="v2"))
+        return self._result(super().invoke(input, config, **kwargs, version="v2"))
 
-    async def ainvoke(  # type: ignore[override]  # as above
+    @overload  # type: ignore[override]  # as above
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Literal["v2", "v3"], **kwargs: Any
+    ) -> Any: ...
+    @overload
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, *, stream_mode: Any, **kwargs: Any
+    ) -> Any: ...
+    @overload
+    async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> dict[str, Any] | Any:
+    ) -> RunResult[ResultT]: ...
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
             return await super().ainvoke(input, config, **kwargs)
-        return _with_interrupts(await super().ainvoke(input, config, **kwargs, version="v2"))
+        return self._result(await super().ainvoke(input, config, **kwargs, version="v2"))
+
+    def _result(self, output: GraphOutput[Any]) -> Any:
+        """What the older form of `invoke` gives, with the type of its result."""
+        if not isinstance(output.value, dict) and (output.value is not None or not output.interrupts):
+            return output.value
+        found = RunResult[ResultT](output.value or {})
+        if output.interrupts:
+            found["__interrupt__"] = list(output.interrupts)
+        node = self.builder.nodes[str(FIRST)].runnable
+        found.shape = node.kit.shape if isinstance(node, Node) else None
+        return found
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config), storage_errors():
@@ -213,8 +250,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = entered(self._begun(input, config))
-        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **kwargs)
+        begun, options = carry_out(self._begun(input, config), self), _with_context(kwargs)
+        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **options)
 
     def astream_held(
         self,
@@ -229,7 +266,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        options = {"durability": self._raised(durability), **kwargs}
+        options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options)
@@ -237,7 +274,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        begun = await aentered(self._begun(input, config))
+        begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         async with aclosing(stream):
             async for item in stream:
@@ -383,7 +420,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output]):
         return durability or ("sync" if self.checkpointer else None)
 
 
-class JournalledGraph(DurableGraph):
+class JournalledGraph(DurableGraph[ResultT]):
     """Always saves every step before the next one begins: no effect for a reply that is not saved.
 
     A weaker `durability` would lose the reply in a crash, and with it the way to know that its call has run.
@@ -427,6 +464,14 @@ def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[No
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
 
 
+def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options with the context in the one form of a mapping that LangGraph checks by its schema."""
+    context = kwargs.get("context")
+    if context is None or isinstance(context, dict) or not isinstance(context, Mapping):
+        return kwargs
+    return {**kwargs, "context": dict(context)}
+
+
 def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
     """Whether `invoke` is to give the last values in LangGraph's older form, which is its default.
 
@@ -434,13 +479,6 @@ def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
     form they come with the values.
     """
     return kwargs.get("stream_mode", "values") == "values" and "version" not in kwargs
-
-
-def _with_interrupts(output: GraphOutput[Any]) -> Any:
-    """What the older form of `invoke` gives."""
-    if not output.interrupts:
-        return output.value
-    return {**(output.value or {}), "__interrupt__": list(output.interrupts)}
 
 
 def _without_default(config: RunnableConfig | None) -> RunnableConfig | None:

@@ -9,8 +9,8 @@ as it was before, and its next input takes the message's place.
 
 import reprlib
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Container, Generator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Collection, Container, Generator, Mapping, Sequence
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
@@ -25,12 +25,13 @@ from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
 from signoff.graph.errors import SetupError, ThreadError, shown
-from signoff.graph.machine import FIRST, check_states, next_states
+from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
 from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import Context
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.nodes.node import Operation
 
 
 def extend(
@@ -54,7 +55,8 @@ def extend(
     granted = before["turns"] if before.get("task") == outcome["task"] else 0
     spent = state.get("spent") or {}
     mine = spent if spent.get("task") == outcome["task"] else {}
-    return _again(texts, {"extended": dict(mine)}, extra={"task": outcome["task"], "turns": granted + turns})
+    extra = {"task": outcome["task"], "turns": granted + turns}
+    return _again(Event.EXTEND, texts, {"extended": dict(mine)}, extra=extra)
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
@@ -64,7 +66,7 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
     end with an error.
     """
     _ended_by(_values(state), "error")
-    return _again(texts, {}, stop="")
+    return _again(Event.RETRY, texts, {}, stop="")
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
@@ -81,7 +83,24 @@ def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
     # An input that was saved and not yet taken up comes after every end.
     if START not in snapshot.next and current_outcome(snapshot.values) is not None:
         raise ThreadError("The thread has ended; send a new message to begin the next task.")
-    return None if snapshot.tasks or snapshot.next else Command(goto=str(FIRST), update={})
+    return None if snapshot.tasks or snapshot.next else entering(Event.GO_ON)
+
+
+def entering(event: Event, **update: Any) -> Command[Any]:
+    """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
+    return Command(goto=str(enters(event)), update={"event": str(event), **update})
+
+
+def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """What `graph.update_state` is given so that `event` enters a thread, whatever that has left to run: what
+    was pending is dropped, and nothing runs.
+
+    LangGraph knows no writing from outside: it writes in the name of a node, and goes where its edges lead.
+    So that of a state is taken from which the only way leads to where the event enters.
+    """
+    place = enters(event)
+    name = next(state for state, row in TRANSITIONS.items() if {*row.values()} == {place})
+    return {**values, "event": str(event)}, str(name)
 
 
 def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
@@ -104,9 +123,9 @@ def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
     return outcome
 
 
-def _again(texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
+def _again(event: Event, texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
     mark = nudge("resumed", texts.nudges["resumed"].format(), **notes)
-    return Command(goto=str(FIRST), update={"messages": [mark], "outcome": None, **update})
+    return entering(event, messages=[mark], outcome=None, **update)
 
 
 # Under this channel LangGraph keeps that a task waits for an answer.
@@ -129,14 +148,6 @@ class EntryGraph(Protocol):
     def settle(self, config: RunnableConfig) -> None: ...
 
     async def asettle(self, config: RunnableConfig) -> None: ...
-
-
-@dataclass(frozen=True)
-class Operation:
-    """Something to be done, and how it is done in an event loop."""
-
-    do: Callable[[], Any]
-    ado: Callable[[], Awaitable[Any]]
 
 
 Entry = Generator[Operation, Any, Any]
@@ -223,28 +234,6 @@ def _check_is_no_other(
 
 def _names_interrupt(key: Any) -> bool:
     return isinstance(key, str) and len(key) == _ID_DIGITS
-
-
-def entered(entry: Entry) -> Any:
-    """What comes of an entry."""
-    found = None
-    while True:
-        try:
-            asked = entry.send(found)
-        except StopIteration as end:
-            return end.value
-        found = asked.do()
-
-
-async def aentered(entry: Entry) -> Any:
-    """`entered`, for an event loop."""
-    found = None
-    while True:
-        try:
-            asked = entry.send(found)
-        except StopIteration as end:
-            return end.value
-        found = await asked.ado()
 
 
 def messages_of(given: Any) -> list[BaseMessage]:
@@ -399,7 +388,11 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
 
 def check_context(context: Any, form: type | None = None) -> None:
     """Refuses what can be no context; its keys and values are checked by its schema, `form`."""
-    if context is None or isinstance(context, Mapping | Context):
+    if context is None or isinstance(context, Context):
+        return
+    if isinstance(context, Mapping):
+        if strange := [key for key in context if not isinstance(key, str)]:
+            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys are names.")
         return
     kind = type(context).__name__
     if isinstance(form, type) and issubclass(form, ContextForm):

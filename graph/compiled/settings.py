@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -89,6 +90,33 @@ def checked_limits(given: Any) -> Limits:
     if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
         return Limits(**given)
     raise SetupError(f"limits= is {shown(given)}; write limits=Limits(turns=30).")
+
+
+# Providers refuse a whole request for a message under another name.
+_NAME = re.compile(r"[^\s<|\\/>]{1,64}")
+
+
+def checked_name(given: object) -> str | None:
+    """The name of a graph, as it may stand on a message."""
+    if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
+        return given
+    raise SetupError(f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
+
+
+def checked_function(name: str, given: Any, arguments: str) -> Any:
+    """A plain function of these arguments, or None."""
+    if given is None:
+        return None
+    if not callable(given) or inspect.isclass(given) or inspect.iscoroutinefunction(given):
+        raise SetupError(f"{name}= is {shown(given)}; give a plain function of ({arguments}).")
+    try:
+        inspect.signature(given).bind(*arguments.split(", "))
+    except TypeError:
+        raise SetupError(f"{name}= must take ({arguments}).") from None
+    except ValueError:
+        # Of some functions in C nothing is known.
+        pass
+    return given
 
 
 PromptFunction = Callable[[Any, Any], Any]

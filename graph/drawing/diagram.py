@@ -8,8 +8,10 @@ from signoff.graph.drawing.layout import (
     BOXES,
     DOORS,
     END_AT,
+    ENTRIES_AT,
     EXITS,
     HEIGHT,
+    LINE_HEIGHT,
     MAIN_LINES,
     MAIN_PATH,
     PAUSES,
@@ -19,7 +21,7 @@ from signoff.graph.drawing.layout import (
     ExitWord,
     Point,
 )
-from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges
+from signoff.graph.machine import ENTRIES, FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, entries
 
 LAST = next(state for state, row in TRANSITIONS.items() if not row)
 
@@ -68,7 +70,8 @@ class Line:
 
 def mermaid() -> str:
     """The machine as a Mermaid state diagram."""
-    rows = ["stateDiagram-v2", "    direction LR", f"    [*] --> {FIRST}"]
+    rows = ["stateDiagram-v2", "    direction LR"]
+    rows += [f"    [*] --> {state}: {label}" for state, label in entries().items()]
     for source, targets in edges().items():
         rows += [f"    {source} --> {target}: {label}" for target, label in targets.items()]
         if not targets:
@@ -102,6 +105,7 @@ def svg() -> str:
     """
     drawn = lines()
     _same("states", set(TRANSITIONS), set(BOXES))
+    _same("ways in", set(entries()), {FIRST})
     _same("edges", {(line.source, line.target, line.exit) for line in drawn}, set(ROUTES))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
@@ -206,18 +210,21 @@ def _door(exit: ExitWord, height: int) -> str:
 
 
 def _ends() -> Iterator[str]:
-    """Where a run begins and ends: a disc with an arrow to the first state, a ring after the last."""
+    """Where a run begins and ends: a disc with an arrow to the first state, and what enters there; a ring
+    after the last."""
     colour = _COLOURS["plain"][0]
-    first, last = BOXES[FIRST], BOXES[LAST]
-    ways = [
-        (Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)),
-        (Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)),
-    ]
-    for way in ways:
-        tip = _marker("plain")
-        yield f'<path class="edge" d="{drawn_path(way)}" stroke="{colour}" marker-end="url(#{tip})"/>'
+    first, last, tip = BOXES[FIRST], BOXES[LAST], _marker("plain")
+    begin = drawn_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
+    end = drawn_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
+    yield f"<g><title>START to {FIRST}: {' / '.join(ENTRIES)}</title>"
+    yield f'<path class="edge" d="{begin}" stroke="{colour}" marker-end="url(#{tip})"/>'
+    for at, event in enumerate(ENTRIES):
+        below = ENTRIES_AT.y + at * LINE_HEIGHT
+        yield f'<text x="{ENTRIES_AT.x}" y="{below}" text-anchor="middle" fill="{colour}">{event}</text>'
+    yield "</g>"
+    yield f'<path class="edge" d="{end}" stroke="{colour}" marker-end="url(#{tip})"/>'
     yield f'<circle cx="{START_AT.x}" cy="{START_AT.y}" r="{_RING}" fill="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING}" fill="none" stroke="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING - 4}" fill="{colour}"/>'
-    yield f'<text class="caption" x="{START_AT.x}" y="{START_AT.y + 26}" text-anchor="middle">START</text>'
+    yield f'<text class="caption" x="{START_AT.x}" y="{START_AT.y - 16}" text-anchor="middle">START</text>'
     yield f'<text class="caption" x="{END_AT.x + 15}" y="{END_AT.y + 4}">END</text>'

@@ -89,6 +89,8 @@ ACROSS = frozenset({(State.EXECUTE, State.DECIDE), (State.ROUTE_TOOLS, State.DEC
 PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
 START_AT, END_AT = Point(30, 230), Point(562, 572)
+# Under the start stands what enters there: the base line of the first word, and how far the next is below it.
+ENTRIES_AT, LINE_HEIGHT = Point(30, 260), 17
 
 BOXES: Mapping[State, Box] = {
     State.COMPRESS: Box(120, 230, "clean, fold"),
@@ -151,7 +153,7 @@ ROUTES: Mapping[tuple[State, State, ExitWord | None], Route] = {
     ),
     (State.REVIEW, State.FINISH, ExitWord.SUCCESS): route((326, 466), (500, 466), label=(402, 459)),
     (State.REVIEW, State.FINISH, ExitWord.ERROR): route(
-        (326, 476), (464, 476), (464, 584), (562, 584), (562, 534), label=(402, 489)
+        (326, 476), (464, 476), (464, 594), (612, 594), (612, 534), label=(402, 489)
     ),
     (State.REVIEW, State.CONFIRM, None): route((270, 480), (270, 520), label=(278, 504), anchor="start"),
     (State.CONFIRM, State.COMPRESS, None): route((214, 548), (90, 548), (90, 258), label=(152, 541)),

@@ -27,7 +27,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, normal, read_reply
 from signoff.graph.history.usage import SENT_BACK, Tally
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_genuine, lineage, marks, nudge_kind
+from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
 # The verdicts on a finish that are no refusal. `PENDING`: a person has been asked to confirm it. `PHASE`: a
@@ -209,9 +209,9 @@ _AROUND = 120
 class Ledger:
     """`sums[i]` are the tokens of the first `i` messages; `replies` the positions of the model's replies;
     `places` the position of each message by its id; `systems` the texts of the system messages, which take
-    no place of their own in a view."""
+    no place of their own in a view; `reported` the ids of the answers that other threads have given."""
 
-    __slots__ = ("places", "replies", "sums", "systems")
+    __slots__ = ("places", "replies", "reported", "sums", "systems")
 
     def __init__(self) -> None:
         # An array takes a quarter of the memory of a list of numbers.
@@ -219,17 +219,24 @@ class Ledger:
         self.replies = array("q")
         self.places: dict[str, int] = {}
         self.systems: list[str] = []
+        self.reported: set[str] = set()
 
     def upto(self, messages: Sequence[BaseMessage]) -> "Ledger":
         """The ledger with all of `messages`, of which the first ones may be noted already."""
         for position in range(len(self.sums) - 1, len(messages)):
             message = messages[position]
             self.places[message.id or ""] = position
+            shown = True
             if isinstance(message, SystemMessage):
                 self.systems.append(message.text)
+            elif is_answer(message):
+                before = messages[position - 1].id if position else None
+                # The finish, or the reminder, that it follows says the same in a thread of its own.
+                if shown := marks(message)["after"] != (before or ""):
+                    self.reported.add(message.id or "")
             elif isinstance(message, AIMessage):
                 self.replies.append(position)
-            self.sums.append(self.sums[-1] + _tokens(message))
+            self.sums.append(self.sums[-1] + (_tokens(message) if shown else 0))
         return self
 
 
@@ -315,6 +322,10 @@ class Reader:
     def add(self, message: BaseMessage) -> None:
         self.messages.append(message)
         if isinstance(message, SystemMessage):
+            return
+        if is_answer(message):
+            # It ends what came before it, and begins nothing.
+            self.adjacent, self.answering, self.last_id = False, None, message.id
             return
         if isinstance(message, AIMessage):
             self._reply(message)

@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
-from signoff.graph.messages import is_genuine, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, nudge_kind
 from signoff.graph.prompt.prompt import (
     SystemPrompt,
     beyond,
@@ -293,8 +293,10 @@ def _told(
     by itself."""
     reply, messages = turn
     for message in messages:
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             yield _line(reply, piece)
+        elif message.id in reader.noted.reported:
+            yield f"- another agent: {shortened(message.text, piece)}"
         elif nudge_kind(message) == _TOOL:
             yield f"- a tool showed: {shortened(message.text, piece)}"
         elif is_genuine(message) and message.id not in own | reader.spoken:

@@ -29,7 +29,7 @@ from signoff.graph.history.reader import CHARS, PromptHead, Reader
 from signoff.graph.history.replies import Call, Reply, StopReason
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_genuine, marks, nudge, nudge_kind, slim
+from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
 from signoff.graph.state import AgentState, Contract, Digest, Phases
 from signoff.graph.texts import Texts
@@ -294,10 +294,13 @@ def _repaired(
 ) -> Iterator[BaseMessage]:
     """The messages from `start` to `end`; `turns` are the replies among them. A result stands directly after
     its call, wherever the history has it; a user's answer to a question stands only as that result; a result
-    that belongs to no call is left out."""
+    that belongs to no call is left out, and so is an answer that tells only what this thread holds."""
     replies = iter(turns)
     for message in reader.messages[start:end]:
-        if isinstance(message, AIMessage):
+        if is_answer(message):
+            if message.id in reader.noted.reported:
+                yield message
+        elif isinstance(message, AIMessage):
             reply = next(replies)
             # What a provider interrupted goes on only when it is sent back as it is.
             if reply.calls or reply.text or reply.stop is StopReason.PAUSED:

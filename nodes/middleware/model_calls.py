@@ -26,7 +26,8 @@ from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
-from signoff.nodes.node import NodeContext, Part, Report, aperform, perform
+from signoff.nodes.node import NodeContext, Part, Report, acarry_out, carry_out
+from signoff.tools.toolbox import Toolbox
 
 _NOTHING = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 Request = ModelRequest[Any]
@@ -108,7 +109,7 @@ class Through:
 
     def do(self, run: NodeContext) -> Composed | None:
         def ask(request: Request) -> Composed:
-            return Composed(ModelResponse(result=[perform(self.ask(request), run)]))
+            return Composed(ModelResponse(result=[carry_out(self.ask(request), run)]))
 
         handler: Handler = ask
         for one in reversed(self.around):
@@ -120,7 +121,7 @@ class Through:
 
     async def ado(self, run: NodeContext) -> Composed | None:
         async def ask(request: Request) -> Composed:
-            return Composed(ModelResponse(result=[await aperform(self.ask(request), run)]))
+            return Composed(ModelResponse(result=[await acarry_out(self.ask(request), run)]))
 
         handler: AsyncHandler = ask
         for one in reversed(self.around):
@@ -198,6 +199,11 @@ def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
     return replies[0], list(results)
 
 
+def _offered(box: Toolbox) -> list[Any]:
+    """The working tools, and those that the provider runs."""
+    return [*box.tools.values(), *box.provided.values()]
+
+
 class _Asking:
     """One call as it is asked for, once or several times. came: the replies that came of it, each with the
     tokens of what was shown, by estimate."""
@@ -212,7 +218,7 @@ class _Asking:
             model=call.models[0].model,
             messages=call.shown.view[1:],
             system_message=self._prompt,
-            tools=list(run.kit.toolbox.tools.values()),
+            tools=_offered(run.kit.toolbox if call.names is None else run.kit.toolbox.with_only(call.names)),
             state=cast(Any, {**state, "messages": list(state["messages"])}),
             runtime=run.users_runtime,
         )

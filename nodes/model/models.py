@@ -4,7 +4,7 @@ A run may name another model of the same provider; it is made once for each name
 Where a graph has several models, each is asked when those before it have failed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -13,16 +13,16 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import words
 from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded
 from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
-from signoff.tools.toolbox import Toolbox
+from signoff.tools.toolbox import Toolbox, provider_name
 
 _VIEW_PART = 0.8
 _VIEW_TOKENS = 100_000
@@ -73,6 +73,7 @@ _CHOICE = "tool_choice"
 # Providers' packages call the field by one of these.
 _NAME_FIELDS = ("model_name", "model")
 _MOST_NAMES = 8
+_MOST_PICKED = 64
 
 
 @dataclass(frozen=True)
@@ -231,23 +232,31 @@ Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 
 
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
-    """The model for each offer, made when it is first asked for: most runs need one of them only."""
+    """The model for each offer, made when it is first asked for: most runs need one of them only.
+
+    tools, options: in place of the working tools of `box`, and for `bind_tools`. chosen: whether there are
+    such tools.
+    """
 
     def __init__(
         self,
         model: Model,
-        tools: Sequence[Any],
-        controls: Sequence[BaseTool],
+        box: Toolbox,
         wrap: Wrap,
+        tools: Sequence[Any] | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self._model, self._wrap, self._options = model, wrap, options
-        self._tools, self._controls = tools, controls
+        self._model, self._wrap, self._box, self._options = model, wrap, box, options
+        self._controls = [control.tool for control in box.controls.values()]
+        self._every = box.every if tools is None else [*tools, *self._controls]
+        self._picked: dict[tuple[str, ...], Bound] = {}
+        self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        alone = offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS)
-        tools = self._controls if alone else [*self._tools, *self._controls]
+        tools: Sequence[Any] = (
+            self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
+        )
         required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
         made = (_required if required else _free)(self._model, tools, self._options)
         self[offer] = made = self._wrap(made)
@@ -255,7 +264,16 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
 
     def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "Bound":
         """The same model with these working tools; the control tools stay."""
-        return Bound(self._model, tools, self._controls, self._wrap, options)
+        return Bound(self._model, self._box, self._wrap, tools, options)
+
+    def picked(self, names: tuple[str, ...]) -> "Bound":
+        """The model for each offer, of the working tools with only these. What was picked before is the same
+        again, so that a provider's cache of it holds."""
+        if names not in self._picked:
+            while len(self._picked) >= _MOST_PICKED:
+                self._picked.pop(next(iter(self._picked)), None)
+            self._picked[names] = Bound(self._model, self._box.with_only(names), self._wrap)
+        return self._picked[names]
 
 
 def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Bound:
@@ -263,21 +281,66 @@ def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Bound:
     model without tool calling."""
     model = found.model
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
-    controls = [control.tool for control in box.controls.values()]
-    offers = Bound(guarded(own, box), list(box.tools.values()), controls, found.wrap)
+    offers = Bound(guarded(own, box), box, found.wrap)
     try:
         offers[ToolChoice.ALL]
     except NotImplementedError:
         raise SetupError(
             f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
         ) from None
+    except (TypeError, ValueError, KeyError) as error:
+        if not box.provided:
+            raise
+        raise SetupError(
+            f"{type(model).__name__} does not take what tools= names of a provider "
+            f"({', '.join(box.provided)}): {words(error)}"
+        ) from error
     return offers
+
+
+def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ...]) -> Bound:
+    """The model for each offer with only these of the working tools."""
+    assert isinstance(models, Bound), "a graph that runs has bound models"
+    return models.picked(names)
 
 
 def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
     """The model, if it keeps something of its own in the thread (a `TaggedText` does)."""
     found: Any = models[ToolChoice.ALL]
     return found if isinstance(found, Keeper) else None
+
+
+Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
+"""Picks the working tools of a model call by the state and the context; None: all of them."""
+
+
+def picked_names(pick: Pick, state: Mapping[str, Any], context: Any, box: Toolbox) -> tuple[str, ...] | None:
+    """The names of the tools that `pick` gives, in the order of the graph; None for all.
+
+    Raises SetupError when it fails, or picks what the graph does not have: that is no outcome of the task.
+    """
+    try:
+        found = pick(state, context)
+        names = None if found is None else {_tool_name(one) for one in found}
+    except Exception as error:
+        raise SetupError(
+            f"select_tools= failed ({type(error).__name__}: {words(error)}); put it right."
+        ) from error
+    known = (*box.tools, *box.provided)
+    if names is None:
+        return None
+    if unknown := sorted(names - {*known, *box.controls}):
+        raise SetupError(
+            f"select_tools= picked {', '.join(unknown)}, which this graph does not have; its tools are: "
+            f"{', '.join(known)}."
+        )
+    return tuple(name for name in known if name in names)
+
+
+def _tool_name(picked: Any) -> str:
+    if isinstance(picked, Mapping):
+        return provider_name(picked)
+    return picked if isinstance(picked, str) else getattr(picked, "name", None) or picked.__name__
 
 
 def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:

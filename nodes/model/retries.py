@@ -22,9 +22,10 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
 from signoff.graph.limits import CheckedModel
-from signoff.nodes.model.advice import may_pass, retry_after
+from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
 from signoff.nodes.model.stream import Silent
 
 _SPREAD = 0.1
@@ -104,7 +105,10 @@ def passing(wrapped: RunnableRetry[Any, Any] | None = None) -> Passing:
     given = wrapped.retry_exception_types if wrapped else None
 
     def passes(error: BaseException) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, Silent):
+        if not isinstance(error, Exception) or isinstance(error, Silent) or gets_past(error):
+            return False
+        if is_too_long(error):
+            # It is squeezed first.
             return False
         if given is None:
             return may_pass(error)

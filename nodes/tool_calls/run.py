@@ -9,8 +9,9 @@ import asyncio
 import contextvars
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -190,7 +191,7 @@ class ResultWriter:
     def _update(self, command: Command[Any]) -> Mapping[str, Any] | Refused:
         """What a command writes to the user's channels, where the graph has some."""
         channels = self.run.kit.channels
-        if not channels or not isinstance(command.update, Mapping):
+        if not channels or not isinstance(command.update, Mapping) or command.graph is not None:
             return {}
         given = {key: value for key, value in command.update.items() if key != "messages"}
         saved = self.run.can_ask or self.run.store is not None
@@ -354,11 +355,20 @@ class ToolRun:
             return contextvars.copy_context().run(self._run)
         return self.start().result()
 
+    @property
+    def left(self) -> float | None:
+        """How many seconds it may still take; None for no limit."""
+        return None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or its time is over."""
+        return self.future.done() or self.left == 0
+
     def result(self) -> ToolResult:
         """What came of the job, at the latest when its own time, counted from its start, is over."""
-        left = None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
         try:
-            return self.future.result(left)
+            return self.future.result(self.left)
         except OutOfTime:
             if self._stop_asking is not None:
                 # A thread cannot be stopped, but what an async tool awaits in it can.
@@ -373,6 +383,7 @@ class ToolRun:
         return await self.aresult()
 
     async def aresult(self) -> ToolResult:
+        self.told.begun = time.monotonic()
         waiting: asyncio.Future[ToolResult]
         if self._in_loop:
             waiting = asyncio.ensure_future(self._arun())
@@ -502,24 +513,73 @@ MOST_STARTS = 2
 """A call that may run again after a crash is told as unknown when it was cut short so often."""
 
 
+THREADS = 8
+"""So many calls of sync tools run beside each other at most, where nothing else is said."""
+
+
 @dataclass(frozen=True)
 class ToolRuns:
-    """Calls that run beside each other, or `one_by_one`; gives what came of them, in order."""
+    """Calls that run beside each other, or `one_by_one`; gives what came of them, in order.
+
+    most: how many at a time; None for `THREADS` of those that need a thread, and as many as there are of
+    coroutines. The next one begins as soon as one has ended.
+    """
 
     jobs: Sequence[ToolRun]
     one_by_one: bool = False
+    most: int | None = None
 
     def do(self, run: NodeContext) -> list[ToolResult]:
         if self.one_by_one or len(self.jobs) == 1:
             return [job.alone() for job in self.jobs]
-        for job in self.jobs:
-            job.start()
-        return [job.result() for job in self.jobs]
+        waiting, running, ended = deque(self.jobs), list[ToolRun](), dict[ToolRun, ToolResult]()
+        while waiting or running:
+            while waiting and len(running) < (self.most or THREADS):
+                running.append(waiting.popleft().start())
+            if not waiting:
+                break
+            wait([job.future for job in running], _soonest(running), FIRST_COMPLETED)
+            over = [job for job in running if job.over]
+            if any(job.future.done() and job.future.exception() for job in over):
+                break
+            ended |= {job: job.result() for job in over}
+            running = [job for job in running if job not in ended]
+        # One that raised (an interrupt) is met before those that have not begun.
+        return [ended[job] if job in ended else job.result() for job in self.jobs]
 
     async def ado(self, run: NodeContext) -> list[ToolResult]:
         if self.one_by_one or len(self.jobs) == 1:
             return [await job.aalone() for job in self.jobs]
-        return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
+        if len(self.jobs) <= (self.most or THREADS):
+            return list(await asyncio.gather(*(job.aresult() for job in self.jobs)))
+        return await self._agathered()
+
+    async def _agathered(self) -> list[ToolResult]:
+        room = asyncio.Semaphore(self.most or THREADS)
+        begun = set[ToolRun]()
+
+        async def ended(job: ToolRun) -> ToolResult:
+            if self.most is None and _has_coroutine(job.tool):
+                return await job.aresult()
+            async with room:
+                begun.add(job)
+                return await job.aresult()
+
+        tasks = {job: asyncio.ensure_future(ended(job)) for job in self.jobs}
+        try:
+            return list(await asyncio.gather(*tasks.values()))
+        except BaseException:
+            # One was interrupted, or all are: what has not begun does not begin any more.
+            for job, task in tasks.items():
+                if job not in begun and (self.most is not None or not _has_coroutine(job.tool)):
+                    task.cancel()
+            raise
+
+
+def _soonest(running: Sequence[ToolRun]) -> float | None:
+    """In how many seconds the first of these runs out of time; None when none does."""
+    left = [job.left for job in running if job.left is not None]
+    return min(left, default=None)
 
 
 def once(

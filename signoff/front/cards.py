@@ -13,7 +13,7 @@ from signoff.front.calls import in_full, in_short
 from signoff.front.report import CommandReport
 from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import counted
-from signoff.graph.vocabulary import ASKS, VERIFIED, Tone, heading
+from signoff.graph.vocabulary import VERIFIED, WAITS, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
 from signoff.session.events import (
     Answered,
@@ -138,7 +138,7 @@ def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
 
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
     """The card of what a thread waits for: a question with its options, or calls with all they would do."""
-    title = ASKS[waiting.waits_for]
+    title = WAITS[waiting.waits_for].title
     if isinstance(waiting, Question):
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
         body = "\n".join([plain(waiting.text.strip()), *options])

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from signoff.front.database import Database
 from signoff.front.text import shell_command
-from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
+from signoff.session.decisions import Action, Confirmation, Question, Waiting
 
 
 class Exit(IntEnum):
@@ -62,10 +62,9 @@ class CommandReport:
 
 def documents(waiting: Waiting | None) -> dict[str, Any]:
     """What a thread waits for, under its own name: `question`, `approval`, `action` or `confirmation`."""
-    kinds = {"question": Question, "approval": Approval, "action": Action, "confirmation": Confirmation}
     return {
-        name: waiting.document() if waiting and isinstance(waiting, kind) else None
-        for name, kind in kinds.items()
+        kind.pause: waiting.document() if waiting and isinstance(waiting, kind) else None
+        for kind in get_args(Waiting)
     }
 
 

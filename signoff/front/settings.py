@@ -129,6 +129,12 @@ class RunOptions(BaseModel):
         "else no limit).",
         least=0.001,
     )
+    cost: float | None = _option(
+        "X",
+        "At most this cost of the tokens, in dollars, by the prices of genai-prices (default: the thread's "
+        "own, else no limit).",
+        least=0.000001,
+    )
     model_seconds: float | None = _option(
         "S",
         "The model may be silent for at most this many seconds, before its reply and within it "
@@ -182,7 +188,7 @@ class RunOptions(BaseModel):
     system_prompt: str | None = _option("TEXT|@FILE", "What stands before the rules of the loop.")
 
     @field_validator(
-        "turns", "tokens", "seconds", "model_seconds", "model_tries", "talk_turns", mode="before"
+        "turns", "tokens", "seconds", "cost", "model_seconds", "model_tries", "talk_turns", mode="before"
     )
     @classmethod
     def _is_a_number(cls, value: Any) -> Any:
@@ -403,11 +409,11 @@ class Settings(BaseModel):
     """What a thread runs with. Never a key: those stay in the environment.
 
     workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
-    turns, tokens, seconds, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds
-    whose calls a person must approve. model_seconds: how long the model may be silent. model_tries: how often
-    it is asked when its provider fails. constitution: the principles of an agent that works by text; None for
-    those of `TaggedText`. checks: commands that a claim of "done" must pass, run in the workspace.
-    approve_by: where a person has just said what `approve` is; None when it is as it was.
+    turns, tokens, seconds, cost, talk_turns: limits of one task. tools: groups of tools. approve: tools and
+    kinds whose calls a person must approve. model_seconds: how long the model may be silent. model_tries:
+    how often it is asked when its provider fails. constitution: the principles of an agent that works by
+    text; None for those of `TaggedText`. checks: commands that a claim of "done" must pass, run in the
+    workspace. approve_by: where a person has just said what `approve` is; None when it is as it was.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -422,6 +428,7 @@ class Settings(BaseModel):
     approve: tuple[str, ...] = ()
     tokens: int | None = None
     seconds: float | None = None
+    cost: float | None = None
     protocol: str = "tools"
     """`tools`: the model calls them; `tagged`: it works by text, for models without tool calling."""
     rounds: bool = False
@@ -433,7 +440,13 @@ class Settings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        return Limits(turns=self.turns, talk_turns=self.talk_turns, tokens=self.tokens, seconds=self.seconds)
+        return Limits(
+            turns=self.turns,
+            talk_turns=self.talk_turns,
+            tokens=self.tokens,
+            seconds=self.seconds,
+            cost=self.cost,
+        )
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
@@ -465,6 +478,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
         approve=options.approve or (),
         tokens=options.tokens,
         seconds=options.seconds,
+        cost=options.cost,
         protocol=protocol,
         rounds=bool(options.rounds),
         model_seconds=options.model_seconds or MODEL_SECONDS,

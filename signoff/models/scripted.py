@@ -302,7 +302,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """This model with tools, as `BaseChatModel.bind_tools`; "any" and True read as "required"."""
-        schemas = [convert_to_openai_tool(tool) for tool in tools]
+        schemas = [_schema(tool) for tool in tools]
         choice = "required" if tool_choice == "any" or tool_choice is True else tool_choice
         chosen = {} if choice is None else {"tool_choice": choice}
         return self.bind(tools=schemas, **chosen, **kwargs)
@@ -319,7 +319,7 @@ class ScriptedModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
         rest = dict(options) if stop is None else {**options, "stop": stop}
-        tools = [convert_to_openai_tool(tool) for tool in rest.pop("tools", None) or ()]
+        tools = [_schema(tool) for tool in rest.pop("tools", None) or ()]
         choice = rest.pop("tool_choice", None)
         wire = self._player.play(Seen(list(messages), tools, choice, rest))
         return _cut(wire, messages, options.get("model", self.model_name), self.chunk_size)
@@ -374,6 +374,14 @@ class ScriptedModel(BaseChatModel):
 
 def _pieces(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def _schema(tool: Any) -> dict[str, Any]:
+    """A tool as the model is told of it; one of a provider's own as it is."""
+    described = {"function", "parameters", "input_schema", "title", "description"}
+    if isinstance(tool, dict) and tool.get("type") != "function" and not described & tool.keys():
+        return tool
+    return convert_to_openai_tool(tool)
 
 
 def _cut(wire: Wire, shown: list[BaseMessage], model: str, size: int) -> Iterator[ChatGenerationChunk]:

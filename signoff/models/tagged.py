@@ -96,6 +96,8 @@ class TaggedText(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """This model with tools, as `BaseChatModel.bind_tools`."""
+        if any(isinstance(tool, dict) and not {"function", "name"} & tool.keys() for tool in tools):
+            raise ValueError("a text protocol has no tools of a provider")
         choice = _choice(tool_choice)
         functions = () if choice == "none" else [convert_to_openai_tool(tool)["function"] for tool in tools]
         kinds = {tool.name: (tool.metadata or {}).get("kind") for tool in tools if isinstance(tool, BaseTool)}

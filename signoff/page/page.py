@@ -19,7 +19,7 @@ from signoff.front.text import plain
 from signoff.graph.drawing.layout import PAUSES
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import counted
-from signoff.graph.vocabulary import ASKS, CLAIMS, VERIFIED, heading
+from signoff.graph.vocabulary import CLAIMS, VERIFIED, WAITS, heading
 from signoff.page import text
 from signoff.page.machine import picture
 from signoff.page.run import Run
@@ -60,7 +60,7 @@ def templates() -> Environment:
     )
     environment.tests["long"] = text.is_long
     environment.globals.update(
-        asks=ASKS,
+        asks={name: wait.title for name, wait in WAITS.items()},
         claims=CLAIMS,
         decisions=sorted(DECISIONS),
         nothing_open=NOTHING_OPEN,

@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text, valid_values
-from signoff.graph.outcome import Outcome
+from signoff.graph.history.reader import Wait
+from signoff.graph.outcome import Outcome, ResultT
 from signoff.nodes.tool_calls.run import as_json, saves
 from signoff.tools.answers import read_confirmation, read_question
 from signoff.tools.approvals import (
@@ -182,7 +183,10 @@ class Message:
 class Question:
     """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds)."""
 
-    waits_for: ClassVar[str] = "answer"
+    # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
+    # JSON documents.
+    waits_for: ClassVar[str] = str(Wait.ANSWER)
+    pause: ClassVar[str] = "question"
 
     interrupt_id: str
     text: str
@@ -222,7 +226,8 @@ class Approval:
     `shown` is a short id of exactly this: `approve@ID` fits nothing else that ever waits.
     """
 
-    waits_for: ClassVar[str] = "approval"
+    waits_for: ClassVar[str] = str(Wait.APPROVAL)
+    pause: ClassVar[str] = "approval"
 
     interrupt_id: str
     calls: tuple[PendingCall, ...]
@@ -260,7 +265,8 @@ class Action:
     doing it again.
     """
 
-    waits_for: ClassVar[str] = "action"
+    waits_for: ClassVar[str] = str(Wait.ACTION)
+    pause: ClassVar[str] = "action"
 
     interrupt_id: str
     tool: str
@@ -276,7 +282,7 @@ class Action:
 
     def document(self) -> Any:
         return {
-            "type": "action",
+            "type": self.pause,
             "tool": self.tool,
             "args": dict(self.args),
             "kind": self.kind,
@@ -293,7 +299,8 @@ class Confirmation:
     exactly this: `yes@ID` confirms nothing else.
     """
 
-    waits_for: ClassVar[str] = "confirmation"
+    waits_for: ClassVar[str] = str(Wait.CONFIRMATION)
+    pause: ClassVar[str] = "confirmation"
 
     interrupt_id: str
     summary: str
@@ -316,18 +323,18 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Generic[ResultT]):
     """The task has ended by a success or a limit."""
 
-    outcome: Outcome
+    outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(Generic[ResultT]):
     """The task has ended by an error: one sentence with what to do. `retry()` tries again."""
 
     error: str
-    outcome: Outcome
+    outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
@@ -341,7 +348,7 @@ class Paused:
 Waiting = Question | Approval | Action | Confirmation
 """What a thread can wait for."""
 
-Decision = Message | Waiting | Finished | Failed | Paused
+Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
 """What a step of a session comes to."""
 
 
@@ -349,12 +356,12 @@ def waiting_of(interrupt_id: str, value: Any) -> Waiting:
     """What an interrupt with this value waits for; a pause of an unknown kind is shown as a question."""
     found = value if isinstance(value, Mapping) else {}
     kind, call_id = found.get("type"), str(found.get("call_id", ""))
-    if kind == "approval" and isinstance(found.get("action_requests"), list):
+    if kind == Approval.pause and isinstance(found.get("action_requests"), list):
         return _approval(interrupt_id, found)
-    if kind == "action" and isinstance(found.get("args"), Mapping):
+    if kind == Action.pause and isinstance(found.get("args"), Mapping):
         tool, sort = str(found.get("tool", "")), str(found.get("kind", "write"))
         return Action(interrupt_id, tool, found["args"], sort, call_id)
-    if kind == "confirmation":
+    if kind == Confirmation.pause:
         issues = tuple(map(str, found.get("pending_issues") or ()))
         summary, claim = str(found.get("summary", "")), str(found.get("claim", "done"))
         return Confirmation(interrupt_id, summary, claim, issues, call_id, str(found.get("problem", "")))

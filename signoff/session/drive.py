@@ -4,13 +4,13 @@ The driver is one generator. It yields requests, and gets their results back, an
 caller. Each request knows how it is carried out in either sort of code.
 """
 
-import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
@@ -18,16 +18,17 @@ from langgraph.constants import END as END_OF_GRAPH
 from langgraph.constants import START
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.store.base import BaseStore, Op
+from langgraph.store.base import BaseStore
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread, storage_errors
+from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
-from signoff.graph.outcome import Outcome
+from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
 from signoff.nodes.model.trying import RETRYING
-from signoff.nodes.node import Dependencies
+from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import (
     Decided,
@@ -42,8 +43,21 @@ from signoff.session.events import (
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
+_T = TypeVar("_T")
+Part = Generator[Any, Any, _T]
+"""A part of a driver that yields requests, and perhaps events, and gives a value."""
+
 END = object()
-"""What `Pull` gives when the graph has come back."""
+"""What `Stretch` gives when the graph has come back."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a driver holds until it is done, and what its requests are carried out with."""
+
+    store: BaseStore | None
+    stack: Any
+    """An ExitStack, or an AsyncExitStack in an event loop."""
 
 
 @dataclass(frozen=True)
@@ -53,96 +67,11 @@ class Hold:
     graph: Graph
     config: RunnableConfig
 
-    def do(self, stack: ExitStack) -> None:
-        stack.enter_context(self.graph.runner(self.config))
+    def do(self, held: Held) -> None:
+        held.stack.enter_context(self.graph.runner(self.config))
 
-    async def ado(self, stack: AsyncExitStack) -> None:
-        await stack.enter_async_context(in_thread(self.graph.runner(self.config)))
-
-
-@dataclass(frozen=True)
-class Look:
-    """Where the thread stands."""
-
-    graph: Graph
-    config: RunnableConfig
-    thread_id: str
-
-    def do(self, stack: ExitStack | None = None) -> Standing:
-        with readable(self.thread_id):
-            return standing_of(self.graph, self.thread_id, self.graph.get_state(self.config))
-
-    async def ado(self, stack: AsyncExitStack | None = None) -> Standing:
-        with readable(self.thread_id):
-            return standing_of(self.graph, self.thread_id, await self.graph.aget_state(self.config))
-
-
-@dataclass(frozen=True)
-class Write:
-    """Writes to the state of the thread, in the name of one of its nodes; what was pending is dropped."""
-
-    graph: Graph
-    config: RunnableConfig
-    values: dict[str, Any]
-    as_node: str
-
-    def do(self, stack: ExitStack) -> None:
-        self.graph.update_state(self.config, self.values, self.as_node)
-
-    async def ado(self, stack: AsyncExitStack) -> None:
-        await self.graph.aupdate_state(self.config, self.values, self.as_node)
-
-
-@dataclass(frozen=True)
-class Settle:
-    """Applies what a killed process has saved without a checkpoint of it, and drops the rest of the step
-    `left`; nothing runs.
-
-    LangGraph applies it when the run just goes on. Anything else would drop it, or collide with it.
-    """
-
-    graph: Graph
-    config: RunnableConfig
-    left: str
-
-    def do(self, stack: ExitStack) -> None:
-        if self.left == START:
-            self.graph.settle(self.config)
-        else:
-            self.graph.update_state(self.config, None, END_OF_GRAPH)
-
-    async def ado(self, stack: AsyncExitStack) -> None:
-        if self.left == START:
-            await self.graph.asettle(self.config)
-        else:
-            await self.graph.aupdate_state(self.config, None, END_OF_GRAPH)
-
-
-@dataclass(frozen=True)
-class Ops:
-    """Operations on a store; nothing without one."""
-
-    store: BaseStore | None
-    ops: Sequence[Op]
-
-    def do(self, stack: ExitStack) -> list[Any]:
-        return self.store.batch(self.ops) if self.store else [None] * len(self.ops)
-
-    async def ado(self, stack: AsyncExitStack) -> list[Any]:
-        return await self.store.abatch(self.ops) if self.store else [None] * len(self.ops)
-
-
-@dataclass(frozen=True)
-class BlockingWork:
-    """Anything else that may wait for the disk or the network."""
-
-    work: Callable[[], Any]
-
-    def do(self, stack: ExitStack) -> Any:
-        return self.work()
-
-    async def ado(self, stack: AsyncExitStack) -> Any:
-        return await asyncio.to_thread(self.work)
+    async def ado(self, held: Held) -> None:
+        await held.stack.enter_async_context(in_thread(self.graph.runner(self.config)))
 
 
 @dataclass
@@ -163,83 +92,46 @@ class Stretch:
         modes = [*self.modes, "custom"] if live else self.modes
         return {"context": self.context, "control": self.control, "stream_mode": modes}
 
-    def do(self, stack: ExitStack) -> Any:
+    def do(self, held: Held) -> Any:
         """The next (mode, data), or END; also when the run was drained."""
         if self.updates is None:
             self.updates = self.graph.stream_held(
                 self.given, self.config, **self._options("messages" in self.modes)
             )
             # A driver that is left alone closes the run, whatever it stands in.
-            stack.callback(getattr(self.updates, "close", lambda: None))
+            held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
             return next(self.updates, END)
         except GraphDrained:
             return END
 
-    async def ado(self, stack: AsyncExitStack) -> Any:
+    async def ado(self, held: Held) -> Any:
         if self.aupdates is None:
             self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(True))
-            stack.push_async_callback(self.aupdates.aclose)
+            held.stack.push_async_callback(self.aupdates.aclose)
         try:
             return await anext(self.aupdates, END)
         except GraphDrained:
             return END
 
 
-Request = Hold | Look | Write | Settle | Ops | BlockingWork | Stretch
 Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def carry_out(driver: Driver) -> Iterator[SessionEvent]:
-    """Runs a driver; gives its events."""
+def events_of(thread: "DrivenThread", driver: Driver) -> Iterator[SessionEvent]:
+    """Runs a driver of the thread; gives its events."""
     with ExitStack() as stack, storage_errors():
-        go_on: Callable[[], Any] = driver.__next__
-        while (item := next_of(go_on)) is not END:
-            if not isinstance(item, Request):
-                yield item
-                go_on = driver.__next__
-                continue
-            try:
-                found = item.do(stack)
-            except BaseException as error:  # noqa: BLE001  the driver decides what an error means
-                go_on = _throwing(driver, error)
-            else:
-                go_on = _sending(driver, found)
+        yield from tell(driver, Held(thread.graph.store, stack))
 
 
-async def acarry_out(driver: Driver) -> AsyncIterator[SessionEvent]:
-    """`carry_out` for an event loop."""
+async def aevents_of(thread: "DrivenThread", driver: Driver) -> AsyncIterator[SessionEvent]:
+    """`events_of`, for an event loop."""
     async with AsyncExitStack() as stack:
         with storage_errors():
-            go_on: Callable[[], Any] = driver.__next__
-            while (item := next_of(go_on)) is not END:
-                if not isinstance(item, Request):
-                    yield item
-                    go_on = driver.__next__
-                    continue
-                try:
-                    found = await item.ado(stack)
-                except BaseException as error:  # noqa: BLE001  as above
-                    go_on = _throwing(driver, error)
-                else:
-                    go_on = _sending(driver, found)
-
-
-def next_of(go_on: Callable[[], Any]) -> Any:
-    """The next item of a driver, or END."""
-    try:
-        return go_on()
-    except StopIteration:
-        return END
-
-
-def _throwing(driver: Driver, error: BaseException) -> Callable[[], Any]:
-    return lambda: driver.throw(error)
-
-
-def _sending(driver: Driver, found: Any) -> Callable[[], Any]:
-    return lambda: driver.send(found)
+            async with aclosing(atell(driver, Held(thread.graph.store, stack))) as events:
+                async for event in events:
+                    yield event
 
 
 # What was written but not yet applied when a process was killed takes one pass in which nothing happens.
@@ -311,8 +203,31 @@ class DrivenThread:
     handed: dict[str, float] = field(default_factory=dict)
     """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
 
-    def look(self) -> Look:
-        return Look(self.graph, self.config, self.thread_id)
+    def look(self) -> Part[Standing]:
+        """Where the thread stands."""
+        asked = Operation(
+            partial(self.graph.get_state, self.config), partial(self.graph.aget_state, self.config)
+        )
+        with readable(self.thread_id):
+            return standing_of(self.graph, self.thread_id, (yield asked))
+
+    def enter(self, event: Event, **values: Any) -> Operation:
+        """Enters the thread from outside; what was pending is dropped."""
+        graph, given = self.graph, (self.config, *entry_update(event, values))
+        return Operation(partial(graph.update_state, *given), partial(graph.aupdate_state, *given))
+
+    def settle(self, left: str) -> Operation:
+        """Applies what a killed process has saved without a checkpoint of it, and drops the rest of the step
+        `left`; nothing runs.
+
+        LangGraph applies it when the run just goes on. Anything else would drop it, or collide with it.
+        """
+        if left == START:
+            return Operation(
+                partial(self.graph.settle, self.config), partial(self.graph.asettle, self.config)
+            )
+        given = (self.config, None, END_OF_GRAPH)
+        return Operation(partial(self.graph.update_state, *given), partial(self.graph.aupdate_state, *given))
 
     @property
     def turns(self) -> int:
@@ -327,17 +242,17 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
     thread.asked.begin()
     try:
         yield Hold(thread.graph, thread.config)
-        standing: Standing = yield thread.look()
+        standing = yield from thread.look()
         begun = start(move, standing, thread.on_pending, thread.kit.texts, thread.handed)
-        yield Ops(thread.graph.store, [drop_request(thread.thread_id)])
+        yield Store([drop_request(thread.thread_id)])
         if standing.condition is not Condition.UNKNOWN:
             yield Resumed(begun.how)
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
         elif standing.left or standing.condition is Condition.STOPPED:
-            yield Settle(thread.graph, thread.config, standing.left)
-            standing = yield thread.look()
+            yield thread.settle(standing.left)
+            standing = yield from thread.look()
         if decision is None:
             decision = yield from _on(thread, begun, standing, by_step, tokens)
         yield Decided(decision)
@@ -345,19 +260,17 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
         thread.asked.end()
 
 
-Part = Generator[Any, Any, Any]
-
-
-def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part[Any]:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
         if stop:
-            yield _cancel(thread, standing)
-            standing = yield thread.look()
+            # What was pending is dropped, and the rules find the stop.
+            yield thread.enter(Event.STOP, stop=standing.task.id)
+            standing = yield from thread.look()
             given = standing.go_on
         happened, said = yield from _stretch(thread, given, standing, extra, by_step, tokens)
-        standing, extra = (yield thread.look()), 0
+        standing, extra = (yield from thread.look()), 0
         decision = yield from _reached(thread, standing)
         if decision is not None:
             return decision
@@ -372,16 +285,9 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
         given = standing.go_on
 
 
-def _cancel(thread: DrivenThread, standing: Standing) -> Write:
-    # In the name of `nudge`, whose only way leads to `compress`: what was pending is dropped, and the rules
-    # find the stop.
-    values = {"stop": standing.task.id, "event": str(Event.NUDGED)}
-    return Write(thread.graph, thread.config, values, str(State.NUDGE))
-
-
 def _stretch(
     thread: DrivenThread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool
-) -> Part:
+) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
     follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
     control = thread.asked.control()
@@ -410,11 +316,11 @@ def _stretch(
     return happened, said
 
 
-def _listen(thread: DrivenThread) -> Part:
+def _listen(thread: DrivenThread) -> Part[Any]:
     """Reads whether another process asks for a pause."""
-    found = yield Ops(thread.graph.store, [look_for_request(thread.thread_id)])
+    found = yield Store([look_for_request(thread.thread_id)])
     if requested(found) and thread.asked.word is None:
-        yield Ops(thread.graph.store, [drop_request(thread.thread_id)])
+        yield Store([drop_request(thread.thread_id)])
         thread.asked.ask("request")
         yield Stopping("request")
 
@@ -432,30 +338,30 @@ def _retrying(data: Any) -> Retrying | None:
     return Retrying(**{key: value for key, value in data.items() if key != "type"})
 
 
-def _reached(thread: DrivenThread, standing: Standing) -> Part:
+def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if standing.outcome is not None:
-        return _ended(standing)
+        return _ended(standing, thread.kit)
     if isinstance(standing.waiting, Action):
         return (yield from _handed_out(thread, standing, standing.waiting))
     return standing.waiting
 
 
-def _ended(standing: Standing) -> Decision:
+def _ended(standing: Standing, kit: Dependencies) -> Decision:
+    assert standing.outcome is not None, "so it has ended"
     with readable(standing.thread_id):
-        outcome = Outcome.model_validate(standing.outcome)
+        outcome = typed_outcome(standing.outcome, kit.shape)
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)
 
 
-def _handed_out(thread: DrivenThread, standing: Standing, action: Action) -> Part:
+def _handed_out(thread: DrivenThread, standing: Standing, action: Action) -> Part[Any]:
     """The action, noted as started in the journal: who gets it next cannot know what came of it."""
     task, store = standing.task, thread.graph.store
     thread.handed.setdefault(action.interrupt_id, time.monotonic())
     call = next((call for call in task.due if call.id == action.call_id), None)
     if call is None or store is None:
         return action
-    swap = hand_out(thread.thread_id, task.reply_of(call).message.id or "", call)
-    first = yield BlockingWork(lambda: swap.on(store))
+    first = yield hand_out(thread.thread_id, task.reply_of(call).message.id or "", call)
     return action if first else Action(**{**vars(action), "unknown": True})

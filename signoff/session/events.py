@@ -9,10 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event, State, next_state
-from signoff.graph.messages import is_genuine, marks, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.models.text_protocol.reading import read_text
 from signoff.models.text_protocol.status import tagged_notes
-from signoff.nodes.execute import PARALLEL_READS
 from signoff.nodes.model.trying import Retrying
 from signoff.session.decisions import Decision
 from signoff.tools.toolbox import Toolbox
@@ -216,7 +215,7 @@ class Follower:
     def _batch(self) -> Iterator[CallStarted]:
         """The calls that run now: consecutive reads, or one other."""
         for at, (call_id, (name, args)) in enumerate(self.open.items()):
-            beside = not self.toolbox.is_effect(name) and at < PARALLEL_READS
+            beside = not self.toolbox.is_effect(name)
             if at and not beside:
                 return
             yield CallStarted(self.turn, name, args, call_id)
@@ -229,7 +228,7 @@ class Follower:
         self.open.clear()
 
     def message(self, message: BaseMessage) -> Iterator[SessionEvent]:
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             yield from self._reply(message)
         elif isinstance(message, ToolMessage):
             yield from self._result(message)

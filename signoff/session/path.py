@@ -7,10 +7,10 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.types import StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.inputs import go_on
+from signoff.graph.compiled.inputs import entry_update, go_on
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.history.task import read
@@ -257,14 +257,16 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             task = read(values, kit_of(graph).toolbox)
         if graph.store is not None and task.last is not None:
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
-        # In the name of `nudge`, whose only way leads to `compress`: from there the rules find their way.
-        # They would not find an end again that a finish has been granted already.
-        ends = snapshot.next == (str(State.FINISH),)
-        name, event = (State.CONFIRM, Event.CONFIRMED) if ends else (State.NUDGE, Event.NUDGED)
         if outcome := values.get("outcome"):
             values = {**values, "outcome": {**outcome, "thread_id": target}}
         copied = for_a_copy(values, kit_of(graph).channels)
-        graph.update_state(config_of(target), {**copied, "event": str(event)}, str(name))
+        if snapshot.next == (str(State.FINISH),):
+            # The rules would not find an end again that a finish has been granted already. Where that event
+            # leads is known: the last state has no way of its own.
+            last = str(State.FINISH)
+            graph.update_state(config_of(target), Command(goto=last, update=copied), last)
+        else:
+            graph.update_state(config_of(target), *entry_update(Event.FORK, copied))
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
 

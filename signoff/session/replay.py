@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import GetOp, Item, Op, PutOp
@@ -25,7 +25,7 @@ from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
 from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Event, State, next_state
-from signoff.graph.messages import KEY, append_messages, marks, nudge_kind
+from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import MIDDLEWARE, AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
@@ -185,7 +185,8 @@ class _Again:
         self._context = Context() if context is None else context
         self._thread_id = thread_id
         # Readings of its own: a run of the thread at the same time must not find these.
-        self._kit = replace(kit, readings={})
+        self._kit = replace(kit, readings={}, answers=True)
+        self._silent = replace(self._kit, answers=False)
         self._works = works_of(self._kit)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
@@ -203,7 +204,7 @@ class _Again:
 
     def _look(self, at: int, moment: _Moment) -> bool:
         """Checks the moment; whether it could be decided again."""
-        run = self._run()
+        run = self._run(moment)
         self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
         if moment.state is None:
             self._differs(moment, "state", moment.step.name, f"one of: {', '.join(State)}")
@@ -213,13 +214,14 @@ class _Again:
         run.give_back()
         return done
 
-    def _run(self) -> NodeContext:
+    def _run(self, moment: _Moment) -> NodeContext:
+        # Whether a message told the end is taken as it is stored: version 0.1.0 wrote none.
+        told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
+        kit = self._kit if told else self._silent
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
         runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
-        return NodeContext(
-            self._kit, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}}
-        )
+        return NodeContext(kit, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
 
     def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
@@ -345,7 +347,7 @@ def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], d
     for at, moment in enumerate(moments):
         if moment.state not in _SETTLE:
             continue
-        replies = (m for m in reversed(moment.before["messages"]) if isinstance(m, AIMessage))
+        replies = filter(is_reply, reversed(moment.before["messages"]))
         reply = label(getattr(next(replies, None), "id", None))
         results = [message for message in moment.written if isinstance(message, ToolMessage)]
         settled |= {(reply, message.tool_call_id): at for message in results}

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Generic
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -20,8 +20,10 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.graph.outcome import ResultT
+from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, Driver, PauseRequest, acarry_out, carry_out, drive
+from signoff.session.drive import DrivenThread, Driver, PauseRequest, aevents_of, drive, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -31,7 +33,7 @@ from signoff.session.standing import Standing, config_of, kit_of, readable
 _ON_PENDING = ("answer", "supersede", "refuse")
 
 
-class Session:
+class Session(Generic[ResultT]):
     """Drives one thread of a graph, in this process.
 
     graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
@@ -51,7 +53,7 @@ class Session:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph[ResultT],
         thread_id: str,
         *,
         context: Any = None,
@@ -82,21 +84,21 @@ class Session:
             PauseRequest(),
         )
 
-    def run(self, move: Move = None) -> Decision:
+    def run(self, move: Move = None) -> Decision[ResultT]:
         """Runs until the task ends or somebody is needed; what the model only says is passed over.
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
         return _last(self.events(move))
 
-    def step(self, move: Move = None) -> Decision:
+    def step(self, move: Move = None) -> Decision[ResultT]:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
         return _last(self.events(move, by_step=True))
 
-    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision[ResultT]:
         """Answers what the thread waits for, and runs on.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
@@ -104,11 +106,11 @@ class Session:
         """
         return self.run(Answer(answer, interrupt_id))
 
-    def extend(self, turns: int) -> Decision:
+    def extend(self, turns: int) -> Decision[ResultT]:
         """Goes on with a task that ended at a limit, with `turns` more turns."""
         return self.run(Extend(turns))
 
-    def retry(self) -> Decision:
+    def retry(self) -> Decision[ResultT]:
         """Tries a task again that ended with an error."""
         return self.run(Retry())
 
@@ -122,11 +124,11 @@ class Session:
         `Said.retries` tells afterwards; a callback's `on_custom_event` is told at once in any case.
         Leaving the iteration stops the run at once; what was saved stays.
         """
-        return carry_out(self._driver(move, by_step, tokens))
+        return events_of(self._thread, self._driver(move, by_step, tokens))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
-        return self._thread.look().do()
+        return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
         """Every turn of the thread: what was said and done, and which rule fired why."""
@@ -136,7 +138,7 @@ class Session:
             told = chapters(found.values, self._thread.kit.toolbox, path)
         return [turn for chapter in told for turn in chapter.turns]
 
-    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the
         checkpoint with this id, or as it is. The thread itself stays as it is.
 
@@ -163,7 +165,7 @@ class Session:
         """
         return self._thread.asked.ask(by)
 
-    def stop(self) -> Decision | None:
+    def stop(self) -> Decision[ResultT] | None:
         """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
 
         While this session runs in another thread, the run is told, its method returns the end, and this
@@ -171,23 +173,23 @@ class Session:
         """
         return None if self._thread.asked.ask("stop") else self.run(Stop())
 
-    async def arun(self, move: Move = None) -> Decision:
+    async def arun(self, move: Move = None) -> Decision[ResultT]:
         """`run` for an event loop."""
         return await _alast(self.aevents(move))
 
-    async def astep(self, move: Move = None) -> Decision:
+    async def astep(self, move: Move = None) -> Decision[ResultT]:
         """`step` for an event loop."""
         return await _alast(self.aevents(move, by_step=True))
 
-    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision:
+    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision[ResultT]:
         """`resume` for an event loop."""
         return await self.arun(Answer(answer, interrupt_id))
 
-    async def aextend(self, turns: int) -> Decision:
+    async def aextend(self, turns: int) -> Decision[ResultT]:
         """`extend` for an event loop."""
         return await self.arun(Extend(turns))
 
-    async def aretry(self) -> Decision:
+    async def aretry(self) -> Decision[ResultT]:
         """`retry` for an event loop."""
         return await self.arun(Retry())
 
@@ -195,21 +197,21 @@ class Session:
         self, move: Move = None, *, by_step: bool = False, tokens: bool = False
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop; `tokens` costs nothing here, and waits are told in any case."""
-        return acarry_out(self._driver(move, by_step, tokens))
+        return aevents_of(self._thread, self._driver(move, by_step, tokens))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
-        return await self._thread.look().ado()
+        return await acarry_out(self._thread.look(), None)
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""
         return await asyncio.to_thread(self.history)
 
-    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session":
+    async def afork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """`fork` for an event loop."""
         return await asyncio.to_thread(self.fork, at, thread_id)
 
-    async def astop(self) -> Decision | None:
+    async def astop(self) -> Decision[ResultT] | None:
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
@@ -217,12 +219,12 @@ class Session:
         return drive(self._thread, move, by_step, tokens)
 
 
-def _last(events: Iterator[SessionEvent]) -> Decision:
+def _last(events: Iterator[SessionEvent]) -> Decision[Any]:
     found = [event for event in events if isinstance(event, Decided)]
     return found[-1].decision
 
 
-async def _alast(events: AsyncIterator[SessionEvent]) -> Decision:
+async def _alast(events: AsyncIterator[SessionEvent]) -> Decision[Any]:
     found = [event async for event in events if isinstance(event, Decided)]
     return found[-1].decision
 

@@ -2,6 +2,7 @@
 passed, without a model.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.graph import checked_thread_id
+from signoff.graph.compiled.inputs import entering, entry_update
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
@@ -113,16 +115,19 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
 
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
-    has added to the state, too, which would be lost.
+    has added to the state, too, which would be lost. Raises StorageError when it cannot be read.
     """
-    saved = storage.checkpointer.get_tuple(config_of(thread_id)) if thread_id else None
-    values = saved.checkpoint["channel_values"] if saved else {}
-    known = _graph_without_model().channels
-    more = tuple(
-        sorted(name for name in values if name not in known and name.isidentifier() and name[:2] != "__")
-    )
-    graph = _graph_without_model(more)
+    graph = _graph_without_model(_added(storage, thread_id) if thread_id else ())
     return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
+
+
+def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
+    """The channels that a thread has beside the machine's."""
+    with readable(thread_id):
+        saved = storage.checkpointer.get_tuple(config_of(thread_id))
+        values = saved.checkpoint["channel_values"] if saved else ()
+    known = _graph_without_model().channels
+    return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
 
 
 def look(graph: Graph, thread_id: str) -> Standing:
@@ -149,7 +154,7 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     else:
         condition = Condition.STOPPED
     # With nothing left to run, LangGraph has to be told where to enter.
-    go_on = None if state.tasks else Command(goto=str(FIRST), update={})
+    go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
 
@@ -186,13 +191,12 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
         waiting, moment = standing.waiting, time.time() if now is None else now
         if not isinstance(waiting, Question):
             return None
-        answer = expired({"type": "question", **waiting.document()}, moment, kit_of(graph).texts)
+        answer = expired({"type": waiting.pause, **waiting.document()}, moment, kit_of(graph).texts)
         if answer is None:
             return None
         name, reply_id = _asked_by(standing.values, waiting.call_id)
         answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
-        values = {"messages": [answered], "event": str(Event.ANSWERED)}
-        graph.update_state(config_of(thread_id), values, str(State.ASK_USER))
+        graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
     return Expired(thread_id, waiting.text, answer)
 
 

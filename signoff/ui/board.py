@@ -25,7 +25,7 @@ from signoff.front.working import shell_path
 from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
 from signoff.graph.foreign import counted
 from signoff.graph.machine import FIRST, State, edges
-from signoff.graph.vocabulary import heading
+from signoff.graph.vocabulary import WAITS, heading
 from signoff.session.decisions import Waiting
 from signoff.session.events import CallStarted, Decided, Entered, Resumed, Stopping, Token
 from signoff.session.standing import Condition
@@ -38,12 +38,6 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _NAME = 40
 _EDGES: Mapping[State, Mapping[State, str]] = edges()
 _MOST_ROWS = len(_EDGES) + sum(map(len, _EDGES.values()))
-_WAITS = {
-    "answer": "waits for your answer",
-    "approval": "waits for your approval",
-    "action": "waits for what you observe",
-    "confirmation": "waits for you to confirm",
-}
 
 
 @dataclass
@@ -255,7 +249,7 @@ class Board(Vertical):
         self.asking.ask(waiting)
         self.hint()
         if waiting:
-            self.status.end(_WAITS[waiting.waits_for], "bold magenta")
+            self.status.end(WAITS[waiting.waits_for].to_you, "bold magenta")
 
     def hint(self) -> None:
         """Says what the prompt is for."""
@@ -318,5 +312,5 @@ def standing_word(story: Story) -> tuple[str, str]:
     if standing.condition is Condition.UNKNOWN:
         return "ready", "dim"
     if standing.waiting:
-        return _WAITS[standing.waiting.waits_for], "bold magenta"
+        return WAITS[standing.waiting.waits_for].to_you, "bold magenta"
     return "stopped", f"bold {AMBER}"

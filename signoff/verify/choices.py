@@ -8,7 +8,8 @@ from typing import Any, cast
 from langchain_core.messages import HumanMessage
 
 from signoff.graph.compiled.inputs import extend, retry
-from signoff.graph.machine import FIRST, State
+from signoff.graph.machine import Event, State, enters
+from signoff.graph.messages import result
 from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, merged
 
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
@@ -79,25 +80,56 @@ class World:
 def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | None:
     """The point after an event from outside; None where it cannot come."""
     state, ended = point.state, point.place is None
-    after = replace(point, outside=point.outside - 1, waiting=None, place=FIRST)
-    if name == "message":
-        sent = merged(state, {"messages": [HumanMessage("and that")]})
-        return replace(after, state=sent, fresh=len(state["messages"]) if ended else point.fresh)
-    if name == "nothing":
-        return after if ended else None
-    if name == "stop":
-        # As a session does it: in the name of `nudge`, for the task that runs.
-        task = state.get("task")
-        known = {"stop": task, "event": "nudged"}
-        return replace(after, state=merged(state, known)) if task and not ended else None
-    outcome = state.get("outcome")
-    if name in ("extend", "retry") and ended and outcome:
-        if (name, outcome["status"]) not in (("extend", "limit"), ("retry", "error")):
-            return None
-        command = extend(state, 1) if name == "extend" else retry(state)
-        update = cast(dict[str, Any], command.update)
-        return replace(after, state=merged(state, update))
+    match name:
+        case "message":
+            sent = _entered(point, Event.INPUT, {"messages": [HumanMessage("and that")]})
+            return replace(sent, fresh=len(state["messages"]) if ended else point.fresh)
+        case "nothing":
+            return _entered(point, Event.INPUT, {}) if ended else None
+        case "stop":
+            # As a session does it, for the task that runs.
+            task = state.get("task")
+            return _by_hand(point, Event.STOP, {"stop": task}) if task and not ended else None
+        case "fork" | "go on":
+            # What was granted its end keeps it; what was pending is dropped.
+            open_work = not ended and point.place is not State.FINISH
+            return _by_hand(point, Event(name), {}) if open_work else None
+        case "expire":
+            return _expired(point)
+        case "extend" | "retry":
+            ends = {"extend": "limit", "retry": "error"}
+            outcome = state.get("outcome")
+            if not ended or not outcome or outcome["status"] != ends[name]:
+                return None
+            command = extend(state, 1) if name == "extend" else retry(state)
+            return _entered(point, Event(name), cast(dict[str, Any], command.update))
     return None
+
+
+def _expired(point: MachinePoint) -> MachinePoint | None:
+    """The question that is waited with has been answered by its default."""
+    waiting = point.waiting or {}
+    if waiting.get("type") != "question" or not waiting.get("call_id"):
+        return None
+    answered = result(waiting["call_id"], "ask_user", "no answer came", answered=True, expired=True)
+    return _by_hand(point, Event.EXPIRE, {"messages": [answered]})
+
+
+def _by_hand(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> MachinePoint:
+    """The point after what `entry_update` gives was written."""
+    return _entered(point, event, {**update, "event": str(event)})
+
+
+def _entered(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> MachinePoint:
+    """The point after an event from outside that writes this."""
+    return replace(
+        point,
+        place=enters(event),
+        state=merged(point.state, update),
+        outside=point.outside - 1,
+        waiting=None,
+        via=event,
+    )
 
 
 def _answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:

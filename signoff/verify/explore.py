@@ -16,8 +16,10 @@ from signoff.graph.finish.evidence import idle_refusals, moved
 from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, current_task
-from signoff.graph.machine import Event, State
-from signoff.graph.messages import is_genuine, marks
+from signoff.graph.history.usage import Used
+from signoff.graph.limits import Limits, is_whole
+from signoff.graph.machine import ENTRIES, Event, State
+from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
 from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
@@ -40,7 +42,8 @@ class Broken:
 @dataclass
 class Exploration:
     """What was visited. ways: for each state its successors, by what happens. reported: the events that the
-    states of the machine have reported. compared: steps that were done a second time, and compared."""
+    states of the machine have reported, and those that came from outside (of no state). compared: steps that
+    were done a second time, and compared."""
 
     broken: list[Broken] = field(default_factory=list)
     ways: dict[Hashable, dict[Possibility, Hashable]] = field(default_factory=dict)
@@ -122,7 +125,7 @@ def _task(task: Task, machine: Machine) -> Hashable:
         min(task.filtered, 2),
         task.answered,
         task.requested,
-        (task.used.tool_calls, task.used.refused) if limits.tool_calls is not None else None,
+        _used(task, limits),
         _work(task) if limits.repeats is not None else None,
         _idle(task, limits.refusals),
         _phase(task),
@@ -130,6 +133,13 @@ def _task(task: Task, machine: Machine) -> Hashable:
         task.ended,
         task.before is not None,
     )
+
+
+def _used(task: Task, limits: Limits) -> Hashable:
+    """What is counted in whole numbers against a limit of the same name. Tokens and their cost follow from
+    the turns here, and no clock runs."""
+    counted = [name for name in Used._fields if getattr(limits, name, None) is not None and is_whole(name)]
+    return tuple(getattr(task.used, name) for name in counted), task.used.refused
 
 
 def _call(call: Call | None) -> Hashable:
@@ -216,7 +226,7 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),
         state.get("task") == task.id,
         task.before and (state.get("task") == task.before.id, ended and ended["task"] == task.before.id),
-        isinstance(last, AIMessage),
+        isinstance(last, AIMessage) and (is_answer(last) or "reply"),
         isinstance(last, HumanMessage) and is_genuine(last),
         reader.answering is not None,
         bool(reader.unmarked),
@@ -339,7 +349,7 @@ class Explorer:
             step = replace(step, after=replace(step.after, path=path))
             self._judge(step, path)
             if step.after.via is not point.via or choice.sort != OUTSIDE:
-                self.found.reported.add((point.place, step.after.via))
+                self.found.reported.add((None if step.after.via in ENTRIES else point.place, step.after.via))
             if opened is not None and choice.sort != OUTSIDE:
                 self._restart(opened, choice, step)
             if self._done:

@@ -23,7 +23,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
 from signoff.graph.build import NODES
 from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
-from signoff.graph.machine import TRANSITIONS, Event, State, next_state
+from signoff.graph.machine import TRANSITIONS, Event, State, enters, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
@@ -287,7 +287,7 @@ class Machine:
     def begin(self, messages: Iterable[Any], outside: int) -> MachinePoint:
         """A thread of its own to which these messages are sent."""
         state = cast(AgentState, {"messages": append_messages([], [list(messages)])})
-        return MachinePoint(State.COMPRESS, state, outside=outside)
+        return MachinePoint(enters(Event.INPUT), state, outside=outside, via=Event.INPUT)
 
     def step(
         self, point: MachinePoint, symbol: Symbol | None = None, answer: Any = None, lives: int | None = None

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from signoff.graph.history.reader import ACCEPTED, verdicts_of
 from signoff.graph.machine import Event, State
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.graph.rules import repeats_to_mention
 from signoff.verify import reading
 from signoff.verify.machine import Machine, MachineStep
@@ -336,12 +336,12 @@ def own_task(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome")
     point = step.after
     if step.before.place is State.COMPRESS and step.before.fresh and step.after.place is State.DECIDE:
-        spoken = any(isinstance(m, AIMessage) for m in point.messages[point.fresh :])
+        spoken = any(map(is_reply, point.messages[point.fresh :]))
         if not spoken and outcome is not None:
             return "the outcome of the earlier task is still there while the next one runs"
     if not ends(step) or not point.fresh or not outcome:
         return None
-    said = [m for m in point.messages[point.fresh :] if isinstance(m, AIMessage)]
+    said = list(filter(is_reply, point.messages[point.fresh :]))
     if outcome["turns"] > len(said):
         return f"{outcome['turns']} turns are counted, and the task had {len(said)}"
     finish = machine.name_of("finish")

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from signoff.graph.messages import is_genuine, marks, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.verify.machine import Machine, MachinePoint
 
 
@@ -34,7 +34,7 @@ def calls_of(message: AIMessage) -> list[Mapping[str, Any]]:
 def replies(messages: Sequence[BaseMessage]) -> Iterator[ReplyRecord]:
     """Every reply with the results that come after it and before the same ids are used again."""
     for at, message in enumerate(messages):
-        if not isinstance(message, AIMessage):
+        if not is_reply(message):
             continue
         calls = calls_of(message)
         found = [

@@ -16,6 +16,7 @@ from typing import Any
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Effect
+from signoff.graph.rules import COUNTED
 from signoff.nodes.node import Dependencies
 from signoff.session.standing import kit_of
 from signoff.tools.control import ControlRegistry
@@ -182,7 +183,7 @@ def _short(kit: Dependencies) -> Dependencies:
             "turns": min(kit.limits.turns or _TURNS, _TURNS),
             "talk_turns": min(kit.limits.talk_turns or _IN_A_ROW, _IN_A_ROW),
             "refusals": min(kit.limits.refusals or _IN_A_ROW, _IN_A_ROW),
-            **dict.fromkeys(("repeats", "tool_calls", "tokens", "cost", "seconds")),
+            **dict.fromkeys({"repeats", *COUNTED} - {"turns"}),
         }
     )
     controls = [

@@ -93,7 +93,7 @@ def test_thirty_turns_become_8_7(runs: list[Run]) -> None:
 
 ENDS: dict[str, tuple[list[object], tuple[str, int]]] = {
     "words": ([call("look", at="x"), "Nothing to do."], ("words", 2)),
-    "an error of the provider": ([ConnectionError("down")], ("ConnectionError", 0)),
+    "an error of the provider": ([RuntimeError("down")], ("RuntimeError", 0)),
     "a tool that does not exist": ([call("ghost"), "I cannot."], ("words", 2)),
     "its turns": ([call("look", at="x")] * 3, ("3 turns", 3)),
     "several calls in one reply": (

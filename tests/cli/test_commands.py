@@ -24,7 +24,7 @@ ENDINGS: dict[str, tuple[str, list[str], int, str, list[str] | None]] = {
     "impossible": (steps(CLAIM.format("impossible")), [], 5, "Asserted: not possible", None),
     "turns": (f"[{LOOK}] * 9", ["--turns", "2"], 3, "Turn limit reached:", ["extend", "t1", "10"]),
     "talk": ('["Hm."] * 9', ["--talk-turns", "2"], 3, "Stopped: it only talked", ["extend", "t1", "10"]),
-    "model": (steps('ConnectionError("gone")'), [], 1, "The model failed:", ["retry", "t1"]),
+    "model": (steps('RuntimeError("gone")'), [], 1, "The model failed:", ["retry", "t1"]),
     "question": (steps(ASK), [], 4, "The model asks:", ["resume", "t1", "your answer"]),
     "confirmation": (steps(CONFIRM), [], 4, "Finished? Please confirm:", ["resume", "t1", "yes"]),
 }
@@ -33,7 +33,7 @@ QUIET: dict[str, str] = {
     "done": "All done.\n",
     "partial": "Half.\n",
     "turns": "Turn limit reached.",
-    "model": "The model failed. ConnectionError: gone.",
+    "model": "The model failed. RuntimeError: gone.",
     "question": "Which?\nAnswer: signoff resume",
     "confirmation": "All done.\nConfirm: signoff resume",
 }

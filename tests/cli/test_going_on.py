@@ -130,14 +130,14 @@ class TestExtend:
 
 class TestRetry:
     def test_another_try_after_an_error(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, 'ConnectionError("gone")'))
+        bench.model(steps(LOOK, 'RuntimeError("gone")'))
         words = offered(bench.run().stdout)["Try again"]
         assert bench(*words).exit_code == 1, "the same model fails again"
         found = bench.json("retry", "t1", "--model", bench.model(steps(LOOK, SAY)))
         assert (found["exit_code"], found["outcome"]["turns"]) == (0, 2)
 
     def test_a_first_turn_that_failed(self, bench: Bench) -> None:
-        bench.model(steps('ConnectionError("gone")'))
+        bench.model(steps('RuntimeError("gone")'))
         bench.run()
         assert bench.json("retry", "t1", "--model", bench.model(steps(DONE)))["exit_code"] == 0
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NotRequired
 
 import pytest
@@ -81,6 +82,7 @@ GIVEN: dict[str, tuple[Any, Any, Any]] = {
     "a model": (AccountModel, AccountModel(user_id="ann"), AccountModel(user_id="ann")),
     "a mapping for a TypedDict": (AccountDict, {"user_id": "ann"}, {"user_id": "ann"}),
     "beside Signoff's own": (Account, {"user_id": "ann", "turns": 9, "model": ""}, Account("ann")),
+    "another kind of mapping": (Account, MappingProxyType({"user_id": "ann"}), Account("ann")),
     "none": (Account, None, None),
 }
 
@@ -129,6 +131,8 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
         Account("ann"),
         "give a mapping, or the keys of AccountDict in one",
     ),
+    "a key that is no name": (Account, {3: "ann"}, "context has the key 3; its keys are names"),
+    "another kind of mapping, without a schema": (None, MappingProxyType({"user": 1}), "there is no 'user'"),
     "a text": (Account, "ann", "context is 'ann'; give a mapping"),
     "a name, without a schema": (None, {"user_id": "ann"}, "there is no 'user_id'; there are system_prompt"),
     "a dataclass, without a schema": (None, Account("ann"), "build the graph with context_schema=Account"),

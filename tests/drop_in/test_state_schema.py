@@ -91,6 +91,7 @@ UPDATES: dict[str, Any] = {
     "an odd one": {"name": Odd()},
     "too large a number": {"name": 2**70},
     "to somewhere": {"name": "x"},
+    "of the graph around it": {"name": "x"},
 }
 
 
@@ -102,7 +103,8 @@ def write(*, kind: str = "write", name: str = "write", alone: bool = False) -> B
             return Command(update=UPDATES[what])
         said = ToolMessage("written", tool_call_id=runtime.tool_call_id or "")
         goto = ["decide"] if what == "to somewhere" else ()
-        return Command(update={**UPDATES[what], "messages": [said]}, goto=goto)
+        graph = Command.PARENT if what == "of the graph around it" else None
+        return Command(update={**UPDATES[what], "messages": [said]}, goto=goto, graph=graph)
 
     body.metadata = {"kind": kind}
     return body
@@ -174,6 +176,7 @@ NOT_WRITTEN: dict[str, str] = {
     "an odd one": "'name' cannot take it",
     "too large a number": "'name' cannot take it",
     "to somewhere": "cannot apply (Command)",
+    "of the graph around it": "cannot apply (Command)",
 }
 
 

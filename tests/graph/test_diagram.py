@@ -1,6 +1,7 @@
 """The drawings of the machine say what the table says, and can be read."""
 
 import re
+import socket
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,21 @@ from signoff import SetupError, build_graph
 from signoff.cli.machine import FILES, diagram
 from signoff.graph.drawing import diagram as drawing
 from signoff.graph.drawing.diagram import Line, lines, mermaid, svg
-from signoff.graph.drawing.layout import ACROSS, BOXES, DOORS, HEIGHT, MAIN_LINES, ROUTES, WIDTH, Box, Point
-from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges
+from signoff.graph.drawing.layout import (
+    ACROSS,
+    BOXES,
+    DOORS,
+    ENTRIES_AT,
+    HEIGHT,
+    LINE_HEIGHT,
+    MAIN_LINES,
+    ROUTES,
+    START_AT,
+    WIDTH,
+    Box,
+    Point,
+)
+from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, edges, entries
 from signoff.models import ScriptedModel
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
@@ -28,7 +42,8 @@ Edge = tuple[str, str, str]
 def table_edges() -> set[Edge]:
     """What has to be drawn: from where, to where, with which label."""
     between = {(str(source), str(to), label) for source, row in edges().items() for to, label in row.items()}
-    return {(START, str(FIRST), ""), *between, (str(LAST), END, "")}
+    ways_in = {(START, str(state), label) for state, label in entries().items()}
+    return {*ways_in, *between, (str(LAST), END, "")}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -49,7 +64,7 @@ def test_mermaid_shows_every_edge_of_the_table_and_no_other() -> None:
 
 def langgraph_edges() -> set[Edge]:
     """The table as LangGraph draws it: the only edge of a state is not conditional and has no label."""
-    only = {str(state) for state, row in edges().items() if len(row) == 1}
+    only = {START, *(str(state) for state, row in edges().items() if len(row) == 1)}
     return {(source, to, "" if source in only else label) for source, to, label in table_edges()}
 
 
@@ -86,7 +101,8 @@ def test_the_picture_shows_every_event_of_the_table_on_the_line_to_its_target() 
         for source, to, events in [match.groups()]
         for event in events.split(" / ")
     }
-    assert shown == {(s, to, e) for s, row in TRANSITIONS.items() for e, to in row.items()}
+    ways_in = {("START", to, event) for event, to in ENTRIES.items()}
+    assert shown == {(s, to, e) for s, row in TRANSITIONS.items() for e, to in row.items()} | ways_in
 
 
 def test_the_picture_has_one_box_for_each_state() -> None:
@@ -132,6 +148,12 @@ def test_an_edge_or_a_state_without_a_place_is_an_error(monkeypatch: pytest.Monk
         drawing, "BOXES", {state: BOXES[state] for state in BOXES if state is not State.NUDGE}
     )
     with pytest.raises(LookupError, match="states: missing nudge, left over none"):
+        svg()
+
+
+def test_what_enters_elsewhere_has_no_place_in_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "entries", lambda: {State.COMPRESS: "input", State.DECIDE: "stop"})
+    with pytest.raises(LookupError, match="ways in: missing decide, left over none"):
         svg()
 
 
@@ -205,6 +227,17 @@ def test_a_line_runs_from_border_to_border_and_its_label_covers_nothing(line: Li
         )
 
 
+def test_the_words_at_the_start_cover_nothing() -> None:
+    for at, event in enumerate(ENTRIES):
+        half, below = CHARACTER * len(event) / 2, ENTRIES_AT.y + at * LINE_HEIGHT
+        word = Area(ENTRIES_AT.x - half, below - 10, ENTRIES_AT.x + half, below + 3)
+        assert word.left > 0
+        assert word.top > START_AT.y + 9
+        assert not any(word.meets(box_area(box)) for box in BOXES.values())
+        assert not any(word.meets(piece) for line in lines() for piece in pieces(line))
+        assert not any(word.meets(label_area(line)) for line in lines())
+
+
 def test_no_two_labels_and_no_two_boxes_overlap() -> None:
     for one, other in combinations(lines(), 2):
         assert not label_area(one).meets(label_area(other)), (one.label, other.label)
@@ -239,6 +272,15 @@ app.command()(diagram)
 @pytest.mark.parametrize(("arguments", "text"), [([], mermaid()), (["--svg"], svg())])
 def test_the_command_prints_one_drawing(arguments: list[str], text: str) -> None:
     assert CliRunner().invoke(app, arguments).stdout == text
+
+
+def test_a_notebook_shows_the_picture_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    shown = build_graph(ScriptedModel([]), name="worker")._repr_mimebundle_()
+    assert shown == {"text/plain": "DurableGraph 'worker'", "image/svg+xml": svg()}
 
 
 def test_the_command_writes_both_into_a_folder(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from langgraph.runtime import RunControl, Runtime
 from signoff import Limits, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.history.task import Task
+from signoff.graph.messages import is_reply
 from signoff.graph.prompt.compaction import compact
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
@@ -73,7 +74,7 @@ def test_a_good_text_stands_for_the_folded_turns(run: Way) -> None:
     with ScriptedModel(script()) as model:
         result = run(digested(model, writer))
     assert result["outcome"]["status"] == "success"
-    assert result["outcome"]["turns"] == TURNS == sum(isinstance(m, AIMessage) for m in result["messages"])
+    assert result["outcome"]["turns"] == TURNS == sum(is_reply(m) for m in result["messages"])
     calls = len(writer.seen)
     assert 2 < calls < 15
     assert result["outcome"]["usage"] == {
@@ -298,6 +299,6 @@ def test_killed_in_the_middle_of_the_text_nothing_is_lost(tmp_path: Path) -> Non
         result = graph.invoke(None, THREAD)
     assert result["outcome"]["status"] == "success"
     assert result["outcome"]["turns"] == TURNS
-    notes = [m.tool_calls[0]["args"].get("text", "") for m in result["messages"] if isinstance(m, AIMessage)]
+    notes = [m.tool_calls[0]["args"].get("text", "") for m in result["messages"] if is_reply(m)]
     assert [text.split()[0] for text in notes[:-1]] == [str(number) for number in range(TURNS - 1)]
     assert NOTES in model.seen[0].messages[2].text

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 
 from signoff import build_graph, sqlite_storage
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from tests.support.older_machine import kit_of
 
@@ -37,7 +37,7 @@ def test_what_a_run_writes_is_as_complete_as_what_is_loaded(stored: bool, tmp_pa
         config: Any = {"configurable": {"thread_id": "t"}}
         written = graph.invoke(GO, config)["messages"]
         messages = graph.get_state(config).values["messages"] if stored else written
-    assert sum(isinstance(message, AIMessage) for message in messages) == 3
+    assert sum(is_reply(message) for message in messages) == 3
     for message in messages:
         assert message.model_dump(exclude_unset=True) == message.model_dump()
         assert message.model_copy(update={"content": "new"}).content == "new" != message.content

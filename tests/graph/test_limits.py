@@ -8,10 +8,12 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from signoff import Limits, Prices, SetupError
 from signoff.graph.history.task import read
 from signoff.graph.history.usage import Used
+from signoff.graph.machine import Event
 from signoff.graph.messages import nudge, result
-from signoff.graph.rules import budgets, decide, nearest
+from signoff.graph.rules import COUNTED, RULES, budgets, decide, nearest
 from signoff.graph.state import Context
 from signoff.graph.texts import DEFAULT_TEXTS
+from signoff.graph.vocabulary import REASONS
 from tests.support.histories import CONTROLS, ai, broken, done, nudged, spent, state, user
 
 WORK, ASK, THINK = ("work", "w"), ("ask_user", "q"), ("think", "t")
@@ -191,7 +193,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"turns": "many"}, "turns: .*integer"),
     "one repetition": ({"repeats": 1}, "repeats: "),
     "a limit that does not exist": ({"turn": 3}, "there is no 'turn'; there are turns, "),
-    "cost without prices": ({"cost": 1}, "needs prices per million tokens"),
     "prices below zero": ({"prices": {"input": -1, "output": 1}}, "Prices: input: "),
     "half of the prices": ({"prices": {"input": 1}}, "Prices: output: "),
     "two things": ({"turns": 0, "tokens": 0}, "turns: .*; tokens: "),
@@ -203,6 +204,21 @@ def test_wrong_limits_are_refused_with_a_sentence(name: str) -> None:
     given, message = WRONG[name]
     with pytest.raises(SetupError, match=message):
         Limits(**given)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_every_limit_that_is_counted_has_a_rule_and_words_for_the_model_and_for_people(name: str) -> None:
+    assert name in Limits.model_fields
+    assert name in {rule.name for rule in RULES if rule.event is Event.EXHAUSTED}
+    assert name in DEFAULT_TEXTS.amounts
+    assert name in REASONS
+
+
+def test_what_is_counted_of_a_task_is_limited() -> None:
+    """By the same name, so that the model checker tells the counts apart."""
+    others = {"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "refused", "estimated"}
+    assert set(Used._fields) - others <= set(COUNTED)
+    assert set(DEFAULT_TEXTS.amounts) == set(COUNTED)
 
 
 @pytest.mark.parametrize("name", sorted(set(Limits.model_fields) - {"prices"}))

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from signoff import Limits, Session, build_graph, sqlite_storage
 from signoff.graph.build import Graph, Storage
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.events import CallFinished
 from tests.support.histories import assert_sendable
@@ -64,7 +65,7 @@ def test_300_turns_in_a_window_of_8000_tokens(tmp_path: Path) -> None:
 
 def assert_found(messages: list[BaseMessage]) -> None:
     """The whole history is there, and the needle in it where it was told."""
-    replies = [message for message in messages if isinstance(message, AIMessage)]
+    replies = [message for message in messages if is_reply(message)]
     results = [message for message in messages if isinstance(message, ToolMessage)]
     assert len(replies) == len(results) == TURNS
     assert [number for number, result in enumerate(results, 1) if NEEDLE in result.text] == [3]

@@ -115,7 +115,7 @@ def test_without_the_steps_between_the_last_one_is_told() -> None:
 
 def test_the_step_before_each_turn(storage: SqliteStorage) -> None:
     thread = Thread(storage)
-    graph = thread.graph(FINISH, WORK, ConnectionError("down"), WORK, FINISH)
+    graph = thread.graph(FINISH, WORK, RuntimeError("down"), WORK, FINISH)
     graph.invoke(GO, THREAD)
     graph.invoke(GO, THREAD)
     graph.invoke(retry(graph.get_state(THREAD).values), THREAD)

@@ -10,7 +10,7 @@ from signoff.graph.errors import IllegalEvent
 from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import read
 from signoff.graph.limits import Limits, Prices
-from signoff.graph.machine import FIRST, TRANSITIONS, Event, State, edges, next_state
+from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, edges, enters, next_state
 from signoff.graph.messages import not_run, nudge
 from signoff.graph.rules import RULES, decide
 from tests.support.histories import CONTROLS, ai, broken, done, nudged, sent_back, spent, state, user
@@ -252,14 +252,21 @@ def test_an_illegal_event_raises_and_names_the_legal_ones(state: State, event: E
 
 
 def test_the_machine_has_no_dead_rows() -> None:
-    reached, waiting = {FIRST}, [FIRST]
+    reached, waiting = {*ENTRIES.values()}, [*{*ENTRIES.values()}]
     while waiting:
         for target in TRANSITIONS[waiting.pop()].values():
             if target not in reached:
                 reached.add(target)
                 waiting.append(target)
     assert reached == set(State)
-    assert {event for row in TRANSITIONS.values() for event in row} == set(Event)
+    assert {event for row in TRANSITIONS.values() for event in row} == set(Event) - set(ENTRIES)
+
+
+@pytest.mark.parametrize("event", set(Event) - set(ENTRIES))
+def test_what_a_state_reports_does_not_come_from_outside(event: Event) -> None:
+    with pytest.raises(IllegalEvent) as raised:
+        enters(event)
+    assert all(text in str(raised.value) for text in [f"'{event}'", *ENTRIES])
 
 
 def test_every_way_of_the_table_is_drawn() -> None:

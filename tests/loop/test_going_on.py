@@ -9,14 +9,18 @@ from langgraph.types import Command
 
 from signoff import (
     Limits,
+    Session,
     SetupError,
     ThreadError,
     build_graph,
     current_outcome,
+    expire,
     extend,
+    go_on,
     retry,
     sqlite_storage,
 )
+from signoff.graph.machine import ENTRIES, Event
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
 from signoff.storage.sqlite import SqliteStorage
@@ -26,6 +30,7 @@ THREAD: Any = {"configurable": {"thread_id": "a.thread/with 100% odd:name"}}
 GO: Any = {"messages": [("user", "do it")]}
 FINISH = call("finish_task", summary="All of it.")
 ASK = call("ask_user", question="Which one?")
+DEADLINE = call("ask_user", question="Which one?", default_answer="blue", deadline_seconds=60)
 
 
 @pytest.fixture
@@ -62,11 +67,11 @@ def test_extend_after_talk_only_counts_the_talk_anew(storage: SqliteStorage) -> 
 
 
 def test_retry_after_the_cause_of_an_error_is_gone(storage: SqliteStorage) -> None:
-    model = ScriptedModel([WORK, ConnectionError("down"), FINISH])
+    model = ScriptedModel([WORK, RuntimeError("down"), FINISH])
     graph = build_graph(model, [work], storage=storage)
     failed = graph.invoke(GO, THREAD)["outcome"]
     assert (failed["status"], failed["reason"]) == ("error", "model_error")
-    assert "ConnectionError: down." in failed["error"]
+    assert "RuntimeError: down." in failed["error"]
     again = graph.invoke(retry(graph.get_state(THREAD).values), THREAD)["outcome"]
     assert (again["status"], again["turns"], again["task"]) == ("success", 2, failed["task"])
     assert [outcome.status for outcome in recorded(storage.store, "a.thread/with 100% odd:name")] == [
@@ -154,3 +159,39 @@ def test_the_context_sets_limits_and_prompt_for_one_run(storage: SqliteStorage) 
     result = graph.invoke(GO, THREAD, context={"turns": 3, "system_prompt": "given"})
     assert result["outcome"]["status"] == "success"
     assert model.seen[0].messages[0].text.startswith("given")
+
+
+NAMED: Any = {"configurable": {"thread_id": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("happens", "thread_id", "event"),
+    [
+        (lambda graph: Session(graph, "t").stop(), "t", Event.STOP),
+        (lambda graph: Session(graph, "t").fork(thread_id="fork"), "fork", Event.FORK),
+        (lambda graph: expire(graph, "t", now=1e12), "t", Event.EXPIRE),
+    ],
+)
+def test_what_comes_from_outside_is_stored_under_its_own_event(
+    storage: SqliteStorage, happens: Any, thread_id: str, event: Event
+) -> None:
+    graph = build_graph(ScriptedModel([DEADLINE]), storage=storage)
+    graph.invoke(GO, NAMED)
+    happens(graph)
+    history = graph.get_state_history({"configurable": {"thread_id": thread_id}})
+    written = [at for at in history if at.metadata and at.metadata["source"] == "update"]
+    assert (event, (ENTRIES[event],)) in [(at.values["event"], at.next) for at in written]
+    assert {at.values["event"] for at in written if at.next} == {event}
+
+
+def test_the_inputs_that_go_on_carry_their_own_event(storage: SqliteStorage) -> None:
+    graph = build_graph(ScriptedModel(["hm"]), limits=Limits(turns=1), storage=storage)
+    graph.invoke(GO, NAMED)
+    ended = graph.get_state(NAMED)
+    stopped = ended._replace(values={**ended.values, "outcome": None})
+    failed = {**ended.values, "outcome": {**ended.values["outcome"], "status": "error"}}
+    given = {Event.EXTEND: extend(ended, turns=1), Event.RETRY: retry(failed), Event.GO_ON: go_on(stopped)}
+    for event, command in given.items():
+        assert command is not None
+        assert isinstance(command.update, dict)
+        assert (command.goto, command.update["event"]) == (ENTRIES[event], event)

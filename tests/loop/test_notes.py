@@ -46,7 +46,7 @@ from signoff.front.report import of_outcome
 from signoff.graph.errors import IllegalEvent
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import TRANSITIONS, Event, State, next_state
-from signoff.graph.messages import nudge_kind
+from signoff.graph.messages import is_reply, nudge_kind
 from signoff.graph.rules import RULES
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply
@@ -176,7 +176,7 @@ def _(folder: Path) -> None:
 
 @shows(1, "An error is the third, a result and no exception", "a provider that raises")
 def _(folder: Path) -> None:
-    ran = Ran(ConnectionError("down"))
+    ran = Ran(RuntimeError("down"))
     assert ran.ended[:2] == ("error", "model_error")
     assert "down" in ran.outcome["error"]
 
@@ -219,7 +219,7 @@ def _(folder: Path) -> None:
     ran = Ran(*steps, FINISH, view_tokens=1500)
     kept = ran.graph.get_state(THREAD).values
     assert kept["digest"]["lines"]
-    assert len(kept["messages"]) == 1 + 2 * 7, "the thread keeps everything"
+    assert len(kept["messages"]) == 1 + 2 * 7 + 1, "the thread keeps everything"
 
 
 @shows(1, "The rules are ordered, and the one that fired says why", "the last decision of a run")
@@ -680,7 +680,7 @@ def _(folder: Path) -> None:
 
 @shows(4, "A decision: an error", "a provider that raises")
 def _(folder: Path) -> None:
-    failed = session(ConnectionError("down")).step("Do it.")
+    failed = session(RuntimeError("down")).step("Do it.")
     assert isinstance(failed, Failed)
     assert "down" in failed.error
 
@@ -804,7 +804,7 @@ def _(folder: Path) -> None:
 
 @shows(5, "One finish of them is kept", "the history")
 def _(folder: Path) -> None:
-    (made,) = (message for message in ten_finishes().messages if isinstance(message, AIMessage))
+    (made,) = filter(is_reply, ten_finishes().messages)
     assert [one["args"]["summary"] for one in made.tool_calls] == ["End 0."]
     assert ten_finishes().outcome["summary"] == "End 0."
 

@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, reply
 from signoff.models.tagged import TAGGED_LIMITS, TaggedText, current_status
 from signoff.models.text_protocol.status import KEY, positions
@@ -67,7 +67,7 @@ def results(messages: list[BaseMessage]) -> list[tuple[str | None, str, str]]:
 
 def thoughts(messages: list[BaseMessage]) -> list[str | None]:
     """The status of every thought, as it was recorded."""
-    replies = [message for message in messages if isinstance(message, AIMessage)]
+    replies = [message for message in messages if is_reply(message)]
     calls = [call for message in replies for call in message.tool_calls]
     return [call["args"].get("status") for call in calls if call["name"] == "think"]
 

@@ -3,13 +3,16 @@
 import asyncio
 import threading
 import time
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 
-from signoff import build_graph
+from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel, call
 
 FINISH = call("finish_task", summary="x")
@@ -52,6 +55,98 @@ def test_reads_run_beside_each_other_and_all_else_alone(kind: str, calls: int, m
     results = run([of_kind(kind, together.look)], [call("look", at=i) for i in range(calls)])
     assert together.most == most
     assert [message.text for message in results] == [str(i) for i in range(calls)]
+
+
+def reads(work: Any, calls: int, **settings: Any) -> tuple[float, list[ToolMessage]]:
+    """How long the calls took, and their results, in a loop where `work` is async, else without one."""
+    made = StructuredTool.from_function(**{"coroutine" if iscoroutinefunction(work) else "func": work})
+    made.metadata = {"kind": "read"}
+    script: Any = [[call(made.name, at=i) for i in range(calls)], FINISH]
+    graph = build_graph(ScriptedModel(script), [made], **settings)
+    given, began = {"messages": ["go"]}, time.monotonic()
+    result = asyncio.run(graph.ainvoke(given)) if iscoroutinefunction(work) else graph.invoke(given)
+    took = time.monotonic() - began
+    return took, [m for m in result["messages"] if isinstance(m, ToolMessage)][:-1]
+
+
+@pytest.mark.parametrize(("parallel", "most"), [(None, 20), (3, 3), (1, 1)])
+def test_coroutines_are_bounded_only_where_it_is_said(parallel: int | None, most: int) -> None:
+    now, seen = 0, 0
+
+    async def look(at: int) -> str:
+        """Look."""
+        nonlocal now, seen
+        now += 1
+        seen = max(seen, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return str(at)
+
+    _, results = reads(look, 20, parallel=parallel)
+    assert seen == most
+    assert [message.text for message in results] == [str(i) for i in range(20)]
+
+
+def test_sync_tools_have_the_same_bound_in_an_event_loop() -> None:
+    together = Together()
+    look = of_kind("read", together.look)
+    graph = build_graph(ScriptedModel([[call("look", at=i) for i in range(12)], FINISH]), [look], parallel=5)
+    asyncio.run(graph.ainvoke({"messages": ["go"]}))
+    assert together.most == 5
+
+
+def test_the_next_read_begins_as_soon_as_one_has_ended() -> None:
+    """One that takes long keeps only its own place: in waves the others would wait for it."""
+    ended = dict[int, float]()
+
+    def look(at: int) -> str:
+        """Look."""
+        time.sleep(1.2 if at == 0 else 0.1)
+        ended[at] = time.monotonic()
+        return str(at)
+
+    _, results = reads(look, 6, parallel=2)
+    assert [message.text for message in results] == [str(i) for i in range(6)]
+    assert max(ended[at] for at in range(1, 6)) < ended[0]
+
+
+def test_a_read_that_is_late_gives_its_place_up() -> None:
+    let_go = threading.Event()
+
+    def look(at: int) -> str:
+        """Look."""
+        return str(at) if at else str(let_go.wait(30))
+
+    took, results = reads(look, 4, parallel=1, tool_seconds=0.3)
+    let_go.set()
+    assert took < 10
+    assert [message.status for message in results] == ["error", "success", "success", "success"]
+
+
+def test_what_has_not_begun_does_not_begin_once_one_asks() -> None:
+    """The reads before the one that pauses run again when it is answered; those after it run once."""
+    begun = list[int]()
+
+    def look(at: int) -> str:
+        """Look."""
+        begun.append(at)
+        return interrupt("which?") if at == 1 else str(at)
+
+    made = of_kind("read", look)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    model = ScriptedModel([[call("look", at=i) for i in range(6)], FINISH])
+    graph = build_graph(model, [made], parallel=1, checkpointer=InMemorySaver())
+    graph.invoke({"messages": ["go"]}, config)
+    assert begun == [0, 1]
+    result = graph.invoke(Command(resume="that"), config)
+    assert begun == [0, 1, 0, 1, 2, 3, 4, 5]
+    assert [m.text for m in result["messages"] if isinstance(m, ToolMessage)][:3] == ["0", "that", "2"]
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5, "8", True])
+def test_a_bound_that_is_none_is_told(given: Any) -> None:
+    with pytest.raises(SetupError, match=r"parallel is .*; give a whole number above 0, or None"):
+        build_graph(ScriptedModel([]), parallel=given)
 
 
 def test_a_tool_that_hangs_is_given_up_on() -> None:

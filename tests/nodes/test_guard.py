@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from signoff import build_graph, sqlite_storage
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, reply
 from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded
@@ -193,7 +193,7 @@ async def test_callbacks_see_a_reply_that_ended_and_the_outcome_says_estimated(m
         result = await graph.ainvoke(given, options) if mode == "async" else graph.invoke(given, options)
     assert log.seen == ["start", "end"]
     assert names(log.ended[0]) == ["finish_task"]
-    outcome, replies = result["outcome"], [m for m in result["messages"] if isinstance(m, AIMessage)]
+    outcome, replies = result["outcome"], [m for m in result["messages"] if is_reply(m)]
     assert (outcome["status"], outcome["turns"], names(replies[0])) == ("success", 1, ["finish_task"])
     assert replies[0].id == log.ended[0].id
     assert outcome["usage"]["estimated"] is True

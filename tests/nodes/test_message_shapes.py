@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, FunctionMessage, 
 
 from signoff import build_graph
 from signoff.graph.history.replies import StopReason, broken_off, normal, read_reply, stop_of
-from signoff.graph.messages import KEY
+from signoff.graph.messages import KEY, is_reply
 from signoff.nodes.call_llm import whole
 from tests.support.histories import CONTROLS, assert_sendable, user
 from tests.support.message_shapes import FINISH, WAYS, Fields, Pieces, Whole, function, nudges, run, text, use
@@ -249,6 +249,7 @@ def test_a_reply_that_the_provider_broke_off_is_an_error_and_nothing_of_it_is_ke
 ) -> None:
     broken = {"content": "I will", "response_metadata": {"finish_reason": reason}}
     model = (Whole if way == "whole" else Pieces)(replies=[broken])
-    result = build_graph(model).invoke({"messages": [user()]})
-    assert (result["outcome"]["reason"], len(result["messages"])) == ("model_error", 1)
+    result = build_graph(model, model_retries=None).invoke({"messages": [user()]})
+    assert (result["outcome"]["reason"], len(result["messages"])) == ("model_error", 2)
+    assert not any(map(is_reply, result["messages"])), "the last one only tells how it ended"
     assert reason in result["outcome"]["error"]

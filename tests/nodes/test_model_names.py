@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import ModelRetries, Session, SetupError, build_graph, sqlite_storage
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call
 from signoff.models.choose import check_model, choose_model
@@ -196,7 +196,7 @@ async def test_a_wrapped_model_has_the_tools_and_the_guard(name: str, mode: str)
     assert result["outcome"]["status"] == "success", result["outcome"]["error"]
     tools = [tool["function"]["name"] for tool in request.body["tools"]]
     assert tools == ["finish_task", "ask_user", "think"]
-    (reply,) = [m for m in result["messages"] if isinstance(m, AIMessage)]
+    (reply,) = [m for m in result["messages"] if is_reply(m)]
     assert (marks(reply)["cut"], len(reply.tool_calls)) == (1, 1), "the inner guard has ended the stream"
     assert request.body.get("temperature") == (0.25 if name == "bind" else None)
     assert request.body.get("seed") == (7 if name == "all of them" else None)
@@ -249,6 +249,13 @@ def test_with_retry_says_after_what_and_how_often_it_is_tried_again() -> None:
         )
         outcome = build_graph(model).invoke(GO)["outcome"]
         assert (len(server.requests), outcome["retries"]) == (3, 2)
+
+
+def test_a_prompt_that_is_too_long_is_squeezed_before_with_retry_tries_again() -> None:
+    too_long = error(400, "This model's maximum context length is 10 tokens.", "context_length_exceeded")
+    with FakeProvider([too_long, DONE]) as server:
+        result = build_graph(chat(server).with_retry()).invoke(GO)
+    assert (result["outcome"]["status"], result["outcome"]["retries"]) == ("success", 0)
 
 
 def test_with_fallbacks_says_after_what_the_next_is_asked() -> None:
@@ -304,6 +311,16 @@ def test_the_view_fits_the_smallest_of_them() -> None:
         return model
 
     assert kit_of(build_graph(of(200_000), fallbacks=[of(50_000), of(None)])).view_tokens == 40_000
+
+
+def test_prompts_are_cached_where_all_of_them_go_by_one_way() -> None:
+    # Not at the top: `make lowest` runs tests of this file without this package.
+    from langchain_anthropic import ChatAnthropic
+
+    claude = ChatAnthropic(model="m", api_key=SecretStr("k"))
+    own = chat_at_nowhere()
+    assert kit_of(build_graph(claude, cache="auto", fallbacks=[claude])).cache == "anthropic"
+    assert kit_of(build_graph(claude, cache="auto", fallbacks=[own])).cache is None
 
 
 def test_the_text_protocol_has_fallbacks_too() -> None:

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Limits, ModelRetries, build_graph
-from signoff.graph.messages import marks, nudge_kind
+from signoff.graph.messages import is_reply, marks, nudge_kind
 from tests.support.servers.fake_others import (
     READ,
     WROTE,
@@ -96,7 +96,7 @@ async def job(
     given: Any = {"messages": [("user", "do it")]}
     result = await graph.ainvoke(given) if mode == "async" else graph.invoke(given)
     assert [kind for m in result["messages"] if (kind := nudge_kind(m))] in ([], ["truncated"])
-    return result["outcome"], ran, [m for m in result["messages"] if isinstance(m, AIMessage)]
+    return result["outcome"], ran, [m for m in result["messages"] if is_reply(m)]
 
 
 @both_modes
@@ -210,7 +210,7 @@ def test_images_in_a_message_and_in_a_result_arrive_and_count_as_images(
     sent = [body.replace("-", "+").replace("_", "/") for body in sent]
     assert result["outcome"]["status"] == "success", result["outcome"]["error"]
     assert (PIXEL in sent[0], PIXEL in sent[1], LARGE in sent[1]) == (True, True, True)
-    shown = [marks(m)["shown"] for m in result["messages"] if isinstance(m, AIMessage)]
+    shown = [marks(m)["shown"] for m in result["messages"] if is_reply(m)]
     assert PER_IMAGE < shown[1] - shown[0] < PER_IMAGE + 100, "the picture, and the words around it"
     assert "digest" not in result, "nothing had to be folded"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Limits, build_graph
-from signoff.graph.messages import nudge_kind
+from signoff.graph.messages import is_reply, nudge_kind
 from signoff.models.local import local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
@@ -203,7 +203,7 @@ async def test_a_finish_in_the_middle_of_a_long_stream_ends_it() -> None:
     with FakeProvider([long]) as server:
         result, ran = await job(model_of(server, "streamed"), "sync")
     assert (result["outcome"]["status"], ran) == ("success", [])
-    (reply,) = [message for message in result["messages"] if isinstance(message, AIMessage)]
+    (reply,) = [message for message in result["messages"] if is_reply(message)]
     assert [call["name"] for call in reply.tool_calls] == ["finish_task"]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from openai import OpenAIError
 from pydantic import SecretStr
@@ -26,7 +25,7 @@ from signoff import (
     build_graph,
     sqlite_storage,
 )
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.nodes.model.advice import in_short, may_pass, retry_after
 from signoff.nodes.model.retries import without_own_retries
 from signoff.nodes.model.trying import RETRYING
@@ -288,7 +287,7 @@ async def test_a_pause_a_signal_and_a_stop_end_the_wait(by: str, mode: str, stor
         helper.join()
         assert time.monotonic() - begun < 3
         assert isinstance(decision, ENDED[by])
-        assert not [message for message in found.standing().values["messages"] if message.type == "ai"]
+        assert not any(map(is_reply, found.standing().values["messages"]))
         if by == "stop":
             assert outcome_of(decision).reason == "cancelled"
         else:
@@ -331,7 +330,7 @@ async def test_the_next_model_is_asked_when_one_fails_and_both_are_told(
         else:
             events = list(found.events("do it", tokens=True))
         outcome = found.standing().outcome
-        replies = [m for m in found.standing().values["messages"] if isinstance(m, AIMessage)]
+        replies = [m for m in found.standing().values["messages"] if is_reply(m)]
     assert outcome is not None
     assert (outcome["status"], outcome["models"], outcome["retries"]) == ("success", {"b": 2}, 2)
     assert [marks(reply)["model"] for reply in replies] == ["b", "b"]

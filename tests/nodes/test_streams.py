@@ -184,7 +184,7 @@ def test_what_was_complete_is_kept_and_answered(bound: dict[str, Any], mode: str
         result = ask(build_graph(of(server), [write], **bound), mode)
     reply = next(message for message in result["messages"] if isinstance(message, AIMessage))
     assert [(made["name"], made["args"]) for made in reply.tool_calls] == [("write", {"text": "a"})]
-    assert (reply.invalid_tool_calls, result["messages"][-1].type) == ([], "tool")
+    assert (reply.invalid_tool_calls, result["messages"][-2].type) == ([], "tool")
     assert result["outcome"]["open_work"] == ["write({'text': 'a'})"]
 
 

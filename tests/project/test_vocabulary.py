@@ -1,5 +1,6 @@
 """One vocabulary: what a document says of a thread, and what a person reads, come from one table."""
 
+import ast
 import re
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ from signoff.front.database import Database
 from signoff.front.report import Status, of_outcome
 from signoff.front.threads import Row, in_words
 from signoff.graph import outcome as outcomes
+from signoff.graph.history.reader import Wait
 from signoff.graph.machine import Event
 from signoff.graph.rules import RULES
 from signoff.graph.vocabulary import (
@@ -23,21 +25,28 @@ from signoff.graph.vocabulary import (
     TABLES,
     VERIFIED,
     WAITS,
+    following,
     heading,
     stands,
 )
 from signoff.page import page
-from signoff.session.decisions import Action, Approval, Confirmation, Question
+from signoff.session.decisions import Waiting
 from signoff.session.history import Turn
 from signoff.session.standing import Condition, Standing
 from signoff.ui.board import standing_word
 from signoff.ui.work import Story
+from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page import TASK, outcome, read, run_of
 from tests.support.benches.page_shown import DONE, badge, last_card
 from tests.vocabulary import PAGE
 from tests.vocabulary import page as printed
 
+# By the names of limits, which are reasons too, these say something else: what is used, and what is left.
+TABLES_OF_LIMITS = {
+    "graph/rules.py": {"a reason"},
+    "graph/texts.py": {"a reason"},
+}
 TONES = {"verified": "green", "asserted": "amber", "unverified": "red"}
 ENDS: dict[str, dict[str, Any]] = {
     **{f"{v}, {c}": {"verified": v, "claim": c} for v, c in product(TONES, ("done", "partial"))},
@@ -65,9 +74,47 @@ def test_the_words_are_those_of_the_types() -> None:
     assert set(ENDED) == set(get_args(outcomes.Status))
     assert {*get_args(Status), *ENDED} <= set(STATUSES)
     assert {str(found) for found in Condition} - {"unknown", "ended"} <= set(STATUSES)
-    assert set(WAITS) == {kind.waits_for for kind in (Question, Approval, Action, Confirmation)}
+    assert [*WAITS] == [kind.waits_for for kind in get_args(Waiting)]
+    # The next word in a dialogue is waited for like an answer.
+    assert set(WAITS) == {*Wait} - {Wait.WORD}
+
+
+def test_every_reason_that_the_machine_gives_has_its_words() -> None:
     ends = {rule.name for rule in RULES if rule.event in (Event.EXHAUSTED, Event.FAILED, Event.CANCELLED)}
-    assert ends <= set(REASONS)
+    written = {
+        str(keyword.value.value)
+        for path in (ROOT / "nodes").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Ending"
+        for keyword in node.keywords
+        if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
+    }
+    assert {"model_error", "review_deadlock", "superseded"} <= written
+    # A success has the name of its finishing tool.
+    assert set(REASONS) == {*ends, *written, "finish_task"}
+
+
+def test_every_error_that_a_rule_ends_with_says_what_to_do() -> None:
+    for rule in RULES:
+        if rule.event in (Event.FAILED, Event.CANCELLED):
+            assert REASONS[rule.name].error, rule.name
+        if rule.event is Event.EXHAUSTED:
+            assert following(rule.name).endswith("it goes on where it stopped."), rule.name
+
+
+def test_no_other_table_stands_beside_these() -> None:
+    """A mapping, or a list, of several of the words elsewhere would have to follow every change of them."""
+    known = {**dict.fromkeys(WAITS, "a wait"), **dict.fromkeys(REASONS, "a reason")} | {"question": "a wait"}
+    found = dict[str, set[str]]()
+    for path in product_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+                for kind in ("a wait", "a reason"):
+                    if len([key for key in keys if known.get(str(key)) == kind]) > 2:
+                        found.setdefault(str(path.relative_to(ROOT)), set()).add(kind)
+    assert found.pop("graph/vocabulary.py") == {"a wait", "a reason"}
+    assert found == TABLES_OF_LIMITS
 
 
 def test_each_row_of_verified_has_a_colour_of_its_own() -> None:

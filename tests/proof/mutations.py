@@ -7,7 +7,7 @@ from typing import Any
 
 import signoff.graph.rules
 import signoff.verify.explore
-from signoff.graph.machine import _TABLE, Event, State
+from signoff.graph.machine import _ENTRIES, _TABLE, Event, State
 from signoff.graph.rules import RULES, Rule
 from signoff.verify.explore import ENDS, FAITHFUL, RESTART, TWINS
 from tests.proof.mutation import Break, Mutation
@@ -39,6 +39,11 @@ def _rules(rules: tuple[Rule, ...]) -> Break:
 def leads(state: State, event: Event, target: State) -> Break:
     """The table with one event that leads elsewhere."""
     return lambda patch: patch.setitem(_TABLE[state], event, target)
+
+
+def begins(event: Event, state: State) -> Break:
+    """The table with one event from outside that enters elsewhere."""
+    return lambda patch: patch.setitem(_ENTRIES, event, state)
 
 
 def _reason_stop(task: Any, _: Any) -> str | None:
@@ -156,4 +161,16 @@ TABLE_MUTATIONS: Mapping[str, Mutation] = {
     },
 }
 
-ALL: Mapping[str, Mutation] = {**RULE_MUTATIONS, **TABLE_MUTATIONS, **NODE_MUTATIONS}
+_BY_HAND = (Event.FORK, Event.GO_ON, Event.EXPIRE)
+ENTRY_MUTATIONS: Mapping[str, Mutation] = {
+    **{
+        f"{event} enters finish": Mutation(
+            "by hand" if event in _BY_HAND else "two events", begins(event, State.FINISH), ()
+        )
+        for event in _ENTRIES
+    },
+    # A thread that was killed before its newest message was taken up would look ended.
+    "stop enters decide": Mutation("two events", begins(Event.STOP, State.DECIDE), ["its own task"]),
+}
+
+ALL: Mapping[str, Mutation] = {**RULE_MUTATIONS, **TABLE_MUTATIONS, **ENTRY_MUTATIONS, **NODE_MUTATIONS}

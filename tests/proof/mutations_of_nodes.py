@@ -17,6 +17,7 @@ import signoff.nodes.route_tools
 from signoff.graph.finish.evidence import idle_refusals
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
+from signoff.nodes.journal import Written
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.verify.explore import ENDS, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
@@ -40,7 +41,7 @@ def update_without(state: State, name: str) -> Break:
 
 
 def _nothing(*_: Any, **__: Any) -> Any:
-    return []
+    return Written()
     yield  # a part of a node
 
 

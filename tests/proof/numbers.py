@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from signoff.graph.machine import TRANSITIONS, Event, State
+from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State
 from signoff.verify.explore import Explorer
 from tests.proof.mutations import ALL
 from tests.proof.test_mutations import ANY, explored
@@ -40,10 +40,12 @@ def gaps(visited: Sequence[Visited], caught: Sequence[tuple[str, set[str]]]) -> 
     """What keeps the proof from being whole, a line each."""
     reported = {pair for one in visited for pair in one.reported}
     rows = {(state, event) for state, row in TRANSITIONS.items() for event in row}
+    entries = {(None, event) for event in ENTRIES}
     seen = {name for _, by in caught for name in by}
     return [
         *(f"broken in {one.name!r}: {line}" for one in visited for line in one.broken),
         *(f"survived: {name}" for name, by in caught if not by),
         *(f"catches no mutation: {name}" for name in ANY if name not in seen),
         *(f"never visited: {event} of {state}" for state, event in sorted(rows - reported)),
+        *(f"never came from outside: {event}" for _, event in sorted(entries - reported)),
     ]

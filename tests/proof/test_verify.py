@@ -62,6 +62,19 @@ guarded = play(send, look, approvals={"send": True}, checks=[lambda: 1 / 0], **s
 made = lambda: play(hand_over=["send"], *[send])
 own = play(look, control_tools=CONTROLS)
 two = play(control_tools=[*standard_controls(), *CONTROLS])
+def prompt(state, context):
+    raise AssertionError("the prompt was really made")
+
+class Caller(BaseModel):
+    user: str
+
+prompted = play(
+    system_prompt=prompt,
+    context_schema=Caller,
+    approvals=lambda name, args, context: context.user,
+    cache="anthropic",
+    **saved,
+)
 picky = play(response_format=Verdict)
 number = 7
 def broken():
@@ -87,6 +100,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         ("made", ["finish_task, send"]),
         ("own", ["file_it, look"]),
         ("two", ["finish_task", "file_it"]),
+        ("prompted", ["finish_task"]),
     ],
 )
 @pytest.mark.sample(2)

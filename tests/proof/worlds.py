@@ -90,6 +90,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
         "one event", machine(turns=1, talk_turns=1), tuple(ALPHABET), ("kill", "message"), 1
     ),
     "two events": lambda: World("two events", machine(turns=1), FEW, EVENTS, 2),
+    "by hand": lambda: World("by hand", machine(turns=2), SOME, ("fork", "go on", "expire"), 1),
     "imports": lambda: World("imports", machine(turns=2), SOME, ("message", "stop", "nothing"), 1, IMPORTS),
     "repetitions": lambda: World(
         "repetitions", machine(turns=5, repeats=3), ("talk", "think", "read", "write", "finish")

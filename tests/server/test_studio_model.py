@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from signoff import Session, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.finish.figures import Figures
+from signoff.graph.messages import is_reply
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call
 from signoff.models.local.chat import LocalChatModel
@@ -163,7 +164,7 @@ def test_figures_and_history_name_the_model_that_was_used(tmp_path: Path, run: W
         (item,) = storage.store.search(("signoff", FIGURES, label("t")))
         figures: Figures = item.value  # type: ignore[assignment]  # what the store keeps under FIGURES
     assert figures["model"] == "second"
-    (reply,) = [message for message in result["messages"] if isinstance(message, AIMessage)]
+    (reply,) = [message for message in result["messages"] if is_reply(message)]
     assert reply.response_metadata["model_name"] == "second"
 
 

@@ -153,7 +153,7 @@ def _remind(told: Told, kind: str, following: str) -> None:
 
 def _step(letter: str, marker: str, number: int, told: Told) -> Any:
     if letter == "x":
-        return ConnectionError("the provider is down")
+        return RuntimeError("the provider is down")
     if letter == "c":
         return reply("I cannot.", finish_reason="content_filter", usage=USAGE)
     if letter == "F":

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from signoff import Answer, Extend, Limits, Retry, Session, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.messages import is_genuine, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, nudge_kind
 from signoff.models import ScriptedModel, call
 from signoff.session.standing import Standing
 from signoff.workers import Order, drive, post
@@ -117,7 +117,7 @@ def sweep(database: str, folder: Path, figure: Callable[[str], None]) -> None:
         kills += killed
         assert [m.text for m in messages if isinstance(m, HumanMessage) and is_genuine(m)] == ["one", "two"]
         assert [m.id for m in messages if nudge_kind(m) == "resumed"] == ["more", "again"]
-        assert sum(isinstance(m, AIMessage) for m in messages) == len(STEPS)
+        assert sum(is_reply(m) for m in messages) == len(STEPS)
         results = [m.text for m in messages if m.type == "tool" and m.name in ("pay", "ask_user")]
         assert results[1] == "blue"
         done = paid.read_text().split() if paid.exists() else []

@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from signoff.graph.history.replies import StopReason, stop_of
 from signoff.graph.messages import KEY as MARKS
-from signoff.graph.messages import is_genuine, marks, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.prompt.prompt import DIGEST
 from signoff.models.text_protocol.calls import DEBUGGING, ToolNames, calls_of, is_forced, last_update
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
@@ -113,7 +113,7 @@ def reply_statuses(messages: Sequence[BaseMessage]) -> list[str | None]:
     found: list[str | None] = []
     tagged = False
     for message, now in zip(messages, positions(messages), strict=True):
-        if isinstance(message, AIMessage):
+        if is_reply(message):
             tagged = tagged_notes(message) is not None
             found.append(now.status if tagged else None)
         elif tagged and isinstance(message, ToolMessage):

@@ -197,7 +197,7 @@ def is_extended(thread: Thread) -> None:
 
 
 def is_tried_again(thread: Thread) -> None:
-    graph = thread.graph(ConnectionError("down"), FINISH)
+    graph = thread.graph(RuntimeError("down"), FINISH)
     graph.invoke(GO, THREAD)
     graph.invoke(retry(graph.get_state(THREAD).values), THREAD)
 

@@ -52,7 +52,7 @@ SAID: Mapping[str, Callable[[Tokens], Any]] = {
     "cut finish": lambda w: reply("So", _FINISH, finish_reason="length"),
     "empty": lambda w: reply(),
     "refusal": lambda w: reply(refusal="No."),
-    "broken": lambda w: ConnectionError("the provider is gone"),
+    "broken": lambda w: RuntimeError("the provider is gone"),
     "too long": lambda w: ContextOverflowError("too long"),
     "same ids": lambda w: [_act(w, id="call_0"), _act(w, id="call_0"), _act(w, id="")],
     "same ids, pay": lambda w: [_act(w, "pay", id="call_0"), _act(w, "drive", id="call_0")],

@@ -1,0 +1,75 @@
+"""What the tokens of a model cost, by the public list of the package `genai-prices`."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from signoff.graph.errors import SetupError
+from signoff.graph.limits import Prices
+
+_NAMES = ("model_name", "model", "model_id")
+_ADDRESSES = ("openai_api_base", "anthropic_api_url", "base_url", "endpoint")
+_GIVE = "Limits(cost=…, prices=Prices(input=…, output=…)), per million tokens"
+
+
+def prices_of(model: BaseChatModel) -> Prices:
+    """The prices of this model, in dollars; where they depend on how long a prompt is, those of the longest,
+    so that a limit holds.
+
+    Raises SetupError, which says what to install or to give, when they are not known.
+    """
+    inner = getattr(model, "model", None)
+    if isinstance(inner, BaseChatModel):
+        return prices_of(inner)
+    return _listed(_text(model, _NAMES), _text(model, _ADDRESSES))
+
+
+def highest(prices: Sequence[Prices]) -> Prices:
+    """The highest of each of these prices."""
+    cached = [one.input if one.cached_input is None else one.cached_input for one in prices]
+    known = any(one.cached_input is not None for one in prices)
+    return Prices(
+        input=max(one.input for one in prices),
+        output=max(one.output for one in prices),
+        cached_input=max(cached) if known else None,
+    )
+
+
+def _text(model: BaseChatModel, fields: tuple[str, ...]) -> str:
+    found = (getattr(model, field, None) for field in fields)
+    return next((value for value in found if isinstance(value, str) and value), "")
+
+
+@lru_cache(maxsize=64)
+def _listed(name: str, address: str) -> Prices:
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        raise SetupError(
+            'A limit of cost needs prices: pip install "signoff[prices]" for those of known models, or give '
+            f"{_GIVE}."
+        ) from None
+    # An address that is known of no provider may be that of a server between.
+    for url in [address, None] if address else [None]:
+        try:
+            one = Usage(input_tokens=1, output_tokens=1)
+            found = calc_price(one, model_ref=name, provider_api_url=url).model_price
+        except (LookupError, ValueError):
+            continue
+        read, written = _most(found.input_mtok), _most(found.output_mtok)
+        if read is not None and written is not None:
+            return Prices(input=read, output=written, cached_input=_most(found.cache_read_mtok))
+    raise SetupError(
+        f"No price is known of the model {name!r:.80}, so its cost cannot be limited; give {_GIVE}."
+    )
+
+
+def _most(price: Any) -> float | None:
+    """A price per million tokens; of one in tiers the highest."""
+    if price is None:
+        return None
+    tiers = getattr(price, "tiers", None)
+    every = [price] if tiers is None else [price.base, *(tier.price for tier in tiers)]
+    return max(map(float, every))
