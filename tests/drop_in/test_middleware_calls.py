@@ -399,6 +399,23 @@ def test_fallbacks_of_the_graph_stand_behind_fewer_tools() -> None:
     assert (ended(found), second.seen[0].tool_names) == (("success", "finish_task"), CONTROLS)
 
 
+def test_a_request_names_the_tools_that_the_graph_picks_and_those_of_the_provider() -> None:
+    seen: list[Any] = []
+
+    def looks(request: Any, handler: Any) -> Any:
+        seen.append([one if isinstance(one, dict) else one.name for one in request.tools])
+        return handler(request if len(seen) < 2 else request.override(tools=[look]))
+
+    model = ScriptedModel([call("pay", amount=1), FINISH])
+    search = {"type": "web_search"}
+    pick = lambda state, context: ["pay", "web_search"]  # noqa: E731  as a caller writes it
+    given: Any = [look, pay, search]
+    build_graph(model, given, middleware=[both(looks)], select_tools=pick).invoke(GO)
+    assert seen == [["pay", search]] * 2
+    assert model.seen[0].tool_names == ["pay", "web_search", *CONTROLS]
+    assert model.seen[1].tool_names == ["look", *CONTROLS]
+
+
 class Layered(AgentMiddleware[Any, Any, Any]):
     """Asks `times` times, and gives a command of its own where it has a name for it."""
 
