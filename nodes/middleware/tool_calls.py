@@ -66,7 +66,7 @@ class _Running:
         self._again = not box.is_effect(job.call.name) or box.may_repeat(job.call.name)
         self._came = ""
         call, run = job.asked(), job.run
-        runtime = run.kit.injector.runtime(call, job.state, run.config, lambda: run.users_context)
+        runtime = run.kit.injector.runtime(call, job.state, job.config, lambda: run.users_context)
         state = {**job.state, "messages": list(job.state["messages"])}
         self.request = ToolCallRequest(tool_call=call, tool=job.tool, state=state, runtime=runtime)
 
@@ -97,7 +97,7 @@ class _Running:
         injector = run.kit.injector if tool is self.job.tool else Injector([tool])
         args = dict(request.tool_call["args"])
         call = ToolCall(name=tool.name, args=args, id=self.job.call.id, type="tool_call")
-        filled = injector.filled(call, self.job.state, run.config, lambda: run.users_context)
+        filled = injector.filled(call, self.job.state, self.job.config, lambda: run.users_context)
         return tool, filled
 
     def _end(self, output: Any) -> Any:

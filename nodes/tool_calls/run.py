@@ -20,6 +20,7 @@ from traceback import walk_tb
 from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -56,6 +57,7 @@ from signoff.nodes.journal import (
     unknown,
 )
 from signoff.nodes.node import NodeContext, Part, Store
+from signoff.nodes.tool_calls.progress import telling
 
 _DEEPEST = 200
 
@@ -242,7 +244,7 @@ class ResultWriter:
             lost = self.run.kit.texts.results["no_artifact"].format()
             content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
         if self.edited is not None:
-            notes["edited"] = True
+            notes |= {"edited": True, "ran": dict(self.edited)}
             note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
             if isinstance(content, str):
                 content = note.format(args=args, result=content)
@@ -337,6 +339,11 @@ class ToolRun:
         self._stop_asking: Callable[[], object] | None = None
 
     @lazy
+    def config(self) -> RunnableConfig:
+        """What the tool is run with."""
+        return telling(self.call, self.run)
+
+    @lazy
     def future(self) -> Future[ToolResult]:
         """What its thread gives."""
         return Future()
@@ -423,7 +430,7 @@ class ToolRun:
             return asyncio.run(self._awaited(tool, request))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
             return call_plain(tool, request)
-        return tool.invoke(request, self.run.config)
+        return tool.invoke(request, self.config)
 
     async def aoutput(self, tool: BaseTool, request: ToolCall) -> Any:
         """`output`, for an event loop."""
@@ -435,7 +442,7 @@ class ToolRun:
             return await asyncio.wrap_future(future)
         if isinstance(tool, StructuredTool) and self._unheard(tool):
             return await acall_plain(tool, request)
-        return await tool.ainvoke(request, self.run.config)
+        return await tool.ainvoke(request, self.config)
 
     def _settle(self, future: Future[Any], tool: BaseTool, request: ToolCall) -> None:
         try:
@@ -456,7 +463,7 @@ class ToolRun:
                 loop.call_soon_threadsafe(task.cancel)
 
         self._stop_asking = stop
-        return await tool.ainvoke(request, self.run.config)
+        return await tool.ainvoke(request, self.config)
 
     @property
     def _in_loop(self) -> bool:
@@ -465,7 +472,9 @@ class ToolRun:
 
     def _unheard(self, tool: BaseTool) -> bool:
         """Whether nothing but the tool's own function has to be called."""
-        return tool is self.tool and tool.name in self.run.kit.plain and not listened(self.run.config)
+        if tool is not self.tool or tool.name not in self.run.kit.plain or listened(self.run.config):
+            return False
+        return self.config is self.run.config
 
     async def _arun(self) -> ToolResult:
         try:
@@ -496,7 +505,7 @@ class ToolRun:
 
     def _request(self) -> ToolCall:
         call = self.asked()
-        return self.run.kit.injector.filled(call, self.state, self.run.config, lambda: self.run.users_context)
+        return self.run.kit.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:

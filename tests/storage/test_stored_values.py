@@ -28,9 +28,9 @@ Keys = set[tuple[str, str]]
 
 # The marks on messages (see graph/messages.py): which there are, and the values of those that name a kind.
 MARKS = {
-    "answered", "answers", "at", "begins", "checked", "confirmed", "cut", "edited", "ended", "estimated",
-    "extended", "finish", "granted", "not_run", "nudge", "order", "reply", "responded", "said", "seconds",
-    "sent_back", "shown", "unknown", "wait", "waited",
+    "answered", "answers", "at", "begins", "by", "checked", "confirmed", "cut", "edited", "ended",
+    "estimated", "extended", "finish", "granted", "not_run", "nudge", "order", "phase", "ran", "reply",
+    "responded", "said", "seconds", "sent_back", "shown", "unknown", "wait", "waited",
 }  # fmt: skip
 NUDGES = {
     "empty", "filtered", "near_limit", "repeating", "resumed", "round", "sent_back", "talked", "truncated",
