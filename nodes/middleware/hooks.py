@@ -155,7 +155,7 @@ def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
 
 
 def _ended(jump: Jump, task: Task) -> Ending:
-    return Ending(task=task.id, status="error", reason=MIDDLEWARE, error=jump.error)
+    return Ending(task=task.id, status="error", reason="middleware", error=jump.error)
 
 
 def _steps(work: Report | Steps) -> Steps:
@@ -191,7 +191,7 @@ class Hooks:
     def _decide(self, work: Work, begin: Any, state: AgentState, run: NodeContext) -> Steps:
         task = run.task(state)
         if (why := _ended_after(state, task)) is not None:
-            ending = Ending(task=task.id, status="error", reason=MIDDLEWARE, error=why)
+            ending = Ending(task=task.id, status="error", reason="middleware", error=why)
             return Report(Event.FAILED, {"ending": ending})
         changes = Changes(state, run)
         if self._is_unheard(state, task):
