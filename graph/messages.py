@@ -9,7 +9,7 @@ Merging is deterministic: a replay of the writes, in whatever batches, makes the
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypedDict, TypeGuard, TypeVar, cast
 
@@ -64,6 +64,9 @@ class Marks(TypedDict, total=False):
     sent_back: bool  # a person did not accept the finish
     confirmed: bool  # a person accepted the finish
     said: str  # the person's words with it
+    ran: dict[str, Any]  # the arguments that ran, where a person changed them
+    by: str  # who decided or answered, where whoever handed the answer in said so
+    phase: dict[str, Any]  # the part of the task that was accepted as done
     # On a human-role message.
     nudge: str  # why Signoff wrote it
     finish: str  # the finish that it is about, by `Reply.key`
@@ -83,6 +86,14 @@ def marks(message: BaseMessage) -> Marks:
     where = message.response_metadata if isinstance(message, AIMessage) else message.additional_kwargs
     found = where.get(KEY)
     return cast(Marks, found) if isinstance(found, dict) else {}
+
+
+def noted(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
+    """The result with more notes on it; as it is when there are none."""
+    if not notes:
+        return message
+    kept = {**message.additional_kwargs, KEY: {**marks(message), **notes}}
+    return message.model_copy(update={"additional_kwargs": kept})
 
 
 def slim(message: _M) -> _M:

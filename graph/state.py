@@ -107,6 +107,7 @@ class CallDecision(TypedDict):
     """What a person decided of one call, bound to the tool and its arguments by `hash`.
 
     `attempt` is how often the call had been started at that time: a decision to run it holds for one start.
+    `by` is who decided, where whoever handed the answer in said so.
     """
 
     type: str
@@ -114,6 +115,7 @@ class CallDecision(TypedDict):
     attempt: int
     args: dict[str, Any] | None
     message: str
+    by: NotRequired[str]
 
 
 class Decisions(TypedDict):

@@ -1,5 +1,7 @@
 """Waits for a person's decision on all calls that need one. Nothing has an effect before the interrupt."""
 
+from typing import Any
+
 from langchain_core.messages import ToolCall
 from langgraph.types import interrupt
 
@@ -9,6 +11,7 @@ from signoff.graph.machine import Event
 from signoff.graph.state import AgentState, CallDecision, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.tools.answers import unsigned
 from signoff.tools.approvals import ANYBODY, ApprovalDecision, Review, read_answer, request, shown_calls
 
 
@@ -28,7 +31,7 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
         _told(call, review, waiting, state, run) for call, review in zip(waiting.calls, reviews, strict=True)
     ]
     payload = request(shown, reviews, told)
-    answer = interrupt({**payload, "problem": problem} if problem else payload)
+    answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
     try:
         # An exception after the interrupt has returned would be replayed for ever: ask again and say why.
         if asked != waiting.shown:
@@ -45,21 +48,22 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
         again = Decisions(task=task.id, calls=known, problem=str(error), asked={})
         return Report(Event.DECIDED, {"approvals": again})
     fresh = {
-        call.id: _decided(call, decision, waiting)
+        call.id: _decided(call, decision, waiting, by)
         for call, decision in zip(waiting.calls, found, strict=True)
     }
     decisions = Decisions(task=task.id, calls={**known, **fresh}, problem="", asked={})
     return Report(Event.DECIDED, {"approvals": decisions})
 
 
-def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled) -> CallDecision:
-    return CallDecision(
+def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled, by: dict[str, Any]) -> CallDecision:
+    found = CallDecision(
         type=decision.type,
         hash=fingerprint(call.name, call.args),
         attempt=waiting.attempts.get(call.id, 0),
         args=dict(decision.args) if decision.args is not None else None,
         message=decision.message,
     )
+    return CallDecision(**found, by=by["by"]) if by else found
 
 
 def _review(call: Call, run: NodeContext) -> Review:

@@ -14,7 +14,7 @@ from signoff.graph.messages import KEY, marks, result
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
-from signoff.tools.answers import read_question, waiting_time
+from signoff.tools.answers import read_question, unsigned, waiting_time
 
 
 def ask_user(state: AgentState, run: NodeContext) -> Report:
@@ -28,7 +28,7 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
     options = call.args.get("options") or []
     options = [options] if isinstance(options, str) else options
     asked = asked_at(task.reply_of(call), call)
-    answer = interrupt(
+    given = interrupt(
         {
             "type": "question",
             "question": call.args.get("question") or _as_text(dict(call.args)),
@@ -37,18 +37,21 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
             **waiting_time(call.args, asked),
         }
     )
+    answer, by = unsigned(given)
     said = read_question(answer, list(map(str, options)) if isinstance(options, list | tuple) else ())
     text = _as_text(said) or run.kit.texts.results["no_answer"].format()
     waited = 0.0 if asked is None else max(0.0, time.time() - asked)
-    answered = result(call.id, call.name, text, answered=True, waited=waited)
+    answered = result(call.id, call.name, text, answered=True, waited=waited, **by)
     return Report(Event.ANSWERED, {"messages": [answered]})
 
 
 def _next_word(spoke: Reply, run: NodeContext) -> Report:
     """In a dialogue what the model says is put to the user; the user's word goes on with the task."""
-    answer = interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
+    answer, by = unsigned(
+        interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
+    )
     text = _as_text(read_question(answer)) or run.kit.texts.results["no_answer"].format()
-    notes = {"answers": [], "wait": str(Wait.WORD)}
+    notes = {"answers": [], "wait": str(Wait.WORD), **by}
     return Report(Event.ANSWERED, {"messages": [HumanMessage(text, additional_kwargs={KEY: notes})]})
 
 

@@ -19,7 +19,7 @@ from signoff.nodes.journal import sent_back
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
 from signoff.nodes.tool_calls.run import as_json
-from signoff.tools.answers import Confirmed, read_confirmation
+from signoff.tools.answers import Confirmed, read_confirmation, unsigned
 
 
 def confirm(state: AgentState, run: NodeContext) -> Steps:
@@ -35,18 +35,20 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
     if is_phase(claim):
         # A person who accepts a phase that was refused ends the task with it.
         claim = {**claim, "outcome": "partial"}
-    said = _read(interrupt(_payload(case, claim, asked["problem"])))
+    answer, by = unsigned(interrupt(_payload(case, claim, asked["problem"])))
+    said = _read(answer)
     texts, seconds = run.kit.texts.results, asked["seconds"]
     since = asked_at(case.reply, case.call)
     waited = 0.0 if since is None else max(0.0, time.time() - since - seconds)
-    notes: dict[str, Any] = {"waited": waited} | ({"seconds": seconds} if seconds else {})
+    notes: dict[str, Any] = {"waited": waited} | ({"seconds": seconds} if seconds else {}) | by
+    notes["said"] = said.feedback
     if not said.ok:
         feedback = said.feedback or texts["no_feedback"].format()
         told = sent_back(case.reply, case.call, feedback, run.kit.texts, **notes)
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
         return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()
-    sound, notes["said"] = not asked["problem"], said.feedback
+    sound = not asked["problem"]
     return (
         yield from accept_confirmed(
             case,

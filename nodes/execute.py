@@ -8,11 +8,11 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.history.reader import decided
+from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
-from signoff.graph.messages import not_run
+from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Part, Report, Steps
@@ -29,6 +29,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         written = yield from _effect(batch[0], task, state, run)
     else:
         written = yield from _reads(batch, task, state, run)
+    _sign(written, batch, task)
     left = len(batch) < len(task.due) or not written.messages
     update = {**written.channels(state, run), "messages": written.messages}
     return Report(Event.MORE if left else Event.DONE, update)
@@ -74,6 +75,17 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
         reply_id = task.reply_of(call).message.id or ""
         written.add((yield from once(call, reply_id, state, run, again=_waits, edited=_edited(decision))))
     return written
+
+
+def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:
+    """Marks the results of calls with who decided on them."""
+    signed = {call.id: who_decided(decided(call, task.decisions)) for call in batch if task.decisions}
+    if not any(signed.values()):
+        return
+    written.messages = [
+        noted(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
+        for found in written.messages
+    ]
 
 
 def _waits(entry: JournalEntry) -> bool:

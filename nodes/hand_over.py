@@ -16,6 +16,7 @@ from signoff.graph.state import AgentState
 from signoff.nodes.ask_user import asked_at
 from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
+from signoff.tools.answers import unsigned
 
 _SAID = {"output", "content", "status"}
 
@@ -33,7 +34,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
         return Report(Event.OBSERVED, {"messages": [not_run(call.id, call.name, text, "not_approved")]})
     edited = decision["args"] if decision and decision["type"] == "edit" else None
     args = dict(call.args) if edited is None else edited
-    observed = interrupt(
+    answered = interrupt(
         {
             "type": "action",
             "tool": call.name,
@@ -42,6 +43,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
             "call_id": call.id,
         }
     )
+    observed, by = unsigned(answered)
     seconds, observed = _worked(observed)
     asked = asked_at(task.reply_of(call), call)
     waited = 0.0 if asked is None else max(0.0, time.time() - asked - seconds)
@@ -49,7 +51,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
     if edited is not None:
         text = kit.texts.results["edited"].format(args=as_json(edited), result=text)
     text = capped(text, limit=kit.result_chars, keep=run.outputs.keep(call.id))
-    notes = {} if edited is None else {"edited": True}
+    notes: dict[str, Any] = dict(by) if edited is None else {"edited": True, "ran": dict(edited), **by}
     answer = result(call.id, call.name, text, ok=ok, seconds=seconds, waited=waited, **notes)
     return Report(Event.OBSERVED, {"messages": [answer]})
 

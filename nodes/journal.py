@@ -194,10 +194,10 @@ def unknown(
     """The result of a call that had started when its process ended. `words` are what a person adds."""
     texts = run.kit.texts.results
     text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
-    notes = {}
+    notes: dict[str, Any] = {}
     if edited is not None:
         text = texts["edited"].format(args=json.dumps(dict(edited), default=str), result=text)
-        notes["edited"] = True
+        notes |= {"edited": True, "ran": dict(edited)}
     return result(call.id, call.name, text, ok=False, unknown=True, **notes)
 
 
@@ -308,7 +308,13 @@ def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
         if words.wait is Wait.CONFIRMATION:
             finish, reply = _finish_of(task, call_id)
             answers.append(
-                sent_back(reply, finish, words.text or texts["no_feedback"].format(), run.kit.texts)
+                sent_back(
+                    reply,
+                    finish,
+                    words.text or texts["no_feedback"].format(),
+                    run.kit.texts,
+                    said=words.text,
+                )
             )
             continue
         reply, call = calls[call_id]

@@ -11,7 +11,7 @@ a request needs is the `scope`: the context of a node, or what a session holds.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -434,7 +434,7 @@ async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
         go_on = await _adone(steps, request, scope)
 
 
-def tell(steps: Generator[Any, Any, None], scope: object) -> Iterator[Any]:
+def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
     """Carries out what `steps` asks for; gives on whatever else it yields."""
     go_on: Callable[[], Any] = steps.__next__
     while (item := _next(go_on)) is not _END:

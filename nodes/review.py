@@ -4,11 +4,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_core.messages import ToolMessage
+
 from signoff.graph.finish.evidence import doubt, moved
 from signoff.graph.history.reader import ACCEPTED, PHASE
 from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
 from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
+from signoff.graph.messages import noted
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
@@ -128,6 +131,8 @@ def _phase(hearing: Hearing) -> Judgement:
     texts, following = case.run.kit.texts.results, phases["done"][-1]["next_phase"]
     goes_on = texts["next_phase"].format(phase=following) if following else texts["rest"].format()
     told = case.told("phase", percentage=f"{done:g}", next=goes_on)
+    said = {name: value for name, value in phases["done"][-1].items() if name != "turn"}
+    told = [noted(found, {"phase": said}) if isinstance(found, ToolMessage) else found for found in told]
     return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": told})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.history.reader import decided
+from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
@@ -76,7 +76,7 @@ def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     args = decision["args"] if decision["type"] == "edit" else call.args
     agreed = decision["type"] in ("approve", "edit")
     turns = _turns(call.name, args or {}, run) if agreed else 0
-    return _answer(call, turns, task, run, decision["message"])
+    return _answer(call, turns, task, run, decision["message"], **who_decided(decision))
 
 
 def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
@@ -85,11 +85,13 @@ def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
     return 0 if box.problem(name, args) else int(box.controls.read(name, args).get("turns", 0))
 
 
-def _answer(call: Call, turns: int, task: Task, run: NodeContext, words: str = "") -> ToolMessage:
+def _answer(
+    call: Call, turns: int, task: Task, run: NodeContext, words: str = "", **notes: Any
+) -> ToolMessage:
     left = run.limits.turns + task.extra_turns + turns - task.turns
     text = run.kit.texts.results["granted" if turns else "not_granted"]
     shown = text.format(turns=turns, left=left, words=words).rstrip()
-    return result(call.id, call.name, shown, ok=turns > 0, granted=turns)
+    return result(call.id, call.name, shown, ok=turns > 0, granted=turns, **notes)
 
 
 _NAME = 100
@@ -192,12 +194,13 @@ def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None
     decision = decided(call, task.decisions)
     if decision is None or decision["type"] in ("approve", "edit"):
         return None
+    by = who_decided(decision)
     if decision["type"] == "respond":
         return result(
-            call.id, call.name, texts["responded"].format(message=decision["message"]), responded=True
+            call.id, call.name, texts["responded"].format(message=decision["message"]), responded=True, **by
         )
     text = texts["rejected"].format(reason=decision["message"]).rstrip()
-    return not_run(call.id, call.name, text, "rejected")
+    return not_run(call.id, call.name, text, "rejected", **by)
 
 
 def _whom(call: Call, task: Task, run: NodeContext) -> str:

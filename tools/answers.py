@@ -7,12 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from signoff.graph.messages import KEY
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.tools.approvals import NO, YES
 
+_BY = "by"
 _SAID = ("answer", "message", "args", "response", "text", "content")
 _NOTHING_SAID = ("ignore", "ignored")
 _MOST_DIGITS = 9
+
+
+def signed(answer: Any, by: str | None) -> Any:
+    """`answer` with who gave it, as it is handed to the thread; as it is, where nobody said so."""
+    return {KEY: {_BY: by}, "answer": answer} if by else answer
+
+
+def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
+    """An answer, and the mark that says who gave it; no mark where that was not said."""
+    if not isinstance(answer, Mapping) or set(answer) != {KEY, "answer"}:
+        return answer, {}
+    told = answer[KEY]
+    by = told.get(_BY) if isinstance(told, Mapping) else None
+    return answer["answer"], {_BY: by} if isinstance(by, str) else {}
 
 
 def read_question(answer: Any, options: Sequence[str] = ()) -> Any:

@@ -198,6 +198,11 @@ def decided(call: Call, decisions: Mapping[str, CallDecision]) -> CallDecision |
     return found if found and found["hash"] == fingerprint(call.name, call.args) else None
 
 
+def who_decided(decision: CallDecision | None) -> dict[str, Any]:
+    """The mark that says who decided; none where that was not said."""
+    return {"by": decision["by"]} if decision is not None and "by" in decision else {}
+
+
 CHARS = 4
 """Characters of a token, by estimate."""
 

@@ -5,8 +5,8 @@ installed version has no such name. Then the public way is gone, with the same r
 
 - `PregelNode`, `ChannelRead`, `ChannelWrite`, `ChannelWriteTupleEntry`, `SEND`: the nodes of a compiled graph
   run as LangGraph compiled them (`lean.py`).
-- `RUNTIME`: a run's runtime is asked of `langgraph.runtime.get_runtime`, and copied as LangGraph does
-  (`light.py`).
+- `RUNTIME`: a run's runtime is known by its type, else asked of `langgraph.runtime.get_runtime`, and copied
+  as LangGraph does (`light.py`).
 - `SCRATCHPAD`: reads always run one by one, as they must when one of them brings an answer, and one that
   ended its process is not told from one that was cut short by chance: it is run again.
 - `CHECKPOINTER`: a run's checkpointer is known by its type.
@@ -93,7 +93,7 @@ def has(*names: str) -> bool:
 
 def runtime(config: RunnableConfig) -> Any:
     """LangGraph's runtime of the run that `config` belongs to; None outside of a run."""
-    if (key := _own("RUNTIME")) is not None:
+    if (key := _runtime_key(config)) is not None:
         return config.get("configurable", {}).get(key)
     from langgraph.runtime import get_runtime
 
@@ -101,6 +101,23 @@ def runtime(config: RunnableConfig) -> Any:
         return get_runtime()
     except (RuntimeError, LookupError):
         return None
+
+
+def with_runtime(config: RunnableConfig, made: Any) -> RunnableConfig:
+    """`config` of a run with this runtime in place of its own; `config` itself where it has none."""
+    if (key := _runtime_key(config)) is None:
+        return config
+    return {**config, "configurable": {**config.get("configurable", {}), key: made}}
+
+
+def _runtime_key(config: RunnableConfig) -> str | None:
+    if (key := _own("RUNTIME")) is not None:
+        found: str = key
+        return found
+    from langgraph.runtime import Runtime
+
+    known = config.get("configurable", {}).items()
+    return next((name for name, value in known if isinstance(value, Runtime)), None)
 
 
 def has_saver(configurable: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
-from signoff.graph.messages import KEY, marks, nudge, result
+from signoff.graph.messages import noted, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Part, Report
@@ -327,5 +327,4 @@ def _noted(messages: Sequence[BaseMessage], notes: dict[str, Any]) -> list[BaseM
     if not messages or not notes:
         return list(messages)
     first = messages[0]
-    kept = {**first.additional_kwargs, KEY: {**marks(first), **notes}}
-    return [first.model_copy(update={"additional_kwargs": kept}), *messages[1:]]
+    return [noted(first, notes) if isinstance(first, ToolMessage) else first, *messages[1:]]

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Retrying:
+class NextTry:
     """A model call has failed, and is tried again in `seconds`.
 
     why: in a few words, such as `rate limit`. tries: so far, of at most `most`. dropped: a part of the reply
@@ -45,7 +45,7 @@ class Backoff:
     """Waits before the next try, and tells of it. Gives whether the wait is over; not when somebody wants the
     run to stop or to pause."""
 
-    told: Retrying
+    told: NextTry
 
     def do(self, run: NodeContext) -> bool:
         event = _event(run, self.told)
@@ -71,7 +71,7 @@ class Backoff:
         return not run.draining
 
 
-def _event(run: NodeContext, told: Retrying) -> dict[str, Any]:
+def _event(run: NodeContext, told: NextTry) -> dict[str, Any]:
     event = asdict(told)
     if writer := getattr(run.runtime, "stream_writer", None):
         writer({"type": RETRYING, **event})
@@ -126,7 +126,7 @@ def tried_again(
             if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
                 raise
             tries.again += 1
-            told = Retrying(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
+            told = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
             if not (yield Backoff(told)):
                 raise WaitEnded from error
         first = None
@@ -144,7 +144,7 @@ def _tried(
             done, seconds = attempt.retry_state.attempt_number - 1, due.pop()
             tries.again += 1
             tries.waited += seconds
-            if not (yield Backoff(Retrying(seconds, why, done, policy.tries, tries.heard))):
+            if not (yield Backoff(NextTry(seconds, why, done, policy.tries, tries.heard))):
                 raise WaitEnded
         with attempt:
             bounds = watch.anew()

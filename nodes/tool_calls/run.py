@@ -20,6 +20,7 @@ from traceback import walk_tb
 from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -56,6 +57,7 @@ from signoff.nodes.journal import (
     unknown,
 )
 from signoff.nodes.node import NodeContext, Part, Store
+from signoff.nodes.tool_calls.progress import telling
 
 _DEEPEST = 200
 
@@ -242,7 +244,7 @@ class ResultWriter:
             lost = self.run.kit.texts.results["no_artifact"].format()
             content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
         if self.edited is not None:
-            notes["edited"] = True
+            notes |= {"edited": True, "ran": dict(self.edited)}
             note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
             if isinstance(content, str):
                 content = note.format(args=args, result=content)
@@ -334,6 +336,11 @@ class ToolRun:
         self._stop_asking: Callable[[], object] | None = None
 
     @lazy
+    def config(self) -> RunnableConfig:
+        """What the tool is run with."""
+        return telling(self.call, self.run)
+
+    @lazy
     def future(self) -> Future[ToolResult]:
         """What its thread gives."""
         return Future()
@@ -409,7 +416,7 @@ class ToolRun:
             elif isinstance(self.tool, StructuredTool) and self._unheard():
                 output = call_plain(self.tool, self._request())
             else:
-                output = self.tool.invoke(self._request(), self.run.config)
+                output = self.tool.invoke(self._request(), self.config)
         except BaseException as error:
             if gets_past(error):
                 raise
@@ -427,18 +434,20 @@ class ToolRun:
                 loop.call_soon_threadsafe(task.cancel)
 
         self._stop_asking = stop
-        return await self.tool.ainvoke(self._request(), self.run.config)
+        return await self.tool.ainvoke(self._request(), self.config)
 
     def _unheard(self) -> bool:
         """Whether nothing but the tool's own function has to be called."""
-        return self.tool.name in self.run.kit.plain and not listened(self.run.config)
+        if self.tool.name not in self.run.kit.plain or listened(self.run.config):
+            return False
+        return self.config is self.run.config
 
     async def _arun(self) -> ToolResult:
         try:
             if isinstance(self.tool, StructuredTool) and self._unheard():
                 output = await acall_plain(self.tool, self._request())
             else:
-                output = await self.tool.ainvoke(self._request(), self.run.config)
+                output = await self.tool.ainvoke(self._request(), self.config)
         except BaseException as error:
             if gets_past(error) or being_ended(error):
                 raise
@@ -458,7 +467,7 @@ class ToolRun:
     def _request(self) -> ToolCall:
         args = dict(self.call.args if self.edited is None else self.edited)
         call = ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
-        return self.run.kit.injector.filled(call, self.state, self.run.config, lambda: self.run.users_context)
+        return self.run.kit.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:

@@ -103,7 +103,7 @@ class LiveArea:
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self.entered: Entered | None = None
-        self.running: CallStarted | None = None
+        self.running: dict[str, CallStarted] = {}
         self.streamed: Streamed | None = None
         self.spinner = Spinner("dots", style="cyan")
         self.tail = Tail()
@@ -111,12 +111,17 @@ class LiveArea:
     def __rich__(self) -> RenderableType:
         row = Table.grid(padding=(0, 1))
         row.add_row(self.spinner, _fitted(self._text()))
-        call = self.running
+        call = self._first
         if call is None or call.name != "run_shell":
             return row
         head = Text.assemble(("    $ ", "dim"), (one_line(str(call.args.get("command", ""))), "bold"))
         lines = [Text(f"      {line}", style="dim") for line in self.tail.lines(_LIVE_LINES)]
         return Group(*map(_fitted, [head, *lines]), row)
+
+    @property
+    def _first(self) -> CallStarted | None:
+        """The first of the calls that run now."""
+        return next(iter(self.running.values()), None)
 
     def _text(self) -> Text:
         now, coming = self.entered, self.streamed.pieces if self.streamed else 0
@@ -128,7 +133,7 @@ class LiveArea:
             parts.append(counted(now.tokens + coming, "token"))
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         parts.append(f"{minutes}:{seconds:02}")
-        state = f"{now.state} {one_line(self.running.name) if self.running else ''}".strip()
+        state = f"{now.state} {one_line(self._first.name) if self._first else ''}".strip()
         return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
 
 
@@ -372,12 +377,13 @@ class Terminal(Plain):
     def show(self, event: SessionEvent) -> None:
         if isinstance(event, Entered):
             self.live.tail.clear()
-            self.live.entered, self.live.running = event, None
+            self.live.entered = event
+            self.live.running.clear()
         elif isinstance(event, CallStarted):
-            self.live.running = self.live.running or event
+            self.live.running[event.call_id] = event
         elif isinstance(event, CallFinished):
             # Now it is above, with its result.
-            self.live.running = None
+            self.live.running.pop(event.call_id, None)
         super().show(event)
 
     def output(self, data: bytes) -> None:

@@ -324,7 +324,8 @@ class _Launch:
         self.stopper.soon = soon
         try:
             with self.display.running(streamed):
-                for event in session.events(move):
+                # Tools and models run in this thread, where the second signal ends them.
+                for event in session.events(move, tokens=False):
                     self.stopper.begun = True
                     streamed.seen(event)
                     if not isinstance(event, Wrote):

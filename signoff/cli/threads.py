@@ -26,7 +26,17 @@ from signoff.graph.foreign import counted
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.nodes.journal import recorded
-from signoff.session.events import Answered, CallFinished, Nudged, Said, SessionEvent, Thought, Wrote
+from signoff.session.events import (
+    Answered,
+    CallFinished,
+    Confirmed,
+    Nudged,
+    PhaseAccepted,
+    Said,
+    SessionEvent,
+    Thought,
+    Wrote,
+)
 from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
 from signoff.session.standing import (
@@ -49,6 +59,8 @@ _KINDS: Mapping[type, str] = {
     CallFinished: "call",
     Thought: "thought",
     Answered: "question",
+    PhaseAccepted: "phase",
+    Confirmed: "confirmation",
     Nudged: "nudge",
 }
 _WHY = 160

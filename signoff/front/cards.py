@@ -19,6 +19,7 @@ from signoff.session.events import (
     Answered,
     CallFinished,
     Nudged,
+    PhaseAccepted,
     Retrying,
     Said,
     SessionEvent,
@@ -270,6 +271,8 @@ class Lines:
                 return self._numbered(turn, *asked, Text(f"  {one_line(answer)}", style="bold"))
             case Thought(turn=turn):
                 return self._numbered(turn, card(_thought(event), self.boxed))
+            case PhaseAccepted(turn=turn):
+                return self._numbered(turn, _fitted(_phase(event)))
             case Nudged(why=why):
                 told = "the task goes on" if why == "resumed" else f"reminded: {WHY.get(why, one_line(why))}"
                 return self._row("", "", Text(f"↻ {told}", style="dim yellow"))
@@ -305,6 +308,11 @@ def _fitted(line: Text) -> Text:
     """One line of the terminal, the rest of it cut off."""
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
+
+
+def _phase(phase: PhaseAccepted) -> Text:
+    done = Text(f"◔ {phase.percentage:g} % done: ", style="blue")
+    return done + Text(cut(one_line(phase.summary), _LINE), style="default")
 
 
 def _thought(thought: Thought) -> Card:

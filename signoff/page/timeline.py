@@ -15,7 +15,16 @@ from signoff.nodes.tool_calls.run import as_json
 from signoff.page.run import Run
 from signoff.page.text import Fold, fold, line
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
-from signoff.session.events import Answered, CallFinished, Nudged, SessionEvent, Thought, Wrote
+from signoff.session.events import (
+    Answered,
+    CallFinished,
+    Confirmed,
+    Nudged,
+    PhaseAccepted,
+    SessionEvent,
+    Thought,
+    Wrote,
+)
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.tools.approvals import DECISIONS
@@ -324,7 +333,9 @@ def _reply(run: Run, at: int, turn: Turn) -> Reply:
     return Reply(
         turn=turn,
         anchor=_anchor(at, turn),
-        events=fold(turn.events, _MOST_EVENTS).each(partial(_view, run)),
+        events=fold([event for event in turn.events if _is_drawn(event)], _MOST_EVENTS).each(
+            partial(_view, run)
+        ),
         phases=_phases(run, turn),
         decided=_decided(run, turn),
         signed=_signed(run, turn),
@@ -332,27 +343,31 @@ def _reply(run: Run, at: int, turn: Turn) -> Reply:
     )
 
 
+def _is_drawn(event: SessionEvent) -> bool:
+    """Whether it is drawn among the events: a phase and a confirmation have cards elsewhere."""
+    return not isinstance(event, PhaseAccepted | Confirmed)
+
+
 def _view(run: Run, event: SessionEvent) -> SessionEvent | Call | Finish:
     if not isinstance(event, CallFinished):
         return event
-    notes = run.notes.get(event.call_id, {})
     if event.name == FINISH_NAME:
-        return Finish(event, notes)
-    return _call(event, notes, run.decisions.get(event.call_id, {}))
+        return Finish(event, run.notes.get(event.call_id, {}))
+    return _call(event, run.decisions.get(event.call_id, {}))
 
 
 def _decided(run: Run, turn: Turn) -> bool:
     if not any(step.state is State.APPROVE for step in turn.steps):
         return False
-    ids = [event.call_id for event in turn.events if isinstance(event, CallFinished)]
-    return not any(_person(run.notes.get(id, {}), run.decisions.get(id, {})) for id in ids)
+    calls = [event for event in turn.events if isinstance(event, CallFinished)]
+    return not any(_person(call, run.decisions.get(call.call_id, {})) for call in calls)
 
 
 # A call.
 
 
-def _call(call: CallFinished, notes: Mapping[str, Any], decision: Mapping[str, Any]) -> Call:
-    sign, verdict, look = _verdict(call, notes)
+def _call(call: CallFinished, decision: Mapping[str, Any]) -> Call:
+    sign, verdict, look = _verdict(call)
     change = _change(call.args) if call.name == "edit_file" else ()
     # What the line above it says in full already is not said again.
     path = call.args.get("path")
@@ -366,15 +381,15 @@ def _call(call: CallFinished, notes: Mapping[str, Any], decision: Mapping[str, A
         look=look,
         summary=_summary(call.name, call.args),
         glance=_glance(call.result, change) if look == "ok" else "",
-        person=_person(notes, decision),
+        person=_person(call, decision),
         opened=look != "ok" or 0 < len(change) <= _OPEN_LINES,
         arguments=_arguments(call.name, rest, change),
     )
 
 
-def _verdict(call: CallFinished, notes: Mapping[str, Any]) -> tuple[str, str, str]:
+def _verdict(call: CallFinished) -> tuple[str, str, str]:
     """The sign of a call, what it says, and how it looks."""
-    if not call.ok and "not_run" in notes:
+    if not call.ok and call.not_run:
         return "⊘", "Not run", "not-run"
     if not call.ok:
         return "✗", "Failed", "bad"
@@ -405,15 +420,13 @@ def _glance(result: str, change: Change) -> str:
     return output
 
 
-def _person(notes: Mapping[str, Any], decision: Mapping[str, Any]) -> tuple[str, str] | None:
+def _person(call: CallFinished, decision: Mapping[str, Any]) -> tuple[str, str] | None:
     """What a person decided on a call, as a type of a decision, and their words."""
     kind = str(decision.get("type", ""))
-    if notes.get("not_run") == "rejected":
+    if call.not_run == "rejected":
         kind = "reject"
-    elif notes.get("responded"):
-        kind = "respond"
-    elif notes.get("edited"):
-        kind = "edit"
+    elif call.person:
+        kind = {"responded": "respond", "edited": "edit"}[call.person]
     return (kind, str(decision.get("message") or "")) if kind in DECISIONS else None
 
 

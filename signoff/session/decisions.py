@@ -172,16 +172,19 @@ class Message:
     """The model said this. `calls` are the tools that the same reply calls, which run with the next step.
 
     Without calls it is talk only, and the next step reminds the model that talk ends nothing.
+    message_id: of the reply.
     """
 
     text: str
     turn: int
     calls: tuple[str, ...] = ()
+    message_id: str = ""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds)."""
+    """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds).
+    `reply_id`: of the message that asks."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
     # JSON documents.
@@ -194,6 +197,7 @@ class Question:
     call_id: str = ""
     default: str | None = None
     deadline: float | None = None
+    reply_id: str = ""
 
     def read(self, answer: Any) -> Any:
         """The answer as the thread takes it: any text, number or value; None and {} are "no answer"."""
@@ -223,7 +227,8 @@ class PendingCall:
 class Approval:
     """Calls that wait for a person's decision, in order. `problem`: why an earlier answer did not fit.
 
-    `shown` is a short id of exactly this: `approve@ID` fits nothing else that ever waits.
+    `shown` is a short id of exactly this: `approve@ID` fits nothing else that ever waits. `reply_id`: of the
+    message that made the calls.
     """
 
     waits_for: ClassVar[str] = str(Wait.APPROVAL)
@@ -233,6 +238,7 @@ class Approval:
     calls: tuple[PendingCall, ...]
     problem: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+    reply_id: str = ""
 
     def read(self, answer: Any) -> Any:
         """The decisions as the thread takes them: words, JSON as text, decisions, or an inbox's answer.
@@ -262,7 +268,7 @@ class Action:
     """A call that is handed over: the driver runs it and answers with what it observed.
 
     unknown: it was handed out before and never answered, so it may have been done already: look before
-    doing it again.
+    doing it again. reply_id: of the message that made the call.
     """
 
     waits_for: ClassVar[str] = str(Wait.ACTION)
@@ -274,6 +280,7 @@ class Action:
     kind: str = "write"
     call_id: str = ""
     unknown: bool = False
+    reply_id: str = ""
 
     def read(self, answer: Any) -> Any:
         """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`; with `seconds`
@@ -296,7 +303,7 @@ class Confirmation:
     """A finish that a person must confirm, or send back with what is wrong.
 
     problem: what the review found wrong with it, twice; empty when nothing is. `shown` is a short id of
-    exactly this: `yes@ID` confirms nothing else.
+    exactly this: `yes@ID` confirms nothing else. reply_id: of the message that made the call.
     """
 
     waits_for: ClassVar[str] = str(Wait.CONFIRMATION)
@@ -308,6 +315,7 @@ class Confirmation:
     pending_issues: tuple[str, ...] = ()
     call_id: str = ""
     problem: str = ""
+    reply_id: str = ""
 
     def read(self, answer: Any) -> Any:
         """A yes, or feedback. Raises ThreadError for an answer that is neither."""

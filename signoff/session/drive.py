@@ -4,11 +4,12 @@ The driver is one generator. It yields requests, and gets their results back, an
 caller. Each request knows how it is carried out in either sort of code.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,19 +28,11 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
-from signoff.nodes.model.trying import RETRYING
 from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
+from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
-from signoff.session.events import (
-    Decided,
-    Follower,
-    Resumed,
-    Retrying,
-    Said,
-    SessionEvent,
-    Stopping,
-    Token,
-)
+from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
+from signoff.session.following import Follower
 from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
 from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
 
@@ -76,7 +69,7 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update."""
+    """One run of the graph, pulled update by update. listened: somebody looks at what happens."""
 
     graph: Graph
     given: Any
@@ -84,6 +77,7 @@ class Stretch:
     context: Any
     control: RunControl
     modes: list[str]
+    listened: bool
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
@@ -107,7 +101,7 @@ class Stretch:
 
     async def ado(self, held: Held) -> Any:
         if self.aupdates is None:
-            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(True))
+            self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(self.listened))
             held.stack.push_async_callback(self.aupdates.aclose)
         try:
             return await anext(self.aupdates, END)
@@ -119,19 +113,32 @@ Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def events_of(thread: "DrivenThread", driver: Driver) -> Iterator[SessionEvent]:
-    """Runs a driver of the thread; gives its events."""
-    with ExitStack() as stack, storage_errors():
-        yield from tell(driver, Held(thread.graph.store, stack))
+def events_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> Iterator[SessionEvent]:
+    """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
+    numbers = itertools.count(1)
+    with (
+        ExitStack() as stack,
+        storage_errors(),
+        closing(tell(drive(thread, move, wanted), Held(thread.graph.store, stack))) as events,
+    ):
+        for event in events:
+            yield numbered(event, next(numbers)) if wanted.events else event
 
 
-async def aevents_of(thread: "DrivenThread", driver: Driver) -> AsyncIterator[SessionEvent]:
+def numbered(event: SessionEvent, number: int) -> SessionEvent:
+    return replace(event, seq=number, at=time.time())
+
+
+async def aevents_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> AsyncIterator[SessionEvent]:
     """`events_of`, for an event loop."""
+    numbers = itertools.count(1)
     async with AsyncExitStack() as stack:
         with storage_errors():
-            async with aclosing(atell(driver, Held(thread.graph.store, stack))) as events:
+            async with aclosing(
+                atell(drive(thread, move, wanted), Held(thread.graph.store, stack))
+            ) as events:
                 async for event in events:
-                    yield event
+                    yield numbered(event, next(numbers)) if wanted.events else event
 
 
 # What was written but not yet applied when a process was killed takes one pass in which nothing happens.
@@ -167,10 +174,10 @@ class PauseRequest:
             self._control.request_drain(self._word)
             return True
 
-    def control(self) -> RunControl:
+    def control(self, listening: bool) -> RunControl:
         """The control of the next stretch; it stops at once when that was asked for already."""
         with self._lock:
-            self._control = RunControl()
+            self._control = ListeningControl() if listening else RunControl()
             if self._word:
                 self._control.request_drain(self._word)
             return self._control
@@ -237,8 +244,18 @@ class DrivenThread:
         return own if isinstance(own, int) else self.kit.limits.turns
 
 
-def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driver:
-    """Runs the thread to its next decision; with `by_step` what the model says is one."""
+@dataclass(frozen=True)
+class Wanted:
+    """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
+    the events. pieces: also at those that tell what is not whole yet."""
+
+    by_step: bool = False
+    events: bool = False
+    pieces: bool = False
+
+
+def drive(thread: DrivenThread, move: Move, wanted: Wanted) -> Driver:
+    """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
         yield Hold(thread.graph, thread.config)
@@ -246,7 +263,7 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
         begun = start(move, standing, thread.on_pending, thread.kit.texts, thread.handed)
         yield Store([drop_request(thread.thread_id)])
         if standing.condition is not Condition.UNKNOWN:
-            yield Resumed(begun.how)
+            yield Resumed(begun.how, begun.interrupt_id, begun.by, begun.extra_turns)
         decision = None
         if begun.how == "go on":
             decision = yield from _reached(thread, standing)
@@ -254,13 +271,13 @@ def drive(thread: DrivenThread, move: Move, by_step: bool, tokens: bool) -> Driv
             yield thread.settle(standing.left)
             standing = yield from thread.look()
         if decision is None:
-            decision = yield from _on(thread, begun, standing, by_step, tokens)
+            decision = yield from _on(thread, begun, standing, wanted)
         yield Decided(decision)
     finally:
         thread.asked.end()
 
 
-def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, tokens: bool) -> Part[Any]:
+def _on(thread: DrivenThread, begun: Start, standing: Standing, wanted: Wanted) -> Part[Any]:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
@@ -269,7 +286,7 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
             yield thread.enter(Event.STOP, stop=standing.task.id)
             standing = yield from thread.look()
             given = standing.go_on
-        happened, said = yield from _stretch(thread, given, standing, extra, by_step, tokens)
+        happened, said = yield from _stretch(thread, given, standing, extra, wanted)
         standing, extra = (yield from thread.look()), 0
         decision = yield from _reached(thread, standing)
         if decision is not None:
@@ -285,31 +302,29 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, by_step: bool, t
         given = standing.go_on
 
 
-def _stretch(
-    thread: DrivenThread, given: Any, standing: Standing, extra: int, by_step: bool, tokens: bool
-) -> Part[Any]:
+def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, wanted: Wanted) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
-    follower = Follower(standing.task, thread.kit.toolbox, thread.turns, standing.task.extra_turns + extra)
-    control = thread.asked.control()
-    modes = ["updates", "messages"] if tokens else ["updates"]
-    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes)
+    task, messages = standing.task, standing.values.get("messages", ()) if wanted.events else None
+    follower = Follower(task, thread.kit.toolbox, thread.turns, task.extra_turns + extra, messages)
+    control = thread.asked.control(wanted.pieces)
+    modes = ["updates", "messages"] if wanted.pieces else ["updates"]
+    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, wanted.events)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item
         if mode == "messages":
-            if text := _token(data):
-                yield Token(text)
+            if (chunk := _piece(data)) and chunk.text:
+                yield follower.token(chunk.text, chunk.id)
             continue
         if mode == "custom":
-            if told := _retrying(data):
-                yield told
+            yield from follower.wrote(data)
             continue
         for node, written in data.items():
             state = state_of(thread.graph, node)
             for event in follower.update(state, written or {}) if state else ():
                 happened = True
-                if by_step and isinstance(event, Said) and event.text:
-                    said = Message(event.text, event.turn, event.calls)
+                if wanted.by_step and isinstance(event, Said) and event.text:
+                    said = Message(event.text, event.turn, _names(event), event.message_id)
                     control.request_drain("step")
                 yield event
         yield from _listen(thread)
@@ -325,17 +340,14 @@ def _listen(thread: DrivenThread) -> Part[Any]:
         yield Stopping("request")
 
 
-def _token(data: Any) -> str:
+def _names(said: Said) -> tuple[str, ...]:
+    return tuple(called.name for called in said.calls)
+
+
+def _piece(data: Any) -> AIMessageChunk | None:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
-    return chunk.text if ours else ""
-
-
-def _retrying(data: Any) -> Retrying | None:
-    """What a node tells of its wait; None for what tools write to the stream."""
-    if not isinstance(data, dict) or data.get("type") != RETRYING:
-        return None
-    return Retrying(**{key: value for key, value in data.items() if key != "type"})
+    return chunk if ours else None
 
 
 def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:

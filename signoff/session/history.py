@@ -12,8 +12,10 @@ from signoff.graph.history.task import Task
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, marks
+from signoff.graph.state import Decisions
 from signoff.models.text_protocol.status import reply_statuses
-from signoff.session.events import Follower, Said, SessionEvent, Wrote
+from signoff.session.events import Called, Said, SessionEvent, Wrote
+from signoff.session.following import Follower
 from signoff.session.path import Step
 from signoff.tools.toolbox import Toolbox
 
@@ -27,6 +29,7 @@ class Turn:
     reply. steps: the states that the machine went through from this reply to the next, each `decide` with
     the rule that fired and why. beside, status: of a reply in the tagged text protocol what it said beside
     plans, code and calls, and where the work stood after it (`Debugging` when its code failed).
+    message_id: of the reply. calls: those in it, as the model made them.
     """
 
     task: str
@@ -38,6 +41,8 @@ class Turn:
     steps: tuple[Step, ...] = ()
     beside: str | None = None
     status: str | None = None
+    message_id: str = ""
+    calls: tuple[Called, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,15 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
             way = ways[0] if ways else ()
             ways = ways[1:]
             made = Turn(task, len(turns) + 1, event.text, (), event.tokens, event.seconds, tuple(way))
-            turns.append(replace(made, beside=event.beside, status=next(statuses, None)))
+            turns.append(
+                replace(
+                    made,
+                    beside=event.beside,
+                    status=next(statuses, None),
+                    message_id=event.message_id,
+                    calls=event.calls,
+                )
+            )
         elif isinstance(event, Wrote) and not event.answers:
             words.append(event.text)
         elif turns:
@@ -79,18 +92,27 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
 
 
 def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
-    """Everything in the messages as events, each with the id of its task."""
+    """Everything in the messages as events, in order, each with the id of its task."""
+    for number, (task, event) in enumerate(_told(values, toolbox), 1):
+        yield task, replace(event, seq=number)
+
+
+def _told(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
     messages: Sequence[BaseMessage] = values.get("messages", ())
     spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
     follower = Follower(Task(), toolbox, Limits().turns)
     current = ""
+    decisions: Decisions | None = values.get("approvals")
     for message in messages:
         if isinstance(message, HumanMessage) and is_genuine(message):
             answers = message.id in spoken or "answers" in marks(message)
             if not answers and (follower.turn or not current):
                 follower.begin()
                 current = message.id or ""
-            yield current, Wrote(message.text, answers)
+                if decisions and decisions["task"] == current:
+                    follower.decisions = decisions["calls"]
+            by = marks(message).get("by", "")
+            yield current, Wrote(message.text, answers, message.id or "", by)
         else:
             for event in follower.message(message):
                 yield current, event

@@ -24,16 +24,19 @@ from signoff.nodes.hand_over import timed
 from signoff.nodes.journal import label
 from signoff.session.decisions import Action
 from signoff.session.standing import Condition, Standing
+from signoff.tools.answers import signed
 
 OnPending = Literal["answer", "supersede", "refuse"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to what the thread waits for; `interrupt_id` makes sure that it is the one meant."""
+    """The answer to what the thread waits for; `interrupt_id` makes sure that it is the one meant. by: who
+    gives it, to be kept with it."""
 
     value: Any
     interrupt_id: str | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,17 @@ Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | N
 
 @dataclass(frozen=True)
 class Start:
-    """What a run begins with: the input of the graph, or what is written to the state first (`stop`)."""
+    """What a run begins with: the input of the graph, or what is written to the state first (`stop`).
+
+    interrupt_id, by: of an answer, what it answers and who gave it.
+    """
 
     given: Any
     how: str
     extra_turns: int = 0
     stop: bool = False
+    interrupt_id: str = ""
+    by: str = ""
 
 
 def start(
@@ -93,7 +101,9 @@ def start(
         case None:
             return _on(standing)
         case Answer():
-            return Start(_answered(move, standing, handed), "answer")
+            given = _answered(move, standing, handed)
+            answers = standing.waiting.interrupt_id if standing.waiting else ""
+            return Start(given, "answer", interrupt_id=answers, by=_name(move.by))
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
@@ -141,7 +151,14 @@ def _answered(move: Answer, standing: Standing, handed: Mapping[str, float]) -> 
     value = waiting.read(move.value)
     if isinstance(waiting, Action) and (at := handed.get(waiting.interrupt_id)) is not None:
         value = timed(value, time.monotonic() - at)
-    return Command(resume={waiting.interrupt_id: value})
+    return Command(resume={waiting.interrupt_id: signed(value, _name(move.by))})
+
+
+def _name(by: Any) -> str:
+    """Who answers, as it can be saved."""
+    if by is not None and not isinstance(by, str):
+        raise SetupError(f"by= says who answers, as text; not {by!r:.80}.")
+    return valid_text(by or "").strip()
 
 
 def _marked(going_on: Command[Any], mark: str | None) -> Command[Any]:

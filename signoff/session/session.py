@@ -23,7 +23,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.outcome import ResultT
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, Driver, PauseRequest, aevents_of, drive, events_of
+from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
 from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
@@ -89,22 +89,24 @@ class Session(Generic[ResultT]):
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return _last(self.events(move))
+        return _last(self._events(move, Wanted()))
 
     def step(self, move: Move = None) -> Decision[ResultT]:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return _last(self.events(move, by_step=True))
+        return _last(self._events(move, Wanted(by_step=True)))
 
-    def resume(self, answer: Any, interrupt_id: str | None = None) -> Decision[ResultT]:
-        """Answers what the thread waits for, and runs on.
+    def resume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
+        """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
         changes nothing, when it does not fit, or when nothing waits (it was answered already).
         """
-        return self.run(Answer(answer, interrupt_id))
+        return self.run(Answer(answer, interrupt_id, by))
 
     def extend(self, turns: int) -> Decision[ResultT]:
         """Goes on with a task that ended at a limit, with `turns` more turns."""
@@ -115,16 +117,17 @@ class Session(Generic[ResultT]):
         return self.run(Retry())
 
     def events(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
-        tokens: also every piece of a reply as it comes in, and every wait for a provider (`Retrying`) as it
-        begins. LangGraph then runs the nodes in other threads, where Ctrl-C does not reach them. Without it
-        `Said.retries` tells afterwards; a callback's `on_custom_event` is told at once in any case.
-        Leaving the iteration stops the run at once; what was saved stays.
+        tokens: also what is not whole yet: every piece of a reply as it comes in, what a tool writes while it
+        runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
+        threads, where Ctrl-C does not reach them; without, they run in this one, and `Said.retries` tells of
+        waits afterwards. A callback's `on_custom_event` is told of them at once in any case. Leaving the
+        iteration stops the run at once; what was saved stays.
         """
-        return events_of(self._thread, self._driver(move, by_step, tokens))
+        return self._events(move, Wanted(by_step, True, tokens))
 
     def standing(self) -> Standing:
         """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
@@ -175,15 +178,17 @@ class Session(Generic[ResultT]):
 
     async def arun(self, move: Move = None) -> Decision[ResultT]:
         """`run` for an event loop."""
-        return await _alast(self.aevents(move))
+        return await _alast(self._aevents(move, Wanted()))
 
     async def astep(self, move: Move = None) -> Decision[ResultT]:
         """`step` for an event loop."""
-        return await _alast(self.aevents(move, by_step=True))
+        return await _alast(self._aevents(move, Wanted(by_step=True)))
 
-    async def aresume(self, answer: Any, interrupt_id: str | None = None) -> Decision[ResultT]:
+    async def aresume(
+        self, answer: Any, interrupt_id: str | None = None, by: str | None = None
+    ) -> Decision[ResultT]:
         """`resume` for an event loop."""
-        return await self.arun(Answer(answer, interrupt_id))
+        return await self.arun(Answer(answer, interrupt_id, by))
 
     async def aextend(self, turns: int) -> Decision[ResultT]:
         """`extend` for an event loop."""
@@ -194,10 +199,10 @@ class Session(Generic[ResultT]):
         return await self.arun(Retry())
 
     def aevents(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = False
+        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop; `tokens` costs nothing here, and waits are told in any case."""
-        return aevents_of(self._thread, self._driver(move, by_step, tokens))
+        """`events` for an event loop. `tokens` takes no other threads here; waits are told in any case."""
+        return self._aevents(move, Wanted(by_step, True, tokens))
 
     async def astanding(self) -> Standing:
         """`standing` for an event loop."""
@@ -215,8 +220,11 @@ class Session(Generic[ResultT]):
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
-    def _driver(self, move: Move, by_step: bool, tokens: bool) -> Driver:
-        return drive(self._thread, move, by_step, tokens)
+    def _events(self, move: Move, wanted: Wanted) -> Iterator[SessionEvent]:
+        return events_of(self._thread, move, wanted)
+
+    def _aevents(self, move: Move, wanted: Wanted) -> AsyncIterator[SessionEvent]:
+        return aevents_of(self._thread, move, wanted)
 
 
 def _last(events: Iterator[SessionEvent]) -> Decision[Any]:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -27,7 +27,7 @@ from signoff.graph.machine import FIRST, Event, State
 from signoff.graph.messages import result
 from signoff.graph.outcome import current_outcome
 from signoff.nodes.node import Dependencies, Node
-from signoff.session.decisions import Question, Waiting, waiting_of
+from signoff.session.decisions import Confirmation, Question, Waiting, waiting_of
 from signoff.tools.answers import expired
 
 
@@ -146,7 +146,7 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     task = read(values, kit_of(graph).toolbox)
     if state.created_at is None:
         return Standing(thread_id, Condition.UNKNOWN)
-    waiting = next((waiting_of(found.id, found.value) for found in state.interrupts), None)
+    waiting = next((_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts), None)
     if current_outcome(values) is not None:
         condition = Condition.ENDED
     elif waiting:
@@ -157,6 +157,14 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
+
+
+def _waiting(found: Waiting, task: Task) -> Waiting:
+    """What the thread waits for, with the reply that it is about."""
+    reply = task.spoke or task.last
+    if call := {Question: task.ask, Confirmation: task.finish}.get(type(found)):
+        reply = task.reply_of(call)
+    return replace(found, reply_id=reply.message.id or "") if reply else found
 
 
 @contextmanager

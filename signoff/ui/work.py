@@ -71,7 +71,15 @@ def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> I
         for words in chapter.words:
             yield Wrote(words)
         for turn in chapter.turns:
-            yield Said(turn.number, turn.text, (), turn.tokens, turn.seconds, turn.beside)
+            yield Said(
+                turn.number,
+                turn.text,
+                turn.calls,
+                turn.tokens,
+                turn.seconds,
+                turn.beside,
+                message_id=turn.message_id,
+            )
             yield from turn.events
         if chapter.task in ends:
             yield Ended(ends[chapter.task])
@@ -188,7 +196,7 @@ class Work:
 
     def _drive(self, move: Move) -> Decision:
         assert self._session is not None, "`go` has made it"
-        for event in self._session.events(move, tokens=True):
+        for event in self._session.events(move):
             # What was asked for while a command ran takes effect at the first state after it.
             if isinstance(event, Entered) and self._asked:
                 asked, self._asked = self._asked, ""

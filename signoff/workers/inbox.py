@@ -186,7 +186,7 @@ def _order(found: Mapping[str, Any]) -> Order:
     name, task, given = found["id"], found["task"], found["given"]
     match found["kind"]:
         case "answer":
-            return Order(name, Answer(given["value"], given["interrupt_id"]), task)
+            return Order(name, Answer(given["value"], given["interrupt_id"], given.get("by")), task)
         case "extend":
             return Order(name, Extend(given, name), task)
         case "retry":
@@ -205,12 +205,12 @@ def _plain_order(order: Order) -> dict[str, Any]:
 
 def _kind_of(request: Request) -> tuple[str, Any]:
     match request:
-        case Answer(value=value, interrupt_id=interrupt_id):
+        case Answer(value=value, interrupt_id=interrupt_id, by=by):
             try:
                 json.dumps(value)
             except (TypeError, ValueError) as error:
                 raise SetupError(f"The answer {value!r:.80} cannot be kept; give text or JSON.") from error
-            return "answer", {"value": value, "interrupt_id": interrupt_id}
+            return "answer", {"value": value, "interrupt_id": interrupt_id} | ({"by": by} if by else {})
         case Extend(turns=turns):
             return "extend", turns
         case Retry():

@@ -18,15 +18,16 @@ from signoff.graph.messages import nudge
 from signoff.models import ScriptedModel
 from signoff.session.events import (
     Answered,
+    Called,
     CallFinished,
     Entered,
-    Follower,
     Nudged,
     Said,
     SessionEvent,
     Thought,
     Wrote,
 )
+from signoff.session.following import Follower
 from signoff.session.standing import kit_of
 from signoff.storage.sqlite import is_locked, lock_folder, thread_lock
 from signoff.tools.toolbox import Toolbox
@@ -179,17 +180,18 @@ def test_messages_as_events() -> None:
         AIMessage("", id="r2", tool_calls=[{"name": "finish_task", "args": {}, "id": "4"}]),
         ToolMessage("Refused: no summary", tool_call_id="4", status="error"),
     ]
+    made = tuple(Called(call["name"], call["args"], call["id"]) for call in calls)
     follower = Follower(Task(), toolbox(), turns=9)
     found: list[SessionEvent] = [event for message in messages for event in follower.message(message)]
     assert found == [
         Wrote("do it"),
-        Said(1, "first", ("read_file", "think", "ask_user"), tokens=5),
-        CallFinished(1, "read_file", {"path": "a"}, True, "text", "1"),
-        Thought(1, "hm", None, "s"),
-        Answered(1, "which?", "blue"),
+        Said(1, "first", made, tokens=5, message_id="r1"),
+        CallFinished(1, "read_file", {"path": "a"}, True, "text", "1", reply_id="r1"),
+        Thought(1, "hm", None, "s", call_id="2", reply_id="r1"),
+        Answered(1, "which?", "blue", call_id="3", reply_id="r1"),
         Nudged("talked", "go on"),
-        Said(2, "", ("finish_task",)),
-        CallFinished(2, "finish_task", {}, False, "Refused: no summary", "4"),
+        Said(2, "", (Called("finish_task", {}, "4"),), message_id="r2"),
+        CallFinished(2, "finish_task", {}, False, "Refused: no summary", "4", reply_id="r2"),
     ]
     assert list(follower.update(State.EXECUTE, {"event": "more"})) == [
         Entered(State.ROUTE_TOOLS, 2, 9, 5, State.EXECUTE)
@@ -201,10 +203,10 @@ def test_a_reply_whose_calls_got_new_ids_is_still_one_turn() -> None:
     reply = AIMessage("", id="r", tool_calls=[{"name": "add", "args": {}, "id": "call_0"}])
     renamed = AIMessage("", id="r", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "call_9"}])
     assert [event for message in (reply, renamed) for event in follower.message(message)] == [
-        Said(1, "", ("add",))
+        Said(1, "", (Called("add", {}, "call_0"),), message_id="r")
     ]
     assert list(follower.message(ToolMessage("2", tool_call_id="call_9"))) == [
-        CallFinished(1, "add", {"a": 1}, True, "2", "call_9")
+        CallFinished(1, "add", {"a": 1}, True, "2", "call_9", reply_id="r")
     ]
 
 

@@ -104,7 +104,7 @@ async def test_a_limit_is_an_end_and_is_extended(bench: Bench, way: type[Sync]) 
 @ways
 async def test_events_tell_everything_in_order(bench: Bench, way: type[Sync]) -> None:
     session = way(bench("Hm.", call("look", where="here"), DONE))
-    events = await session.events("do it", tokens=True)
+    events = await session.events("do it")
     words = "".join(event.text for event in events if isinstance(event, Token))
     assert words == "Hm."
     told = [event for event in events if not isinstance(event, Entered | Token)]

@@ -447,6 +447,18 @@ CONDITIONS: dict[str, Condition] = {
         ends=(*SUCCESS, 6, 3),
         shows="Too dear.",
     ),
+    "decided and answered by somebody who is named": Condition(
+        before=[PAY, ASK, ASK],
+        settings={"approvals": {"pay": True}},
+        moves=[
+            driven(lambda session: session.resume([EDIT], by="ada")),
+            driven(lambda session: session.resume("blue", by="ada")),
+        ],
+        stands="question",
+        go_on=answer("red"),
+        ends=(*SUCCESS, 4, 1),
+        shows="blue",
+    ),
     "waits again after an answer that could not be read": Condition(
         before=[PAY],
         settings={"approvals": {"pay": True}},

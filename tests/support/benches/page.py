@@ -177,7 +177,7 @@ def everywhere(word: str, end: str) -> Run:
         CallFinished(1, "write_file", {"file": word, "content": word}, True, word),
         CallFinished(1, "edit_file", {"file": word, "old": word, "new": f"{word} "}, True, word),
         CallFinished(1, "diff", {}, True, f"@@ -1 +1 @@\n-{word}\n+{word}"),
-        CallFinished(1, word, {}, False, word, "rejected"),
+        CallFinished(1, word, {}, False, word, "rejected", not_run="rejected"),
         CallFinished(1, "finish_task", {"summary": word}, False, word),
         CallFinished(1, "finish_task", {"summary": word}, False, word, "sent"),
         Answered(1, word, word, 2.0),

@@ -1,0 +1,249 @@
+"""Turns the messages and the updates of a thread into events."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from signoff.graph.history.replies import fingerprint
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import Effect
+from signoff.graph.machine import Event, State, next_state
+from signoff.graph.messages import append_messages, is_genuine, is_reply, marks, nudge_kind
+from signoff.graph.state import CallDecision
+from signoff.models.text_protocol.reading import read_text
+from signoff.models.text_protocol.status import tagged_notes
+from signoff.nodes.model.trying import RETRYING
+from signoff.nodes.tool_calls.progress import ToolWrote
+from signoff.session.events import (
+    Answered,
+    CallDecided,
+    Called,
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Confirmed,
+    Ended,
+    Entered,
+    Nudged,
+    PhaseAccepted,
+    Retrying,
+    Said,
+    SessionEvent,
+    Thought,
+    Token,
+    Wrote,
+)
+from signoff.tools.toolbox import Toolbox
+
+_OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
+
+
+class Follower:
+    """Turns messages and updates into events, in order.
+
+    task: what the history holds already. turns: the limit of one task. extra: turns granted on top of it.
+    messages: the history, so that new messages get the ids that they will have in it; None where nobody asks
+    for them.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        toolbox: Toolbox,
+        turns: int,
+        extra: int = 0,
+        messages: Sequence[BaseMessage] | None = None,
+    ) -> None:
+        self.toolbox = toolbox
+        self.turns = turns
+        self.extra = extra
+        self.turn = task.turns
+        self.tokens = sum(_tokens(reply.message) for reply in task.replies)
+        self.open: dict[str, Called] = {}
+        self.decisions: Mapping[str, CallDecision] = task.decisions
+        self.reply_id = ""
+        # A copy, since the history hands what it knows of its ids over to whoever appends to it first.
+        self._history: list[BaseMessage] | None = None if messages is None else list(messages)
+        self._ids = {message.id for message in messages or ()}
+        for reply in task.replies[-1:]:
+            self.reply_id = reply.message.id or ""
+            self.open = {
+                call.id: Called(call.name, call.args, call.id) for call in reply.calls if reply.open(call)
+            }
+
+    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        """What the update of one state of the machine means."""
+        if state is State.APPROVE and (approvals := written.get("approvals")):
+            yield from self._decided(approvals["calls"])
+        for message in written.get("messages", ()):
+            yield from self.message(self._placed(message))
+        if "task" in written:
+            self.begin()
+        if written.get("outcome"):
+            yield Ended(written["outcome"])
+        if state is not State.FINISH:
+            to = next_state(state, Event(written["event"]))
+            yield Entered(to, self.turn, self.turns + self.extra, self.tokens, state)
+            if to is State.EXECUTE:
+                yield from self._batch()
+
+    def token(self, text: str, message_id: str | None) -> Token:
+        """A piece of the reply that is coming in, under the id that it will have: see `call_llm`."""
+        if message_id is None or message_id in self._ids:
+            message_id = f"{message_id or 'reply'}-{len(self._history or ())}"
+        return Token(text, message_id)
+
+    def wrote(self, data: Any) -> Iterator[SessionEvent]:
+        """What was written to LangGraph's custom stream: by a tool that runs, or by the model's retries."""
+        if isinstance(data, ToolWrote):
+            # One that is given up on may go on to write.
+            if called := self.open.get(data.call_id):
+                yield CallProgress(self.turn, called.name, called.call_id, data.data, reply_id=self.reply_id)
+        elif isinstance(data, Mapping) and data.get("type") == RETRYING:
+            yield Retrying(**{name: data[name] for name in _OF_RETRYING if name in data})
+
+    def begin(self) -> None:
+        """A new task begins."""
+        self.turn = self.tokens = self.extra = 0
+        self.open.clear()
+        self.decisions = {}
+
+    def message(self, message: BaseMessage) -> Iterator[SessionEvent]:
+        if is_reply(message):
+            yield from self._reply(message)
+        elif isinstance(message, ToolMessage):
+            yield from self._result(message)
+        elif isinstance(message, HumanMessage) and is_genuine(message):
+            notes = marks(message)
+            yield Wrote(message.text, "answers" in notes, message.id or "", notes.get("by", ""))
+        elif why := nudge_kind(message):
+            yield Nudged(why, message.text, message.id or "")
+
+    def _placed(self, message: BaseMessage) -> BaseMessage:
+        """`message` with its id in the history."""
+        if self._history is None:
+            return message
+        self._history = append_messages(self._history, [[message]])
+        found = message if message.id else self._history[-1]
+        self._ids.add(found.id)
+        return found
+
+    def _batch(self) -> Iterator[CallStarted]:
+        """The calls that run now: consecutive reads, or one other. See `next_batch`."""
+        for at, called in enumerate(self.open.values()):
+            name = called.name
+            if self.toolbox.effect(name) is not None:
+                return
+            alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name)
+            if at and alone:
+                return
+            args, asked = self._ran(called)
+            yield CallStarted(self.turn, name, args, called.call_id, asked, self.reply_id)
+            if alone:
+                return
+
+    def _decided(self, calls: Mapping[str, CallDecision]) -> Iterator[CallDecided]:
+        """The decisions that are new."""
+        before, self.decisions = self.decisions, calls
+        for call_id, found in calls.items():
+            called = self.open.get(call_id)
+            if called is None or before.get(call_id) == found or self._decision(called) is None:
+                continue
+            runs = found["type"] in ("approve", "edit")
+            yield CallDecided(
+                self.turn,
+                called.name,
+                call_id,
+                found["type"],
+                self._ran(called)[0] if runs else None,
+                found["message"],
+                found.get("by", ""),
+                self.reply_id,
+            )
+
+    def _decision(self, called: Called) -> CallDecision | None:
+        """The decision on exactly this call."""
+        found = self.decisions.get(called.call_id)
+        return found if found and found["hash"] == fingerprint(called.name, called.args) else None
+
+    def _ran(
+        self, called: Called, kept: Mapping[str, Any] | None = None
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """The arguments that a call runs with, and the model's own where those are others. kept: what its
+        result says of them."""
+        found = self._decision(called)
+        edited = found["args"] if kept is None and found and found["type"] == "edit" else kept
+        return (called.args, None) if edited is None else (edited, called.args)
+
+    def _reply(self, message: AIMessage) -> Iterator[Said]:
+        fresh = not message.id or message.id != self.reply_id
+        self.reply_id = message.id or ""
+        # The same reply comes again when the machine has given its calls other ids.
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        called = tuple(
+            Called(
+                call["name"] or "", call["args"] if isinstance(call["args"], dict) else {}, call["id"] or ""
+            )
+            for call in calls
+        )
+        self.open = {one.call_id: one for one in called}
+        if fresh:
+            self.turn += 1
+            self.tokens += _tokens(message)
+            notes, text = marks(message), message.text.strip()
+            seconds, at = float(notes.get("seconds", 0.0)), notes.get("at")
+            beside = read_text(message.text).plain if called and tagged_notes(message) is not None else None
+            tokens = _tokens(message)
+            retries, name = notes.get("retries", 0), message.id or ""
+            yield Said(self.turn, text, called, tokens, seconds, beside, retries, name, at=at)
+
+    def _result(self, message: ToolMessage) -> Iterator[SessionEvent]:
+        called = self.open.pop(message.tool_call_id, None)
+        called = called or Called(message.name or "", {}, message.tool_call_id)
+        effect, notes, args, ok = (
+            self.toolbox.effect(called.name), marks(message), called.args, message.status != "error",
+        )  # fmt: skip
+        self.extra += notes.get("granted", 0)
+        waited, by = float(notes.get("waited", 0.0)), notes.get("by", "")
+        ids: dict[str, Any] = {
+            "call_id": called.call_id,
+            "message_id": message.id or "",
+            "reply_id": self.reply_id,
+        }
+        if effect is Effect.FINISH and (notes.get("confirmed") or notes.get("sent_back")):
+            yield Confirmed(self.turn, bool(notes.get("confirmed")), notes.get("said", ""), waited, by, **ids)
+        if effect is Effect.CONTINUE and ok:
+            approach, status = args.get("approach"), args.get("status")
+            yield Thought(self.turn, str(args.get("thought", "")), approach, status, **ids)
+        elif effect is Effect.ASK and ok:
+            asked, expired = str(args.get("question", "")), bool(notes.get("expired"))
+            yield Answered(self.turn, asked, message.text, waited, by, expired, **ids)
+        elif effect is Effect.FINISH and ok and (phase := notes.get("phase")):
+            yield PhaseAccepted(self.turn, **phase, **ids)
+        elif effect is not Effect.FINISH or not ok:
+            yield self._finished(called, message, ids)
+
+    def _finished(self, called: Called, message: ToolMessage, ids: Mapping[str, Any]) -> CallFinished:
+        notes, ok = marks(message), message.status != "error"
+        args, asked = self._ran(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
+        return CallFinished(
+            self.turn,
+            called.name,
+            args,
+            ok,
+            message.text,
+            seconds=float(notes.get("seconds", 0.0)),
+            person=next((way for way in ("edited", "responded") if notes.get(way)), ""),
+            asked=asked,
+            waited=float(notes.get("waited", 0.0)),
+            by=notes.get("by", ""),
+            not_run=notes.get("not_run", ""),
+            unknown=bool(notes.get("unknown")),
+            granted=notes.get("granted", 0),
+            **ids,
+        )
+
+
+def _tokens(message: AIMessage) -> int:
+    return message.usage_metadata["total_tokens"] if message.usage_metadata else 0
