@@ -54,7 +54,7 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, ModelSet, keeper_of, renamed, view_budget
+from signoff.nodes.model.models import Digests, ModelSet, Streaming, keeper_of, renamed, view_budget
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
@@ -166,6 +166,7 @@ def build_graph(
     model_seconds: float | None = MODEL_SECONDS,
     model_retries: ModelRetries | None = _RETRIES,
     fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
+    streaming: Streaming = "always",
     reply_chars: int = REPLY_CHARS,
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
@@ -236,6 +237,10 @@ def build_graph(
         (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
         model's own package are turned off in the copy that the graph asks. See docs/models.md.
     fallbacks: models, or names of models, that are asked in their order when those before them have failed.
+    streaming: "always" streams each reply, so that the inner guard can end it, and stops the provider.
+        "auto" streams when somebody takes the pieces (`stream_mode="messages"`, `astream_events`, a session's
+        tokens, a callback with `on_llm_new_token`), else the reply comes whole: cheaper for this process by
+        the CPU of a stream, and only limits of time can end it. "never": all replies come whole.
     reply_chars: a reply with more characters (words, thoughts and arguments) is closed, and the task ends as
         `model_error`.
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit: then a call
@@ -315,12 +320,13 @@ def build_graph(
         )
     budget = positive("view_tokens", view_tokens, whole=True)
     view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
+    when: Streaming = one_of("streaming", streaming, ("always", "auto", "never"))
     bounds, priced = checked_limits(limits), None
     if bounds.prices is None:
         priced = partial(_priced, models)
         if bounds.cost is not None:
             bounds = bounds.model_copy(update={"prices": priced("")})
-    asked = ModelSet(models, box, digest, view, checked_retries(model_retries))
+    asked = ModelSet(models, box, digest, view, checked_retries(model_retries), when)
     own = asked.bound()
     kit = Dependencies(
         own=own,
@@ -347,6 +353,7 @@ def build_graph(
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
+        streaming=when,
         keeper=keeper_of(own.offers),
         answers=told != "none",
         name=checked_name(name),

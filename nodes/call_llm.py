@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -34,10 +35,11 @@ from signoff.nodes.model.messages import (
     Prompt,
     PromptError,
     in_loops,
+    is_listened_to,
+    is_streamed,
     prompt,
     sanitize,
     show,
-    streams,
     unique_ids,
 )
 from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
@@ -50,7 +52,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A model call within the bounds of its watch; gives all chunks of the reply, as far as they came.
+    """A model call within the bounds of its watch; gives all chunks of the reply, as far as they came: one,
+    where it is not streamed.
 
     Raises Silent when nothing came for too long.
     """
@@ -60,16 +63,23 @@ class Stream:
     watch: CallBounds
 
     def do(self, run: NodeContext) -> list[BaseMessage]:
-        return self._ended(*call(self.watch, lambda: self._chunks(run.config)))
+        streamed = self._is_streamed(run)
+        return self._ended(*call(self.watch, partial(self._chunks, run.config, streamed=streamed)))
 
     async def ado(self, run: NodeContext) -> list[BaseMessage]:
-        if not in_loops(self.model):
-            return self._ended(*await acall_in_thread(self.watch, lambda: self._chunks(run.config)))
-        return self._ended(*await acall(self.watch, lambda: self._achunks(run.config)))
+        config, streamed = run.config, self._is_streamed(run)
+        if not in_loops(self.model, streamed=streamed):
+            chunks = partial(self._chunks, config, streamed=streamed)
+            return self._ended(*await acall_in_thread(self.watch, chunks))
+        return self._ended(*await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
 
-    def _chunks(self, config: RunnableConfig) -> Iterator[BaseMessage]:
+    def _is_streamed(self, run: NodeContext) -> bool:
+        self.watch.unseen = not is_listened_to(self.model, run.config)
+        return is_streamed(self.model, run.kit.streaming, run.config)
+
+    def _chunks(self, config: RunnableConfig, *, streamed: bool) -> Iterator[BaseMessage]:
         given = prompt(self.model, self.view)
-        if not streams(self.model):
+        if not streamed:
             yield self.model.invoke(given, config)
             return
         with closing(self.model.stream(given, config)) as chunks:  # type: ignore[type-var]  # it is a generator
@@ -78,9 +88,9 @@ class Stream:
                 if self._took(chunk):
                     return
 
-    async def _achunks(self, config: RunnableConfig) -> AsyncIterator[BaseMessage]:
+    async def _achunks(self, config: RunnableConfig, *, streamed: bool) -> AsyncIterator[BaseMessage]:
         given = prompt(self.model, self.view)
-        if not streams(self.model):
+        if not streamed:
             yield await self.model.ainvoke(given, config)
             return
         async with aclosing(self.model.astream(given, config)) as chunks:  # type: ignore[type-var]  # as above

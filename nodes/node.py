@@ -46,6 +46,7 @@ from signoff.nodes.model.models import (
     ByName,
     Keeper,
     Pick,
+    Streaming,
 )
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
@@ -85,7 +86,8 @@ class Dependencies:
     the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
     state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
-        against the messages, so it can never change a decision.
+        against the messages, so it can never change a decision. streaming: when a reply
+    is streamed.
     """
 
     own: BoundModels
@@ -108,6 +110,7 @@ class Dependencies:
     checks: Sequence[OneCheck] = ()
     finish_alone: bool = False
     evidence: bool = False
+    streaming: Streaming = "always"
     keeper: Keeper | None = None
     answers: bool = True
     name: str | None = None

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from benchmarks.loopbench.peers import install, peers
 from benchmarks.overhead import pages, pictures
+from benchmarks.overhead.client import CLIENTS
 from benchmarks.overhead.crowd import CROWDS
 from benchmarks.overhead.explain import explain
 from benchmarks.overhead.measure import SUBJECTS, installed
@@ -71,7 +72,7 @@ def _arguments() -> argparse.Namespace:
 
 def _measured(given: argparse.Namespace, console: Console) -> Recorded:
     """What these parts give; with `record` together with what was recorded before."""
-    asked = (*SUBJECTS, *CROWDS)
+    asked = (*SUBJECTS, *CROWDS, *CLIENTS)
     there = {one.env for one in installed(asked)}
     if absent := sorted({one.env for one in asked if one.env} - there):
         console.print(f"Not installed: {', '.join(absent)} (--install makes them).")
@@ -93,6 +94,9 @@ def _print(recorded: Recorded, console: Console) -> None:
         where = "SQLite" if one.stored else "none"
         numbers = (f"{one.cpu:.2f}", f"{one.wall:.2f}", kilobytes, str(one.runs))
         table.add_row(f"{one.turns:,}", where, one.subject, *numbers)
+    clients = Table("chunks a reply", "subject, with a real client", "CPU ms a turn", "runs")
+    for cost in recorded.clients:
+        clients.add_row(f"{cost.chunks:,}", cost.subject, f"{cost.cpu:.2f}", str(cost.runs))
     crowds = Table("runs at once", "model", "subject", "seconds", "CPU seconds", "repetitions")
     for each in recorded.crowds:
         told = (f"{each.wall:.2f}", f"{each.cpu:.2f}", str(each.repeats))
@@ -101,7 +105,7 @@ def _print(recorded: Recorded, console: Console) -> None:
     for result in recorded.results():
         judged = (f"{result.measured:.2f} {result.unit}", f"{result.most:g} {result.unit}")
         targets.add_row(result.name, *judged, "met" if result.met else "missed")
-    for shown in (table, crowds, targets):
+    for shown in (table, clients, crowds, targets):
         if shown.row_count:
             console.print(shown)
 

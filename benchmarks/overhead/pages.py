@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.overhead import pictures
+from benchmarks.overhead.client import TURNS as CLIENT_TURNS
+from benchmarks.overhead.client import ClientCost
 from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
 from benchmarks.overhead.measure import SUBJECTS, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
@@ -48,6 +50,7 @@ def page() -> str:
         _figures(recorded.figures, "kilobytes", "KB on disk a turn.", stored=True),
         f"## Many runs at once\n\n{_picture('Seconds until all runs had ended', pictures.CROWD)}",
         _crowds(recorded.crowds),
+        *([f"## With a real client\n\n{_clients(recorded.clients)}"] if recorded.clients else []),
         f"## The targets\n\n{targets(recorded.results())}",
     ]
     return "\n\n".join(sections) + "\n"
@@ -93,6 +96,22 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
     names = [f"{runs:,} runs, model {_seconds(model)}" for runs, model in columns]
     words = f"Seconds until the last of so many runs of {TURNS} turns had ended, in one process with asyncio."
     return f"{words}\n\n{table(['', *names], rows)}"
+
+
+def _clients(costs: Sequence[ClientCost]) -> str:
+    columns = sorted({one.chunks for one in costs})
+    found = {(one.subject, one.chunks): one.cpu for one in costs}
+    rows = [
+        [_name(subject), *(_number(found.get((subject, chunks))) for chunks in columns)]
+        for subject in dict.fromkeys(one.subject for one in costs)
+    ]
+    words = (
+        "Milliseconds of CPU a turn of the process that holds the client, with ChatOpenAI and a provider on "
+        f"loopback in another process; runs of {CLIENT_TURNS} turns, the least of several runs. Signoff "
+        "streams by default; `auto` and `never` are of `streaming=` ([models.md](models.md#streaming)). "
+        'Listened to: by `stream_mode="messages"`.'
+    )
+    return f"{words}\n\n{table(['', *(f'{chunks:,} chunks' for chunks in columns)], rows)}"
 
 
 def _number(value: float | None) -> str:

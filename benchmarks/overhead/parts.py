@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from benchmarks.overhead.alone import measured as measured_alone
+from benchmarks.overhead.client import CLIENTS, clients
+from benchmarks.overhead.client import SIZES as CHUNKS
 from benchmarks.overhead.crowd import (
     CROWDS,
     OWN,
@@ -34,6 +36,10 @@ def _turns(turns: int) -> Callable[[Recorded], None]:
 
 def _crowd(runs: int) -> Callable[[Recorded], None]:
     return lambda recorded: recorded.add_crowds(crowd(installed(CROWDS), runs))
+
+
+def _client(chunks: int) -> Callable[[Recorded], None]:
+    return lambda recorded: recorded.add_clients(clients(installed(CLIENTS), chunks))
 
 
 def _slow_model(recorded: Recorded) -> None:
@@ -73,6 +79,7 @@ def part(name: str) -> Callable[[Recorded], None]:
 _OTHERS: Mapping[str, Callable[[Recorded], None]] = {
     "alone": _alone,
     **{f"crowd-{runs}": _crowd(runs) for runs in SIZES},
+    **{f"client-{chunks}": _client(chunks) for chunks in CHUNKS},
     "slow-model": _slow_model,
     "slow-tools": _slow_tools,
     "writers": _writers,

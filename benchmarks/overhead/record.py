@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.overhead.client import ClientCost, with_client
 from benchmarks.overhead.crowd import SIZES, Crowd, SlowTools, Writers
 from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
 from benchmarks.overhead.measure import SUBJECTS, Figure
@@ -33,6 +34,8 @@ _PACKAGES = (
     "langgraph",
     "langchain-core",
     "langchain",
+    "langchain-openai",
+    "openai",
     "deepagents",
     "openai-agents",
     "pydantic-ai-slim",
@@ -50,6 +53,7 @@ class Recorded:
     figures: list[Figure] = field(default_factory=list)
     alone: dict[str, float] = field(default_factory=dict)
     crowds: list[Crowd] = field(default_factory=list)
+    clients: list[ClientCost] = field(default_factory=list)
     slow_tools: SlowTools | None = None
     writers: list[Writers] = field(default_factory=list)
     kilobytes_a_run: float | None = None
@@ -59,6 +63,7 @@ class Recorded:
         found = json.loads(file.read_text())
         found["figures"] = [Figure(**one) for one in found["figures"]]
         found["crowds"] = [Crowd(**one) for one in found["crowds"]]
+        found["clients"] = [ClientCost(**one) for one in found.get("clients", ())]
         found["writers"] = [Writers(**one) for one in found["writers"]]
         found["slow_tools"] = SlowTools(**found["slow_tools"]) if found["slow_tools"] else None
         return cls(**found)
@@ -88,6 +93,15 @@ class Recorded:
         kept = [one for one in self.crowds if (one.runs, one.model) not in new]
         self.crowds = sorted([*kept, *crowds], key=lambda one: (one.model, one.runs))
 
+    def add_clients(self, costs: Sequence[ClientCost]) -> None:
+        """In place of those with as many chunks."""
+        new = {one.chunks for one in costs}
+        kept = [one for one in self.clients if one.chunks not in new]
+        self.clients = sorted([*kept, *costs], key=lambda one: one.chunks)
+
+    def of_clients(self) -> list[Result]:
+        return with_client(self.clients)
+
     def of_turns(self) -> list[Result]:
         return [*ratios(self.figures), *growth(self.figures), *alone(self.alone)]
 
@@ -98,7 +112,7 @@ class Recorded:
         return memory(self.kilobytes_a_run, SIZES[-1])
 
     def results(self) -> list[Result]:
-        return [*self.of_turns(), *self.of_crowds(), *self.of_memory()]
+        return [*self.of_turns(), *self.of_clients(), *self.of_crowds(), *self.of_memory()]
 
 
 def _versions() -> dict[str, str]:

@@ -26,6 +26,7 @@ from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
 
 _Number = TypeVar("_Number", bound=float | None)
+_Word = TypeVar("_Word", bound=str)
 
 
 def shown(given: object) -> str:
@@ -255,8 +256,9 @@ def flag(name: str, value: object) -> bool:
     return value
 
 
-def one_of(name: str, value: object, words: Sequence[str]) -> str:
+def one_of(name: str, value: object, words: Sequence[_Word]) -> _Word:
     """One of some words."""
-    if not isinstance(value, str) or value not in words:
-        raise SetupError(f"{name} is {shown(value)}; use one of: {', '.join(words)}.")
-    return value
+    for word in words:
+        if isinstance(value, str) and word == value:
+            return word
+    raise SetupError(f"{name} is {shown(value)}; use one of: {', '.join(words)}.")

@@ -21,6 +21,7 @@ from langchain_core.runnables import RunnableBinding
 from signoff.graph.history.replies import Controls
 from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
+from signoff.nodes.model.plain_chunks import read_plainly
 from signoff.nodes.model.stream import WATCH
 
 _CONTROLS = "_signoff_controls"
@@ -45,8 +46,23 @@ def guarded(model: _Model, controls: Controls) -> _Model:
         # ChatOpenAI's own default for a loop takes a quarter of the CPU of a stream, and swallows
         # cancellations; the watch of a call does the same.
         twin.__dict__["stream_chunk_timeout"] = None
+    read_plainly(twin)
     made: _Model = twin
     return made
+
+
+def without_streaming(model: BaseChatModel) -> BaseChatModel:
+    """A copy of `model`, and of the model that it wraps, that never streams: as it is, it would as soon as
+    somebody listens."""
+    inner, update = vars(model).get("model"), dict[str, Any](disable_streaming=True)
+    if vars(model).get("streaming"):
+        # Some packages send it as it is, whatever else is said.
+        update["streaming"] = False
+    if isinstance(inner, BaseChatModel):
+        update["model"] = without_streaming(inner)
+    twin = model.model_copy(update=update)
+    share_private(twin, model)
+    return twin
 
 
 def is_guarded(model: object) -> bool:

@@ -8,7 +8,7 @@ can be checkpointed, and its calls get ids of their own.
 import asyncio
 import contextvars
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ from functools import lru_cache
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from signoff.graph.foreign import gets_past, is_plain, strict_serde, valid_text, valid_values, words
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
@@ -38,6 +39,7 @@ from signoff.graph.prompt.prompt import (
     system_size,
 )
 from signoff.graph.state import AgentState
+from signoff.nodes.model.models import Streaming
 from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext, Part
 
 
@@ -172,6 +174,8 @@ def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
 
 _STREAMED_BY = ("_stream", "_astream")
 _ASKED_BY = ("invoke", "ainvoke", "stream", "astream")
+_TOLD_BY = ("on_llm_new_token", "on_stream_event")
+_SILENT = (BaseCallbackHandler, AsyncCallbackHandler)
 
 
 # Pydantic's record of the fields that were given: one for all views.
@@ -189,40 +193,92 @@ class View(ChatPromptValue):
 
 def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMessage]) -> LanguageModelInput:
     """`view` for `model`: the list itself where something else than LangChain's own code might look at it."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
+    model = _inmost(model)
     own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
     # Without validation: what is in a view are messages already.
     return View.model_construct(_GIVEN, messages=view) if own else view
 
 
-def streams(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
+def is_streamed(model: Runnable[Any, Any], policy: Streaming, config: RunnableConfig) -> bool:
+    """Whether a call of `model` in this run is a stream."""
+    if policy == "never" or not streams(model):
+        return False
+    return policy == "always" or _asks_for_stream(model) or is_listened_to(model, config)
+
+
+def streams(model: Runnable[Any, Any]) -> bool:
     """Whether there is more to a stream of `model` than its whole reply at once."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
+    model = _inmost(model)
     if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
         return True
     return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
 
 
-def in_loops(model: Runnable[LanguageModelInput, BaseMessage]) -> bool:
+def in_loops(model: Runnable[Any, Any], *, streamed: bool) -> bool:
     """Whether `model` has an own way to be asked in an event loop; else LangChain asks it in a thread of the
     loop's pool, where nothing can end a call that hangs, and the process cannot end before it."""
-    while isinstance(model, RunnableBinding):
-        model = model.bound
+    model = _inmost(model)
     if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
         return True
     # Not by `getattr`, for which pydantic makes an error each time where there is none.
     inner = vars(model).get("model")
     if isinstance(inner, BaseChatModel):
-        return in_loops(inner)
-    name = "_astream" if streams(model) and not model.disable_streaming else "_agenerate"
+        return in_loops(inner, streamed=streamed and streams(inner))
+    name = "_astream" if streamed and not model.disable_streaming else "_agenerate"
     return getattr(type(model), name) is not getattr(BaseChatModel, name)
+
+
+def _inmost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """The model that `model` is bound to."""
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    return model
 
 
 @lru_cache(maxsize=256)
 def _asked_as_usual(model: type[BaseChatModel]) -> bool:
+    """Whether a call of such a model is LangChain's own code."""
     return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
+
+
+def _asks_for_stream(model: Runnable[Any, Any]) -> bool:
+    """Whether the model was made to stream in any case."""
+    while isinstance(model, RunnableBinding):
+        if model.kwargs.get("stream"):
+            return True
+        model = model.bound
+    return isinstance(model, BaseChatModel) and bool(vars(model).get("streaming"))
+
+
+def is_listened_to(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
+    """Whether somebody waits for the pieces of a reply."""
+    return any(map(_takes_pieces, _handlers(model, config)))
+
+
+def _handlers(model: Runnable[Any, Any], config: RunnableConfig) -> Iterator[object]:
+    yield from _of(config.get("callbacks"))
+    while isinstance(model, RunnableBinding):
+        yield from _of(model.config.get("callbacks"))
+        model = model.bound
+    if isinstance(model, BaseChatModel):
+        yield from _of(model.callbacks)
+
+
+def _of(callbacks: Any) -> Iterable[object]:
+    return getattr(callbacks, "handlers", callbacks) or ()
+
+
+def _takes_pieces(handler: object) -> bool:
+    # Not at the top: these take time to import, and are there when somebody uses them.
+    from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+    from langchain_core.tracers.log_stream import LogStreamCallbackHandler
+
+    tracer = isinstance(handler, BaseTracer | AsyncBaseTracer)
+    if tracer and not isinstance(handler, LogStreamCallbackHandler):
+        # It notes the pieces when they come, and the whole reply in any case.
+        return False
+    silent = [getattr(kind, name, None) for kind in _SILENT for name in _TOLD_BY]
+    return any(getattr(type(handler), name, None) not in silent for name in _TOLD_BY)
 
 
 _PARTS = ("content", "tool_calls", "invalid_tool_calls")

@@ -19,7 +19,7 @@ from signoff.graph.foreign import words
 from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
-from signoff.nodes.model.guard import guarded
+from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
 from signoff.tools.toolbox import Toolbox, provider_name
@@ -30,6 +30,8 @@ _ROOMY = 16_000
 
 Digests = Literal["model", "lines"] | BaseChatModel | None
 """Who writes digests; see `build_graph`."""
+Streaming = Literal["always", "auto", "never"]
+"""When a reply is streamed; see `build_graph`."""
 
 
 def view_budget(*models: Model) -> int:
@@ -39,7 +41,9 @@ def view_budget(*models: Model) -> int:
     return int(min(sizes) * _VIEW_PART) if sizes else _VIEW_TOKENS
 
 
-def digester(model: Model, digest: Digests, view_tokens: int, controls: Controls) -> BaseChatModel | None:
+def digester(
+    model: Model, digest: Digests, view_tokens: int, controls: Controls, streaming: Streaming = "always"
+) -> BaseChatModel | None:
     """The model that writes digests, without tools; None for digests by lines.
 
     By default the lines serve where nothing is known of the model's context, and where it is so small that
@@ -53,8 +57,9 @@ def digester(model: Model, digest: Digests, view_tokens: int, controls: Controls
         return None
     if digest != "model" and not isinstance(digest, BaseChatModel):
         raise SetupError(f"digest is {digest!r}; give 'model', 'lines' or a chat model.")
-    made: BaseChatModel = guarded(_plain(model if digest == "model" else digest), controls)
-    return made
+    writer: BaseChatModel = _plain(model if digest == "model" else digest)
+    # Nobody is shown a digest while it comes in.
+    return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
 
 
 def _plain(model: Model) -> Model:
@@ -124,7 +129,8 @@ ByConfig = Callable[[RunnableConfig], BoundModels]
 class ModelSet:
     """What a graph was given for a model, and how it makes of it what it asks.
 
-    given: a model, and those that are asked when it fails. retries: None for no second try.
+    given: a model, and those that are asked when it fails. retries: None for no second try. streaming: when
+    a reply is streamed.
     """
 
     given: Sequence[Model]
@@ -132,6 +138,7 @@ class ModelSet:
     digest: Digests
     view_tokens: int
     retries: ModelRetries | None
+    streaming: Streaming = "always"
 
     def bound(self, config: RunnableConfig | None = None, name: str = "") -> BoundModels:
         """The models, configured by a run's config, the first one under another name.
@@ -142,12 +149,13 @@ class ModelSet:
         if name:
             found[0] = replace(found[0], model=renamed(found[0].model, name))
         asked = tuple(map(self._asked, found))
-        return BoundModels(asked, digester(found[0].model, self.digest, self.view_tokens, self.box))
+        writer = digester(found[0].model, self.digest, self.view_tokens, self.box, self.streaming)
+        return BoundModels(asked, writer)
 
     def _asked(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries
         return AskedModel(
-            bound(found, self.box, quiet=retries is not None),
+            bound(found, self.box, quiet=retries is not None, streaming=self.streaming),
             _name_of(found.model),
             retries,
             found.passes or passing(),
@@ -245,11 +253,15 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         return self._picked[names]
 
 
-def bound(found: Unwrapped, box: Toolbox, *, quiet: bool) -> Mapping[ToolChoice, Runnable[Any, Any]]:
-    """The model for each offer. quiet: its package does not try again by itself. Raises SetupError for a
-    model without tool calling."""
+def bound(
+    found: Unwrapped, box: Toolbox, *, quiet: bool, streaming: Streaming = "always"
+) -> Mapping[ToolChoice, Runnable[Any, Any]]:
+    """The model for each offer. quiet: its package does not try again by itself. streaming: "never" turns
+    streaming off in the model. Raises SetupError for a model without tool calling."""
     model = found.model
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
+    if streaming == "never" and isinstance(own, BaseChatModel):
+        own = without_streaming(own)
     offers = Bound(guarded(own, box), box, found.wrap)
     try:
         offers[ToolChoice.ALL]

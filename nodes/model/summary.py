@@ -24,7 +24,7 @@ from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.state import Digest, Spent
-from signoff.nodes.model.messages import in_loops
+from signoff.nodes.model.messages import in_loops, streams
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
 from signoff.nodes.node import NodeContext, Part
 
@@ -86,7 +86,7 @@ class Summarise:
         self._ended(call(self.watch, lambda: self._read(_config(run)))[1])
 
     async def ado(self, run: NodeContext) -> None:
-        if in_loops(self.model):
+        if in_loops(self.model, streamed=streams(self.model)):
             self._ended((await acall(self.watch, lambda: self._aread(_config(run))))[1])
         else:
             self._ended((await acall_in_thread(self.watch, lambda: self._read(_config(run))))[1])

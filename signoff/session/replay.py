@@ -51,6 +51,7 @@ DECIDED = frozenset(
 _SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
 # Which machine a thread was run with says nothing of what it decided.
 _NOT_COMPARED = frozenset({"machine"})
+_LATER_MARKS = frozenset({"said", "ran", "phase"})
 _CLOCK = frozenset({"seconds", "waited", "at"})
 
 
@@ -443,7 +444,16 @@ def _is_same(stored: Any, now: Any) -> bool:
         return True
     if isinstance(stored, list) and isinstance(now, list):
         return len(stored) == len(now) and all(map(_is_same, stored, now))
-    return bool(_plain(stored) == _plain(now))
+    return bool(_plain(stored) == _plain(_without_later_marks(stored, now)))
+
+
+def _without_later_marks(stored: Any, now: Any) -> Any:
+    """A message without the marks that earlier versions did not write, as far as the stored one lacks them."""
+    if not isinstance(stored, ToolMessage) or not isinstance(now, ToolMessage):
+        return now
+    later = _LATER_MARKS - marks(stored).keys()
+    kept = {name: note for name, note in marks(now).items() if name not in later}
+    return now.model_copy(update={"additional_kwargs": {**now.additional_kwargs, KEY: kept}})
 
 
 def _known(stored: Any, now: Any) -> Any:
