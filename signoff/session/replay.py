@@ -448,7 +448,7 @@ def _is_same(stored: Any, now: Any) -> bool:
 
 
 def _without_later_marks(stored: Any, now: Any) -> Any:
-    """A message without the marks that earlier versions did not write, as far as the stored one lacks them."""
+    """A message without the marks that earlier versions did not write, where the stored one lacks them."""
     if not isinstance(stored, ToolMessage) or not isinstance(now, ToolMessage):
         return now
     later = _LATER_MARKS - marks(stored).keys()

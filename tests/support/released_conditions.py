@@ -181,7 +181,7 @@ class Order(MessagesState):
     """Channels of a user's own."""
 
     notes: Annotated[list[str], operator.add]
-    place: tuple[str, int]
+    photo: bytes
 
 
 class Number(BaseModel):
@@ -198,18 +198,18 @@ def remember(text: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
 
 
 @tool
-def put_down(shelf: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
-    """Say where it lies. The value has no form in JSON."""
-    return Command(update={"place": (shelf, 7)})
+def photograph(shelf: str) -> Command[Any]:
+    """Take a photo, which has no form in JSON."""
+    return Command(update={"photo": shelf.encode()})
 
 
 def told_the_order(state: Mapping[str, Any], context: Any) -> str:
     """A system prompt that tells the channels."""
-    return f"Notes: {state.get('notes')}. Place: {state.get('place')}."
+    return f"Notes: {state.get('notes')}. Photo: {state.get('photo')}."
 
 
 ORDERED: dict[str, Any] = {"state_schema": Order, "system_prompt": told_the_order}
-REMEMBER, PUT_DOWN = call("remember", text="the red ones"), call("put_down", shelf="low")
+REMEMBER, PHOTO = call("remember", text="the red ones"), call("photograph", shelf="low")
 CHECKED: dict[str, Any] = {"checks": [says_something, "true"]}
 HANDED_IN: dict[str, Any] = {
     "control_tools": [ControlTool(hand_in, Effect.FINISH), *standard_controls()[1:]],
@@ -862,13 +862,13 @@ CONDITIONS: dict[str, Condition] = {
         shows="note cannot be called now",
     ),
     "with channels of a user's own": Condition(
-        before=[[REMEMBER, PUT_DOWN], ASK],
-        tools=[remember, put_down],
+        before=[[REMEMBER, PHOTO], ASK],
+        tools=[remember, photograph],
         settings=ORDERED,
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 3, 2),
-        shows="Notes: ['the red ones']. Place: ['low', 7].",
+        shows="Notes: ['the red ones']. Photo: b'low'.",
     ),
     "killed before an update of channels was saved": Condition(
         before=[REMEMBER],
@@ -881,14 +881,14 @@ CONDITIONS: dict[str, Condition] = {
         shows="Notes: ['the red ones']",
     ),
     "killed before an update of no JSON was saved": Condition(
-        before=[PUT_DOWN],
-        tools=[put_down],
+        before=[PHOTO],
+        tools=[photograph],
         settings=ORDERED,
         left="killed unwritten",
         stands="stopped",
         go_on=go_on,
         ends=(*SUCCESS, 2, 1),
-        shows="Place: ['low', 7].",
+        shows="Photo: b'low'.",
     ),
     "a result of a type": Condition(
         before=[RESULT],
