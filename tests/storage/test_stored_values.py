@@ -38,8 +38,8 @@ NUDGES = {
     "empty", "filtered", "near_limit", "repeating", "resumed", "round", "sent_back", "talked", "truncated",
 }  # fmt: skip
 NOT_RUN = {
-    "after_control", "ended", "invalid", "not_offered", "rejected", "superseded", "too_many", "tool_calls", "truncated",
-    "unknown",
+    "after_control", "ended", "invalid", "not_offered", "rejected", "superseded", "too_many", "tool_calls",
+    "truncated", "unknown",
 }  # fmt: skip
 WAITS = {"action", "answer", "approval", "confirmation", "word"}
 VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
