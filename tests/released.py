@@ -7,11 +7,13 @@ another version, and those of a version that was released, are never written aga
 
 import asyncio
 import gzip
+import lzma
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
@@ -36,8 +38,9 @@ from tests.support.servers import postgres
 REPOSITORY = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "released"
 VERSION = version("signoff")
-SQLITE, POSTGRES = ".sqlite.gz", ".postgres.sql.gz"
-FILES, DUMPS = sorted(FOLDER.glob(f"*{SQLITE}")), sorted(FOLDER.glob(f"*{POSTGRES}"))
+SQLITE, POSTGRES = ".sqlite.xz", ".postgres.sql.xz"
+# Those up to 0.2.0.dev0 are packed by gzip, which takes twice the space.
+FILES, DUMPS = sorted(FOLDER.glob("*.sqlite.[gx]z")), sorted(FOLDER.glob("*.postgres.sql.[gx]z"))
 
 QUEUED: dict[str, tuple[Any, ...]] = {
     "queued: a task": (FINISH,),
@@ -106,7 +109,7 @@ def graph_for(
     condition = CONDITIONS[name]
     return build_graph(
         condition.model(model),
-        tools(ran, deadly),
+        [*tools(ran, deadly), *condition.tools],
         hand_over=["shell"],
         storage=storage,
         **condition.settings,
@@ -128,21 +131,25 @@ def begin(name: str, address: Path | str) -> None:
 
     def drained(messages: Any) -> Any:
         control.request_drain()
+        time.sleep(3 if condition.left == "silent" else 0)
         return condition.before[-1]
 
-    before = [*condition.before[:-1], drained] if condition.left == "drained" else condition.before
-    cut = condition.left in ("", "drained") or condition.left.startswith("killed")
+    drains = condition.left in ("drained", "silent")
+    before = [*condition.before[:-1], drained] if drains else condition.before
+    cut = not condition.left or drains or condition.left.startswith("killed")
     stops = None if cut else [condition.left]
     with opened_at(address) as storage, ScriptedModel(before) as model:
         graph = graph_for(name, model, storage, [], deadly=condition.left == "killed")
         if condition.left == "killed unsaved":
             _die_after_a_reply(storage.checkpointer)
+        if condition.left == "killed unwritten":
+            _die_after_an_effect(storage.store)
         for text in condition.tasks:
             given = {"messages": [("user", text)]}
             try:
                 graph.invoke(given, thread(name), control=control, interrupt_after=stops)
             except GraphDrained:
-                assert condition.left == "drained"
+                assert drains
         for move in condition.moves if not condition.left else ():
             move(graph, thread(name))
 
@@ -157,6 +164,20 @@ def _die_after_a_reply(saver: Any) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     saver.put_writes = put_and_die
+
+
+def _die_after_an_effect(store: Any) -> None:
+    """From now on the process is killed when the journal has a result, before any checkpoint of it."""
+    batch = store.batch
+
+    def batch_and_die(operations: Any) -> Any:
+        given = list(operations)
+        done = batch(given)
+        if any((getattr(one, "value", None) or {}).get("status") == "done" for one in given):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    store.batch = batch_and_die
 
 
 def leave(name: str, address: Path | str) -> None:
@@ -236,7 +257,13 @@ async def _die(bench: Bench) -> None:
 
 def _keep(target: Path, content: bytes) -> None:
     target.parent.mkdir(exist_ok=True)
-    target.write_bytes(gzip.compress(content, mtime=0))
+    target.write_bytes(lzma.compress(content, preset=9))
+
+
+def content_of(packed: Path) -> bytes:
+    """The content of a written file."""
+    read = packed.read_bytes()
+    return lzma.decompress(read) if packed.suffix == ".xz" else gzip.decompress(read)
 
 
 def current(sort: str) -> Path:
@@ -246,12 +273,12 @@ def current(sort: str) -> Path:
 
 def name_of(packed: Path) -> str:
     """The name of a written database, for a test."""
-    return packed.name.removesuffix(".gz")
+    return packed.stem
 
 
 def check_target(target: Path) -> None:
     """Raises SystemExit for a file that must not be written again."""
-    written = target.name.removesuffix(SQLITE).removesuffix(POSTGRES)
+    written = target.stem.removesuffix(".sqlite").removesuffix(".postgres.sql")
     if written != VERSION:
         raise SystemExit(f"{target.name} is of another version than {VERSION}; it is never written again.")
     if target.exists() and ".dev" not in written:
@@ -261,14 +288,14 @@ def check_target(target: Path) -> None:
 def unpack(packed: Path, folder: Path) -> Path:
     """A copy of a written SQLite database in `folder`, to be opened."""
     file = folder / "threads.sqlite"
-    file.write_bytes(gzip.decompress(packed.read_bytes()))
+    file.write_bytes(content_of(packed))
     return file
 
 
 def load(packed: Path, url: str) -> None:
     """Loads a written dump into the empty PostgreSQL database at `url`."""
     with psycopg.connect(url) as connection:
-        connection.execute(gzip.decompress(packed.read_bytes()))
+        connection.execute(content_of(packed))
 
 
 def main() -> None:

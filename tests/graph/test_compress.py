@@ -12,6 +12,7 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 from signoff.tools.files import workspace_tools
 from tests.support.histories import assert_sendable
@@ -38,7 +39,7 @@ def notes(turns: int, usage: Any = None) -> list[Any]:
 
 
 def turns_shown(view: Sequence[BaseMessage]) -> int:
-    return sum(isinstance(message, AIMessage) for message in view)
+    return sum(is_reply(message) for message in view)
 
 
 USAGES = {

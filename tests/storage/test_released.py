@@ -1,7 +1,6 @@
 """Threads that earlier versions left behind are picked up by the code of today, in SQLite and PostgreSQL."""
 
 import asyncio
-import gzip
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +23,7 @@ from tests.released import (
     SQLITE,
     QueueBench,
     check_target,
+    content_of,
     current,
     graph_for,
     load,
@@ -78,7 +78,7 @@ def threads_in(packed: Path) -> list[str]:
     """The conditions that this version wrote."""
     with closing(sqlite3.connect(":memory:")) as connection:
         # In memory there can be no file for a log beside it.
-        content = bytearray(gzip.decompress(packed.read_bytes()))
+        content = bytearray(content_of(packed))
         content[18:20] = b"\1\1"
         connection.deserialize(bytes(content))
         found = {name for (name,) in connection.execute("SELECT DISTINCT thread_id FROM checkpoints")}
@@ -165,7 +165,8 @@ def test_the_files_of_another_version_are_never_written_again() -> None:
 
 @pytest.mark.slow
 def test_what_the_script_writes_today_is_picked_up_too(tmp_path: Path) -> None:
-    write_sqlite(tmp_path / "new" / "today.sqlite.gz")
+    today = tmp_path / "new" / f"today{SQLITE}"
+    write_sqlite(today)
     for name in CONDITIONS:
-        with sqlite_storage(unpack(tmp_path / "new" / "today.sqlite.gz", tmp_path)) as storage:
+        with sqlite_storage(unpack(today, tmp_path)) as storage:
             pick_up(name, storage, invoke)

@@ -4,16 +4,21 @@ Together they hold every kind of value that is stored. Conditions are added, nev
 """
 
 import json
+import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import MessagesState
+from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, StateSnapshot
+from pydantic import BaseModel
 
 from signoff import (
     Answer,
@@ -32,6 +37,7 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import ScriptedCall
 from signoff.models.tagged import TaggedText
 from signoff.session.path import before_turn, steps
+from signoff.session.standing import expire
 from signoff.stats.records import rate
 from signoff.tools.control import standard_controls
 
@@ -105,6 +111,16 @@ def paused(graph: Graph, config: Any) -> None:
     request_pause(graph.store, config["configurable"]["thread_id"])
 
 
+def expired(graph: Graph, config: Any) -> None:
+    """Nobody has answered the question in time."""
+    assert expire(graph, config["configurable"]["thread_id"], now=time.time() + 61)
+
+
+def added_by_hand(graph: Graph, config: Any) -> None:
+    """A message is written to the history, which leaves nothing to run."""
+    graph.update_state(config, {"messages": [("user", "the second")]}, as_node="finish")
+
+
 def imported(*messages: Any) -> Move:
     """A history that was made elsewhere is sent as one input."""
     return lambda graph, config: graph.invoke({"messages": list(messages)}, config)
@@ -124,12 +140,14 @@ class Condition:
     """How a thread is left, and how it ends when it is picked up.
 
     before: what the model says until then. tasks: the messages; moves: what is done after them. left: what
-    cuts the last run short, if something does: "drained", "killed" (in a tool), "killed unsaved" (when a
-    reply was saved, and no checkpoint of it), or the state after which it stops. later: what the model says
-    after a kill. settings: of the graph. model: what is made of the script. stands: how it is found (see
-    `stands`). go_on: how it is picked up. after: what the model says then. ends: status, reason, turns and
-    tool calls of the outcome. runs: the effects that take place when it is picked up, and no others. shows:
-    words that the model is shown again, or that stand in the history when it is not called.
+    cuts the last run short, if something does: "drained" (after a reply), "silent" (a reply that does not
+    come), "killed" (in a tool), "killed unsaved" (when a reply was saved, and no checkpoint of it), "killed
+    unwritten" (when the journal has a result, and no checkpoint), or the state after which it stops. later:
+    what the model says after a kill. settings: of the graph; tools: beside those that every thread has.
+    model: what is made of the script. stands: how it is found (see `stands`). go_on: how it is picked up.
+    after: what the model says then. ends: status, reason, turns and tool calls of the outcome. runs: the
+    effects that take place when it is picked up, and no others. shows: words that the model is shown again,
+    or that stand in the history when it is not called.
     """
 
     before: Sequence[Any]
@@ -142,6 +160,7 @@ class Condition:
     left: str = ""
     later: Sequence[Any] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[BaseTool] = ()
     model: Callable[[ScriptedModel], BaseChatModel | Runnable[Any, Any]] = lambda script: script
     runs: Sequence[str] = ()
     shows: str = "the first"
@@ -158,6 +177,39 @@ def hand_in(report: str) -> dict[str, Any]:
     return {"shouldContinue": report == "early", "report": report}
 
 
+class Order(MessagesState):
+    """Channels of a user's own."""
+
+    notes: Annotated[list[str], operator.add]
+    photo: bytes
+
+
+class Number(BaseModel):
+    """A result of a type."""
+
+    number: int
+
+
+@tool
+def remember(text: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+    """Remember something."""
+    said = ToolMessage("remembered", tool_call_id=runtime.tool_call_id or "")
+    return Command(update={"notes": [text], "messages": [said]})
+
+
+@tool
+def photograph(shelf: str) -> Command[Any]:
+    """Take a photo, which has no form in JSON."""
+    return Command(update={"photo": shelf.encode()})
+
+
+def told_the_order(state: Mapping[str, Any], context: Any) -> str:
+    """A system prompt that tells the channels."""
+    return f"Notes: {state.get('notes')}. Photo: {state.get('photo')}."
+
+
+ORDERED: dict[str, Any] = {"state_schema": Order, "system_prompt": told_the_order}
+REMEMBER, PHOTO = call("remember", text="the red ones"), call("photograph", shelf="low")
 CHECKED: dict[str, Any] = {"checks": [says_something, "true"]}
 HANDED_IN: dict[str, Any] = {
     "control_tools": [ControlTool(hand_in, Effect.FINISH), *standard_controls()[1:]],
@@ -169,6 +221,8 @@ ANSWER_FORMAT = {
     "required": ["number"],
 }
 RESULT = call("finish_task", summary="It is 42.", result={"number": 42})
+IN_TIME = call("ask_user", question="Which one?", default_answer="green", deadline_seconds=60)
+ANSWERED = call("finish_task", summary="All of it.", answer="It is the blue one.")
 UPDATE = "<STATE_UPDATE>\nApproach: compute\nStatus: {}\n</STATE_UPDATE>"
 CODE = f"<PLAN>Compute.</PLAN>\n\n```python\n6 * x\n```\n\n{UPDATE.format('Working')}"
 DONE = f"<PLAN>[FINALIZE] It is 42.</PLAN>\n\n{UPDATE.format('Finished')}"
@@ -545,7 +599,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "asked again, and of another model": Condition(
         before=[PAY, ConnectionError("down"), ASK],
-        settings={"model_retries": ModelRetries(first_wait=0)},
+        settings={"model_retries": ModelRetries(first_wait=0.01)},
         model=in_reserve,
         stands="question",
         go_on=answer("blue"),
@@ -554,7 +608,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "failed in every try": Condition(
         before=[PAY, ConnectionError("down"), ConnectionError("down")],
-        settings={"model_retries": ModelRetries(tries=2, first_wait=0)},
+        settings={"model_retries": ModelRetries(tries=2, first_wait=0.01)},
         stands="error",
         go_on=lambda state: retry(state.values),
         ends=(*SUCCESS, 2, 1),
@@ -782,5 +836,106 @@ CONDITIONS: dict[str, Condition] = {
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 3, 1),
+    ),
+    "ended by another model, after more tries": Condition(
+        before=[ConnectionError("down"), PAY, FINISH],
+        settings={"model_retries": ModelRetries(first_wait=0.01)},
+        model=in_reserve,
+        stands="success",
+        go_on=message("the second"),
+        ends=(*SUCCESS, 1, 0),
+    ),
+    "paused in a reply that did not come": Condition(
+        before=[PAY, NOTE],
+        left="silent",
+        stands="stopped",
+        go_on=go_on,
+        ends=(*SUCCESS, 2, 1),
+        shows="paid 3",
+    ),
+    "offered some of its tools": Condition(
+        before=[PAY, NOTE, ASK],
+        settings={"select_tools": lambda state, context: ["pay"]},
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 4, 1),
+        shows="note cannot be called now",
+    ),
+    "with channels of a user's own": Condition(
+        before=[[REMEMBER, PHOTO], ASK],
+        tools=[remember, photograph],
+        settings=ORDERED,
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 3, 2),
+        shows="Notes: ['the red ones']. Photo: b'low'.",
+    ),
+    "killed before an update of channels was saved": Condition(
+        before=[REMEMBER],
+        tools=[remember],
+        settings=ORDERED,
+        left="killed unwritten",
+        stands="stopped",
+        go_on=go_on,
+        ends=(*SUCCESS, 2, 1),
+        shows="Notes: ['the red ones']",
+    ),
+    "killed before an update of no JSON was saved": Condition(
+        before=[PHOTO],
+        tools=[photograph],
+        settings=ORDERED,
+        left="killed unwritten",
+        stands="stopped",
+        go_on=go_on,
+        ends=(*SUCCESS, 2, 1),
+        shows="Photo: b'low'.",
+    ),
+    "a result of a type": Condition(
+        before=[RESULT],
+        settings={"response_format": Number},
+        stands="success",
+        go_on=message("the second"),
+        after=(RESULT,),
+        ends=(*SUCCESS, 1, 0),
+    ),
+    "the answer in an argument": Condition(
+        before=[ANSWERED],
+        settings={"answer": "argument"},
+        stands="success",
+        go_on=message("the second"),
+        after=(ANSWERED,),
+        ends=(*SUCCESS, 1, 0),
+        shows="the second",
+    ),
+    "ended without an answer": Condition(
+        before=[FINISH],
+        settings={"answer": "none"},
+        stands="success",
+        go_on=message("the second"),
+        ends=(*SUCCESS, 1, 0),
+    ),
+    "a question expired": Condition(
+        before=[IN_TIME],
+        moves=[expired],
+        stands="stopped",
+        go_on=go_on,
+        ends=(*SUCCESS, 2, 0),
+        shows="green",
+    ),
+    "went on with a message that was added by hand": Condition(
+        before=[FINISH, ASK],
+        moves=[added_by_hand, given(go_on)],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 2, 0),
+        shows="the second",
+    ),
+    "a fork of a thread that had ended": Condition(
+        before=[ASK],
+        tasks=(),
+        moves=[forked("confirmed by a person", 1), given(message("the second"))],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 2, 0),
     ),
 }
