@@ -24,8 +24,8 @@ CLIENTS = (
             "signoff, auto, listened to",
         )
     ),
-    Subject("create_agent", "langchain_client", "langchain"),
-    Subject("create_agent, listened to", "langchain_client", "langchain"),
+    Subject("create_agent", "of_langchain_client", "langchain"),
+    Subject("create_agent, listened to", "of_langchain_client", "langchain"),
 )
 LONG = SIZES[-1]
 TARGETS: Mapping[tuple[str, str], float] = {

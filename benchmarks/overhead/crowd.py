@@ -24,8 +24,8 @@ CROWDS = (
     OWN,
     Subject("bare loop", "own_crowd"),
     Subject("raw graph, 2 nodes", "own_crowd"),
-    Subject("create_agent", "langchain_crowd", "langchain"),
-    Subject("create_agent, equal features", "langchain_crowd", "langchain"),
+    Subject("create_agent", "of_langchain_crowd", "langchain"),
+    Subject("create_agent, equal features", "of_langchain_crowd", "langchain"),
 )
 
 

@@ -41,12 +41,12 @@ SUBJECTS = (
     Subject("model alone", "own", stores=False, most=10_000),
     Subject("raw graph, 2 nodes", "own"),
     Subject("raw graph, 6 nodes", "own"),
-    Subject("create_agent", "langchain", "langchain"),
-    Subject("create_agent, equal features", "langchain", "langchain", most=200),
-    Subject("deepagents", "deepagents", "deepagents", most=200),
-    Subject("OpenAI Agents", "openai_agents", "openai-agents", most=200),
-    Subject("pydantic-ai", "pydantic_ai", "pydantic-ai", stores=False, most=200),
-    Subject("smolagents", "smolagents", "smolagents", stores=False, most=200),
+    Subject("create_agent", "of_langchain", "langchain"),
+    Subject("create_agent, equal features", "of_langchain", "langchain", most=200),
+    Subject("deepagents", "of_deepagents", "deepagents", most=200),
+    Subject("OpenAI Agents", "of_openai_agents", "openai-agents", most=200),
+    Subject("pydantic-ai", "of_pydantic_ai", "pydantic-ai", stores=False, most=200),
+    Subject("smolagents", "of_smolagents", "smolagents", stores=False, most=200),
 )
 
 
