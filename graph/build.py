@@ -91,6 +91,11 @@ NODES: dict[State, Work] = {
 }
 
 
+def works_of(kit: Dependencies) -> Mapping[State, Work]:
+    """What each state does in this graph: its middleware belong to it."""
+    return NODES if kit.middleware is None else kit.middleware.works(NODES)
+
+
 def declare(
     kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
@@ -105,9 +110,9 @@ def declare(
         input_schema=found.input,
         output_schema=found.output,
     )
-    names = {**{str(state): state for state in NODES}, **aliases}
+    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(kit)
     for name, state in names.items():
-        node = Node(state, kit, NODES[state])
+        node = Node(state, kit, works[state])
         graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
     drawn = edges()
@@ -151,6 +156,7 @@ def build_graph(
     cache: Literal["auto", "anthropic", "openai"] | None = None,
     context_schema: type | None = None,
     state_schema: type | None = None,
+    middleware: Sequence[Any] = (),
     limits: Limits | Mapping[str, Any] | None = None,
     storage: Storage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -207,6 +213,10 @@ def build_graph(
         where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
         input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
         plain values and messages.
+    middleware: LangChain's `AgentMiddleware`, the first around all others (`pip install
+        "signoff[langchain]"`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
+        control tools pass through none of them, and a tool that may change something runs once. Those that
+        do what the machine does are refused. See docs/middleware.md.
     limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
         model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
@@ -292,7 +302,10 @@ def build_graph(
     models = checked_models(model, fallbacks)
     texts = checked_texts(texts)
     check_storage(storage, checkpointer, store)
+    around = _around(middleware)
     tools = listed("tools", tools, "[my_tool]")
+    if around is not None:
+        tools = [*around.tools, *tools]
     hand_over = listed("hand_over", hand_over, '["terminal"]')
     given = standard_controls(texts) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
@@ -301,7 +314,8 @@ def build_graph(
         controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
     )
     prompt, function = checked_prompt(system_prompt)
-    form, schemas = context_form(context_schema), state_schemas(state_schema)
+    form = context_form(context_schema)
+    schemas = state_schemas(state_schema, None if around is None else around.schemas)
     box = make_toolbox(tools, finishes, approvals, hand_over, has_context=form is not None)
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
@@ -362,6 +376,7 @@ def build_graph(
         pick=checked_function("select_tools", select_tools, "state, context"),
         context_form=form,
         channels=schemas.channels,
+        middleware=around,
     )
     graph = declare(kit, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
@@ -406,6 +421,20 @@ def _warn_without_journal(
             JournalWarning,
             stacklevel=3,
         )
+
+
+def _around(given: Any) -> Any:
+    """The middleware as the states work with it; None where there is none. What it is of is no dependency."""
+    found = listed("middleware", given, "[TodoListMiddleware()]")
+    if not found:
+        return None
+    try:
+        from signoff.nodes.middleware.stack import Stack
+    except ImportError as error:
+        raise SetupError(
+            'middleware= is for LangChain\'s, which is not installed; run: pip install "signoff[langchain]"'
+        ) from error
+    return Stack(found)
 
 
 def _controls(given: Sequence[ControlTool]) -> Sequence[ControlTool]:

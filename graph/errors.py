@@ -32,6 +32,10 @@ class ApprovalWarning(UserWarning):
     """Calls are to be approved, and nobody can be asked."""
 
 
+class MiddlewareWarning(UserWarning):
+    """A hook of a middleware asks for what cannot be, and the run goes on without it."""
+
+
 class StorageError(SignoffError):
     """The database is broken, newer than this version, or cannot be reached."""
 

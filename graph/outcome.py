@@ -170,7 +170,8 @@ class Outcome(BaseModel, Generic[ResultT]):
 
     status: `success` (a finish was accepted), `limit` or `error`. A limit or an error never reads as success.
     reason: `finish_task` for a success, else the rule that ended it (`turns`, `talk_turns`, `model_error`,
-        `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`); `review_deadlock`: the same
+        `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`); `middleware`: a hook of one
+        jumped to the end, or failed; `review_deadlock`: the same
         finish was refused again for the same reason, or too many in a row, with no work in between, and no
         person could be asked.
     claim: what the model claims of its work; None without a finish that holds, or `partial` at a limit when

@@ -189,7 +189,8 @@ class Acting(TypedDict):
 
 
 class Spent(TypedDict):
-    """What the digests of one task cost: tokens and seconds of model calls that are no turns."""
+    """What the digests of one task cost, and replies that a middleware did not keep: tokens and seconds of
+    model calls that are no turns."""
 
     task: str
     input_tokens: int
@@ -197,6 +198,20 @@ class Spent(TypedDict):
     total_tokens: int
     estimated: bool
     seconds: float
+
+
+class HookMarks(TypedDict):
+    """Which hooks of middleware have run in one task. begun: `before_agent`. heard: `after_model`, on the
+    reply with this id; why: in a sentence, if one of them ended the task there."""
+
+    task: str
+    begun: NotRequired[bool]
+    heard: NotRequired[str]
+    why: NotRequired[str]
+
+
+MIDDLEWARE = "middleware"
+"""The channel of these marks, in graphs that have middleware."""
 
 
 class Input(TypedDict):

@@ -206,6 +206,11 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "not_approved": "Not run: {name} needs a person's approval, and there is none for exactly this call.",
         "nobody": "Not run: {name} needs {who}, and this run cannot wait for one. Go on without it.",
         "taken_back": "Superseded, not run. The user wrote instead: {words}",
+        "middleware": "Not run: {name} was called in a reply that {by} has set aside.",
+        "once": (
+            "{name} may change something, so it has run once, and a middleware that asked for it again was "
+            "refused. What came of it: {result}"
+        ),
         "no_artifact": "(The tool's artifact was dropped: it cannot be saved.)",
         "pending": "(no result yet)",
     }
@@ -236,6 +241,7 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
             "the evidence {id!r} is older than the last change ({last}). Check again, then cite that check."
         ),
         "tool": "{name} failed: {error}",
+        "middleware": "{reason}",
     }
 )
 

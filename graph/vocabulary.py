@@ -169,6 +169,7 @@ REASONS: Mapping[str, ReasonWord] = MappingProxyType(
             "there was no message",
             error="There is nothing to do: send a message with the task.",
         ),
+        "middleware": ReasonWord("Ended by a middleware", "one of its hooks jumped to the end, or failed"),
     }
 )
 """Why a task has ended."""

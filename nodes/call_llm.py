@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ from signoff.nodes.model.messages import (
 from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps
+from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
 
 _T = TypeVar("_T")
 
@@ -134,27 +134,58 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    tries, placed = Tries(), _placed(state, run)
-
-    def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-        offers = model.offers if names is None else picked(model.offers, names)
-        chunks = yield from _streamed(offers, placed, shown.view, offered, bounds)
-        return _reply_of(chunks, run)
-
+    call = ModelCall(models, shown, offered, watch, _placed(state, run), run, names)
+    around = run.kit.middleware
     try:
-        message = yield from _asked(models, watch, tries, ask)
-        return _replied(state, run, shown, message, begun, tries, names)
+        if around is None or not around.wraps_models:
+            return _replied(state, run, call, (yield from call.asked(models, shown.view)), begun)
+        found = yield from around.model_call(call, state, run)
+        report: Report = found.beside(_replied(state, run, call, found.message, begun))
+        return report
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except WaitEnded:
-        return Report(Event.STOPPED)
     except BaseException as error:
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
-        if gets_past(error):
+        if gets_past(error) or isinstance(error, WrongWay):
             raise
-        if reply := _refused(error):
-            return _replied(state, run, shown, _reply_of([reply], run), begun, tries, names)
-        return _failed(state, run, shown, error, tries)
+        return _failed(state, run, shown, error, call.tries)
+
+
+@dataclass
+class ModelCall:
+    """A call of the graph's models: what they are asked with, and what their tries came to.
+
+    shown: what was shown last; a middleware may change what is. names: of the working tools that are offered;
+    None for all.
+    """
+
+    models: tuple[AskedModel, ...]
+    shown: Prompt
+    offered: ToolChoice
+    watch: CallBounds
+    placed: Callable[[Any], Runnable[Any, Any]]
+    run: NodeContext
+    names: tuple[str, ...] | None = None
+    tries: Tries = field(default_factory=Tries)
+
+    def asked(self, models: tuple[AskedModel, ...], view: list[BaseMessage]) -> Part[AIMessage | None]:
+        """A part of a node: the reply of the first of the models that gives one; None where somebody wants
+        the run to stop."""
+
+        def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
+            chosen = self.names is not None and not model.offers.chosen
+            offers = picked(model.offers, self.names or ()) if chosen else model.offers
+            chunks = yield from _streamed(offers, self.placed, view, self.offered, bounds)
+            return _reply_of(chunks, self.run)
+
+        try:
+            return (yield from _asked(models, self.watch, self.tries, ask))
+        except WaitEnded:
+            return None
+        except ValidationError as error:
+            if reply := _refused(error):
+                return _reply_of([reply], self.run)
+            raise
 
 
 def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
@@ -277,18 +308,16 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
 def _replied(
     state: AgentState,
     run: NodeContext,
-    shown: Prompt,
+    call: ModelCall,
     message: AIMessage | None,
     begun: float,
-    tries: Tries,
-    offered: Sequence[str] | None,
 ) -> Report:
     if message is None:
         return Report(Event.STOPPED)
-    ended = time.time()
-    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": shown.size, **_noted(tries)}
-    if offered is not None:
-        notes["offered"] = list(offered)
+    ended, size = time.time(), call.shown.size
+    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
+    if call.names is not None:
+        notes["offered"] = list(call.names)
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

@@ -26,6 +26,7 @@ from langgraph.store.base import BaseStore, Op
 from langgraph.types import Interrupt
 from pydantic import TypeAdapter
 
+from signoff.graph.errors import SetupError
 from signoff.graph.foreign import Outputs
 from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.task import Task, current_task
@@ -84,7 +85,8 @@ class Dependencies:
     shape: what makes an instance of a stored result. pick: which working tools a model call offers.
     context_form: what a run may be given, where the user has a type of their own for it. channels: those of
     the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
-    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai".
+    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai". middleware:
+    LangChain's, where the graph has some.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
         against the messages, so it can never change a decision. streaming: when a reply
     is streamed.
@@ -123,6 +125,7 @@ class Dependencies:
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     prompt_function: Callable[[Any, Any], Any] | None = None
     cache: str | None = None
+    middleware: "Middleware | None" = None
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -275,6 +278,12 @@ class NodeContext:
     def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
         return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+
+    @property
+    def own_prompt(self) -> str | SystemMessage:
+        """What of the system prompt is the user's, where no function makes it."""
+        prompt = self.context.system_prompt
+        return self.kit.system_prompt if prompt is None else prompt
 
     @property
     def prompt_function(self) -> Callable[[Any, Any], Any] | None:
@@ -489,6 +498,39 @@ Part = Generator[Any, Any, _T]
 
 Steps = Part[Report]
 Work = Callable[[AgentState, NodeContext], Report | Steps]
+
+
+class WrongWay(SetupError):
+    """A middleware has only the other half of a pair, of a sync and an async way."""
+
+
+class Middleware(Protocol):
+    """What the states leave to LangChain's middleware, in a graph that has some: see `nodes/middleware/`.
+
+    wraps_models, wraps_tools: whether there is anything around the calls of models and of tools.
+    """
+
+    @property
+    def wraps_models(self) -> bool: ...
+
+    @property
+    def wraps_tools(self) -> bool: ...
+
+    def works(self, works: Mapping[State, Work]) -> Mapping[State, Work]:
+        """The work of each state, with the hooks that belong to it."""
+
+    def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[Any]:
+        """A part of `call_llm`: the reply to `call`, and what is to be written beside it."""
+
+    def tool_call(self, job: Any) -> Any:
+        """What the tool of `job` gives, in a sync run."""
+
+    async def atool_call(self, job: Any) -> Any:
+        """`tool_call`, for an event loop."""
+
+    def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
+        """A part of `review`, before a finish is accepted: what the hooks write, and why the model is to go
+        on; empty where it is not."""
 
 
 class Node(Runnable[AgentState, dict[str, Any]]):

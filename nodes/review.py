@@ -1,7 +1,7 @@
 """Judges the standing finish by the criteria of `REVIEW`, in their order."""
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -15,17 +15,19 @@ from signoff.graph.messages import noted
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import Middleware, NodeContext, Part, Report, Steps
 from signoff.tools.control import needs_confirmation
 
 
 @dataclass
 class Hearing:
-    """A finish while it is judged: what it claims, and what its checks have shown so far."""
+    """A finish while it is judged: what it claims, what its checks have shown so far, and what middleware has
+    written of it."""
 
     case: Case
     claim: dict[str, Any]
     checked: CheckResults = field(default_factory=CheckResults)
+    written: dict[str, Any] = field(default_factory=dict)
 
 
 Judgement = Refusal | Report | None
@@ -54,13 +56,23 @@ def review(state: AgentState, run: NodeContext) -> Steps:
         if isinstance(judgement, Generator):
             judgement = yield from judgement
         if isinstance(judgement, Refusal):
-            return case.refuse(judgement, seconds=hearing.checked.seconds, checks=hearing.checked.runs)
+            refused = case.refuse(judgement, seconds=hearing.checked.seconds, checks=hearing.checked.runs)
+            return _with(refused, hearing.written)
         if judgement is not None:
-            return judgement
+            return _with(judgement, hearing.written)
     checked = hearing.checked
     notes = {"seconds": checked.seconds} if checked.runs else {}
     accepted = run.kit.texts.results["accepted"].format()
-    return (yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes))
+    report = yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes)
+    return _with(report, hearing.written)
+
+
+def _with(report: Report, written: dict[str, Any]) -> Report:
+    """The report, with what middleware has written."""
+    if not written:
+        return report
+    messages = [*report.update.get("messages", ()), *written.get("messages", ())]
+    return replace(report, update={**written, **report.update, "messages": messages})
 
 
 def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
@@ -159,6 +171,17 @@ def _evidence(hearing: Hearing) -> Judgement:
     return case.refused(found.why, id=found.id, last=found.last) if found else None
 
 
+def _middleware(hearing: Hearing) -> Judgement | Part[Judgement]:
+    around = hearing.case.run.kit.middleware
+    return None if around is None else _last_word(hearing, around)
+
+
+def _last_word(hearing: Hearing, around: Middleware) -> Part[Judgement]:
+    case = hearing.case
+    hearing.written, why = yield from around.last_word(case.state, case.run)
+    return case.refused("middleware", reason=why) if why else None
+
+
 def _confirmation(hearing: Hearing) -> Judgement:
     case, checked = hearing.case, hearing.checked
     if not needs_confirmation(hearing.claim):
@@ -179,6 +202,7 @@ REVIEW = (
     Criterion("phase", _phase),
     Criterion("checks", _checks),
     Criterion("evidence", _evidence),
+    Criterion("middleware", _middleware),
     Criterion("confirmation", _confirmation),
 )
 """The order of the review. The first criterion that says something decides; a finish that passes all of them

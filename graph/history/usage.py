@@ -177,8 +177,9 @@ RESUMED = "resumed"
 REPEATING = "repeating"
 FROM_TOOL = "tool"
 ROUND = "round"
+MIDDLEWARE = "middleware"
 # Marks of the machine that do not put the model right.
-NO_NUDGES = (RESUMED, FROM_TOOL, ROUND)
+NO_NUDGES = (RESUMED, FROM_TOOL, MIDDLEWARE, ROUND)
 SENT_BACK = "sent_back"
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed.base import ManagedValue
@@ -23,7 +24,7 @@ from typing_extensions import ReadOnly, TypedDict, get_type_hints, is_typeddict
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past, is_plain, strict_serde, words
-from signoff.graph.state import AgentState, Input, Output
+from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks, Input, Output
 
 _MARKS: tuple[Any, ...] = (Required, NotRequired, ReadOnly)
 # Of LangChain's AgentState: what only its own loop works with.
@@ -41,46 +42,68 @@ class StateSchemas:
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
 
 
-def state_schemas(given: Any) -> StateSchemas:
+def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> StateSchemas:
     """The state of a graph with the channels of the TypedDict `given`; the machine's own without one.
 
     It may be made of LangGraph's MessagesState or of LangChain's AgentState: `messages` is the machine's
-    history. Raises SetupError for what is no TypedDict, and for a channel that has a name of the machine's.
+    history. middleware: further schemas, by whose they are; of channels with one name that of `given` counts,
+    or else the last. Raises SetupError for what is no TypedDict, and for a channel that has a name of the
+    machine's.
     """
-    if given is None:
+    if given is None and middleware is None:
         return StateSchemas()
-    if not is_typeddict(given):
-        raise SetupError(
-            f"state_schema= is {reprlib.repr(given)}; give a TypedDict, whose fields may be Annotated with "
-            "a reducer."
-        )
-    name = given.__name__
-    try:
-        hints = get_type_hints(given, include_extras=True)
-    except NameError as error:
-        raise SetupError(
-            f"state_schema={name} names a type that cannot be found ({error}); define it beside the class."
-        ) from error
     machines = get_type_hints(AgentState, include_extras=True)
-    _check_messages(name, hints.pop("messages", None))
-    own = {key: _bare(hint) for key, hint in hints.items() if not _of_its_loop(key, hint)}
-    if taken := [key for key in own if key in machines]:
-        others = ", ".join(key for key in machines if key != "messages")
-        raise SetupError(
-            f"state_schema={name} has the channel {taken[0]!r}, which is the machine's (its channels are: "
-            f"{others}); give yours another name."
-        )
+    if middleware is not None:
+        machines[MIDDLEWARE] = HookMarks
+    own = dict[str, Any]()
+    for whose, schema in (middleware or {}).items():
+        own |= _channels(f"The state_schema of the middleware {whose}, {_name(schema)},", schema, machines)
+    if given is not None:
+        if not is_typeddict(given):
+            raise SetupError(
+                f"state_schema= is {reprlib.repr(given)}; give a TypedDict, whose fields may be Annotated "
+                "with a reducer."
+            )
+        own |= _channels(f"state_schema={_name(given)}", given, machines)
     writable = {key: hint for key, hint in own.items() if not _is_managed(hint)}
-    try:
-        channels = StateGraph(_typed(name, writable)).channels
-    except Exception as error:
-        raise SetupError(f"state_schema={name} cannot be read ({type(error).__name__}: {error}).") from error
+    marks = {MIDDLEWARE: HookMarks} if middleware is not None else {}
+    channels = StateGraph(_typed("State", writable)).channels if writable else {}
     return StateSchemas(
-        state=_typed("AgentState", own, AgentState),
+        state=_typed("AgentState", {**own, **marks}, AgentState),
         input=_typed("Input", {k: h for k, h in writable.items() if not _omitted(h, "input")}, Input),
         output=_typed("Output", {k: h for k, h in writable.items() if not _omitted(h, "output")}, Output),
         channels={key: channels[key] for key in writable},
     )
+
+
+def _name(schema: Any) -> str:
+    return getattr(schema, "__name__", None) or reprlib.repr(schema)
+
+
+def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str, Any]:
+    """The channels of a schema, with their types. whose: it, as the subject of a sentence."""
+    if not is_typeddict(schema):
+        raise SetupError(f"{whose} is no TypedDict; write it as one.")
+    try:
+        hints = get_type_hints(schema, include_extras=True)
+    except NameError as error:
+        raise SetupError(
+            f"{whose} names a type that cannot be found ({error}); define it beside the class."
+        ) from error
+    _check_messages(whose, hints.pop("messages", None))
+    own = {key: _bare(hint) for key, hint in hints.items() if not _of_its_loop(key, hint)}
+    if taken := [key for key in own if key in machines]:
+        others = ", ".join(key for key in machines if key != "messages")
+        raise SetupError(
+            f"{whose} has the channel {taken[0]!r}, which is the machine's (its channels are: "
+            f"{others}); give yours another name."
+        )
+    try:
+        if writable := {key: hint for key, hint in own.items() if not _is_managed(hint)}:
+            StateGraph(_typed("State", writable))
+    except Exception as error:
+        raise SetupError(f"{whose} cannot be read ({type(error).__name__}: {error}).") from error
+    return own
 
 
 def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> type:
@@ -91,12 +114,12 @@ def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> ty
     return made
 
 
-def _check_messages(name: str, hint: Any) -> None:
+def _check_messages(whose: str, hint: Any) -> None:
     """Refuses a reducer of the user's own for the messages: the history is what the machine decides by."""
     own = [one for one in _notes(hint) if callable(one) or isinstance(one, BaseChannel)]
     if any(one is not add_messages for one in own):
         raise SetupError(
-            f"state_schema={name} gives 'messages' a reducer of its own; the history is the machine's: leave "
+            f"{whose} gives 'messages' a reducer of its own; the history is the machine's: leave "
             "the field out, or take it from MessagesState."
         )
 
@@ -156,7 +179,8 @@ def checked_update(
         if key not in channels:
             return Refused("no_channel", key, ", ".join(channels))
         try:
-            found[key] = _stored(value) if saved else value
+            kept = saved and not isinstance(channels[key], UntrackedValue)
+            found[key] = _stored(value) if kept else value
             _combine(channels[key], state.get(key, _NONE), [found[key]])
         except BaseException as error:
             # A value's own methods, and a reducer of the user's own, may raise anything.
@@ -181,6 +205,16 @@ def combined(
         key: values[0] if len(values) == 1 else _combine(channels[key], state.get(key, _NONE), values)
         for key, values in writes.items()
     }
+
+
+def after(
+    update: Mapping[str, Any],
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    state: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The values of the channels of `update` once it is written."""
+    written = {key: _combine(channels[key], state.get(key, _NONE), [value]) for key, value in update.items()}
+    return {key: one.value if isinstance(one, Overwrite) else one for key, one in written.items()}
 
 
 _NONE: Any = object()

@@ -30,7 +30,6 @@ from signoff.graph.inside.speed import in_thread
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import cut
 from signoff.graph.prompt.prompt import (
-    SystemPrompt,
     beyond,
     build_prompt,
     last_turn,
@@ -45,11 +44,15 @@ from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext, Part
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A view, its tokens by estimate, and those that the provider counts on top of an estimate."""
+    """A view, its tokens by estimate, and those that the provider counts on top of an estimate.
+
+    own: what of its system prompt is the user's.
+    """
 
     view: list[BaseMessage]
     size: int
     beyond: int
+    own: str | SystemMessage = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,9 @@ def _settle(future: Future[Any], found: Any) -> None:
         future.set_exception(error)
 
 
-def _made(state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]) -> Part[SystemPrompt]:
+def _made(
+    state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]
+) -> Part[str | SystemMessage]:
     try:
         found = yield MakePrompt(function, state)
     except (asyncio.CancelledError, GeneratorExit):
@@ -122,18 +127,19 @@ def _made(state: AgentState, run: NodeContext, function: Callable[[Any, Any], An
         raise PromptError(f"raised {type(error).__name__}: {words(error)}") from error
     if not isinstance(found, str | SystemMessage):
         raise PromptError(f"returned {reprlib.repr(found)}, and not a text or a SystemMessage")
-    return run.kit.prompt_with(valid_text(found) if isinstance(found, str) else found)
+    return valid_text(found) if isinstance(found, str) else found
 
 
 def show(state: AgentState, run: NodeContext) -> Part[Prompt]:
     """A part of a node: the view of the next model call. Raises PromptError where it has no system prompt."""
-    reader, told, texts = run.reader(state), run.system_prompt, run.kit.texts
+    reader, told, texts, own = run.reader(state), run.system_prompt, run.kit.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
         # What a function says is no part of the history, by which old turns are folded: it is counted by what
         # the provider counts on top of the rest.
-        base, told = told, (yield from _made(state, run, function))
+        own = yield from _made(state, run, function)
+        base, told = told, run.kit.prompt_with(own)
         more = max(0, system_size(reader, told) - system_size(reader, base))
     view = build_prompt(state, reader, told, texts)
     extra = max(beyond(reader, most), more)
@@ -142,7 +148,7 @@ def show(state: AgentState, run: NodeContext) -> Part[Prompt]:
         size -= whole - (tokens(view) - more)
     if run.kit.cache == ANTHROPIC and not isinstance(view[-1], AIMessage | SystemMessage):
         view[-1] = marked(view[-1], dict(ANTHROPICS_MARK))
-    return Prompt(view, size, extra)
+    return Prompt(view, size, extra, own)
 
 
 def is_full(state: AgentState, run: NodeContext) -> bool:

@@ -7,12 +7,12 @@ Where a graph has several models, each is asked when those before it have failed
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import words
@@ -74,6 +74,7 @@ def _context(model: Model) -> int:
 
 # LangChain's word for "some tool" that every provider's package knows (OpenAI's own word is "required").
 _SOME_TOOL = "any"
+_CHOICE = "tool_choice"
 # Providers' packages call the field by one of these.
 _NAME_FIELDS = ("model_name", "model")
 _MOST_NAMES = 8
@@ -84,16 +85,27 @@ _MOST_PICKED = 64
 class AskedModel:
     """One of the models that a graph asks.
 
-    offers: with the tools of each offer. name: as its provider knows it; empty where it has none. retries:
-    how often it is asked again; None for never. passes: after which errors. fails: the errors after which
-    the next model is asked.
+    model: as it was given, without wrappers. offers: with the tools of each offer. name: as its provider
+    knows it; empty where it has none. retries: how often it is asked again; None for never. passes: after
+    which errors. fails: the errors after which the next model is asked.
     """
 
-    offers: Mapping[ToolChoice, Runnable[Any, Any]]
+    model: Model
+    offers: "Bound"
     name: str = ""
     retries: ModelRetries | None = None
     passes: Passing = field(default_factory=passing)
     fails: tuple[type[BaseException], ...] = (Exception,)
+
+    def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "AskedModel":
+        """The same model with these working tools, and options of `bind_tools`."""
+        return replace(self, offers=self.offers.offering(tools, options))
+
+    def replaced(self, model: Model, box: Toolbox) -> "AskedModel":
+        """Another model in the place of this one. Raises SetupError for a model without tool calling."""
+        found = unwrapped([model])[0]
+        offers = bound(found, box, quiet=self.retries is not None)
+        return replace(self, model=found.model, offers=offers, name=_name_of(found.model))
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,7 @@ class ModelSet:
     def _asked(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries
         return AskedModel(
+            found.model,
             bound(found, self.box, quiet=retries is not None, streaming=self.streaming),
             _name_of(found.model),
             retries,
@@ -227,21 +240,39 @@ Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 
 
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
-    """The model for each offer, made when it is first asked for: most runs need one of them only."""
+    """The model for each offer, made when it is first asked for: most runs need one of them only.
 
-    def __init__(self, model: Model, box: Toolbox, wrap: Wrap) -> None:
+    tools, options: in place of the working tools of `box`, and for `bind_tools`. chosen: whether there are
+    such tools.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        box: Toolbox,
+        wrap: Wrap,
+        tools: Sequence[Any] | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
-        self._model, self._wrap, self._box = model, wrap, box
-        self._every, self._controls = box.every, [control.tool for control in box.controls.values()]
+        self._model, self._wrap, self._box, self._options = model, wrap, box, options
+        self._controls = [control.tool for control in box.controls.values()]
+        self._every = box.every if tools is None else [*tools, *self._controls]
         self._picked: dict[tuple[str, ...], Bound] = {}
+        self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        tools: Sequence[BaseTool | dict[str, Any]] = (
+        tools: Sequence[Any] = (
             self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
         )
         required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
-        self[offer] = made = self._wrap((_required if required else _free)(self._model, tools))
+        made = (_required if required else _free)(self._model, tools, self._options)
+        self[offer] = made = self._wrap(made)
         return made
+
+    def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "Bound":
+        """The same model with these working tools; the control tools stay."""
+        return Bound(self._model, self._box, self._wrap, tools, options)
 
     def picked(self, names: tuple[str, ...]) -> "Bound":
         """The model for each offer, of the working tools with only these. What was picked before is the same
@@ -253,9 +284,7 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         return self._picked[names]
 
 
-def bound(
-    found: Unwrapped, box: Toolbox, *, quiet: bool, streaming: Streaming = "always"
-) -> Mapping[ToolChoice, Runnable[Any, Any]]:
+def bound(found: Unwrapped, box: Toolbox, *, quiet: bool, streaming: Streaming = "always") -> Bound:
     """The model for each offer. quiet: its package does not try again by itself. streaming: "never" turns
     streaming off in the model. Raises SetupError for a model without tool calling."""
     model = found.model
@@ -324,17 +353,17 @@ def _tool_name(picked: Any) -> str:
     return picked if isinstance(picked, str) else getattr(picked, "name", None) or picked.__name__
 
 
-def _free(model: Model, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
-    made: Runnable[Any, Any] = model.bind_tools(tools)
+def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
+    made: Runnable[Any, Any] = model.bind_tools(tools, **options)
     return made
 
 
-def _required(model: Model, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
+def _required(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
     """With one of `tools` required, where the model's package can say so; else with just these."""
     try:
-        made: Runnable[Any, Any] = model.bind_tools(tools, tool_choice=_SOME_TOOL)
+        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: _SOME_TOOL})
     except NotImplementedError:
         raise
     except (TypeError, ValueError):
-        return _free(model, tools)
+        return _free(model, tools, {name: option for name, option in options.items() if name != _CHOICE})
     return made

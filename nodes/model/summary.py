@@ -160,18 +160,25 @@ def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
     """What the digests of the task have cost with this one; estimated where the provider reports nothing."""
-    so_far = spent if spent and spent["task"] == task else _nothing(task)
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
     marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
     if answer.chunks and not usages:
         read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.said)]), True
+    return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds)
+
+
+def spent_more(
+    spent: Spent | None, task: str, read: int, wrote: int, *, estimated: bool, seconds: float = 0.0
+) -> Spent:
+    """What the calls of the task that are no turns have cost, with one more."""
+    so_far = spent if spent and spent["task"] == task else _nothing(task)
     return Spent(
         task=task,
         input_tokens=so_far["input_tokens"] + read,
         output_tokens=so_far["output_tokens"] + wrote,
         total_tokens=so_far["total_tokens"] + read + wrote,
-        estimated=so_far["estimated"] or marked,
+        estimated=so_far["estimated"] or estimated,
         seconds=so_far["seconds"] + seconds,
     )
 

@@ -33,8 +33,19 @@ class Injector:
         Raises what LangGraph raises when one cannot be had."""
         if self._node is None or call["name"] not in self._asking:
             return call
+        told = self.runtime(call, state, config, context)
+        if inject is None or injected_args is None:
+            return _taken(self._asking[call["name"]], call, told)
+        # ToolNode is LangGraph's documented place for injection, but gives it no public name.
+        filled: ToolCall = inject(self._node, call, told)
+        return filled
+
+    def runtime(
+        self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
+    ) -> ToolRuntime[Any, Any]:
+        """LangGraph's runtime of a call."""
         given = runtime(config)
-        told: ToolRuntime[Any, Any] = ToolRuntime(
+        return ToolRuntime(
             state=state,
             context=context(),
             config=config,
@@ -43,11 +54,6 @@ class Injector:
             store=getattr(given, "store", None),
             tools=self._tools,
         )
-        if inject is None or injected_args is None:
-            return _taken(self._asking[call["name"]], call, told)
-        # ToolNode is LangGraph's documented place for injection, but gives it no public name.
-        filled: ToolCall = inject(self._node, call, told)
-        return filled
 
 
 def _asks(tool: BaseTool) -> bool:

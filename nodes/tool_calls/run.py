@@ -332,6 +332,9 @@ class ToolRun:
         assert tool is not None, "only calls of tools that are run get here"
         self.tool = tool
         self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
+        around = run.kit.middleware
+        # What ends or pauses the run passes through nothing.
+        self.around = around if around is not None and around.wraps_tools and call.effect is None else None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
@@ -382,14 +385,14 @@ class ToolRun:
     async def aalone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
         self.told.begun = time.monotonic()
-        if self.seconds is None and _has_coroutine(self.tool):
+        if self.seconds is None and self._in_loop:
             return await self._arun()
         return await self.aresult()
 
     async def aresult(self) -> ToolResult:
         self.told.begun = time.monotonic()
         waiting: asyncio.Future[ToolResult]
-        if _has_coroutine(self.tool):
+        if self._in_loop:
             waiting = asyncio.ensure_future(self._arun())
         else:
             waiting = asyncio.wrap_future(self.start().future)
@@ -411,19 +414,45 @@ class ToolRun:
 
     def _run(self) -> ToolResult:
         try:
-            if _only_async(self.tool):
-                output = asyncio.run(self._asked())
-            elif isinstance(self.tool, StructuredTool) and self._unheard():
-                output = call_plain(self.tool, self._request())
+            if self.around is None:
+                output = self.output(self.tool, self._request())
             else:
-                output = self.tool.invoke(self._request(), self.config)
+                output = self.around.tool_call(self)
         except BaseException as error:
             if gets_past(error):
                 raise
             return self.told.broken(error)
         return self.told.finished(output)
 
-    async def _asked(self) -> Any:
+    def output(self, tool: BaseTool, request: ToolCall) -> Any:
+        """What `tool` gives: the call's own, or one that a middleware has put in its place."""
+        if _only_async(tool):
+            return asyncio.run(self._awaited(tool, request))
+        if isinstance(tool, StructuredTool) and self._unheard(tool):
+            return call_plain(tool, request)
+        return tool.invoke(request, self.config)
+
+    async def aoutput(self, tool: BaseTool, request: ToolCall) -> Any:
+        """`output`, for an event loop."""
+        if not _has_coroutine(tool):
+            # In a thread that holds up nothing when it hangs, as without a middleware.
+            future: Future[Any] = Future()
+            context = contextvars.copy_context()
+            in_thread(lambda: context.run(self._settle, future, tool, request))
+            return await asyncio.wrap_future(future)
+        if isinstance(tool, StructuredTool) and self._unheard(tool):
+            return await acall_plain(tool, request)
+        return await tool.ainvoke(request, self.config)
+
+    def _settle(self, future: Future[Any], tool: BaseTool, request: ToolCall) -> None:
+        try:
+            found = self.output(tool, request)
+        except BaseException as error:  # noqa: BLE001  it is handed to whoever waits
+            future.set_exception(error)
+        else:
+            future.set_result(found)
+
+    async def _awaited(self, tool: BaseTool, request: ToolCall) -> Any:
         """What an async tool gives in an event loop of its own, that of a sync run."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "this is a coroutine"
@@ -434,20 +463,25 @@ class ToolRun:
                 loop.call_soon_threadsafe(task.cancel)
 
         self._stop_asking = stop
-        return await self.tool.ainvoke(self._request(), self.config)
+        return await tool.ainvoke(request, self.config)
 
-    def _unheard(self) -> bool:
+    @property
+    def _in_loop(self) -> bool:
+        """Whether the call has a way of its own to run in an event loop."""
+        return self.around is not None or _has_coroutine(self.tool)
+
+    def _unheard(self, tool: BaseTool) -> bool:
         """Whether nothing but the tool's own function has to be called."""
-        if self.tool.name not in self.run.kit.plain or listened(self.run.config):
+        if tool is not self.tool or tool.name not in self.run.kit.plain or listened(self.run.config):
             return False
         return self.config is self.run.config
 
     async def _arun(self) -> ToolResult:
         try:
-            if isinstance(self.tool, StructuredTool) and self._unheard():
-                output = await acall_plain(self.tool, self._request())
+            if self.around is None:
+                output = await self.aoutput(self.tool, self._request())
             else:
-                output = await self.tool.ainvoke(self._request(), self.config)
+                output = await self.around.atool_call(self)
         except BaseException as error:
             if gets_past(error) or being_ended(error):
                 raise
@@ -464,9 +498,13 @@ class ToolRun:
             text = output.content if output.artifact is None else None
         return isinstance(text, str) and len(text) <= self.run.kit.result_chars
 
-    def _request(self) -> ToolCall:
+    def asked(self) -> ToolCall:
+        """The call with the arguments that run, without what its tool asks for beside them."""
         args = dict(self.call.args if self.edited is None else self.edited)
-        call = ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
+        return ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
+
+    def _request(self) -> ToolCall:
+        call = self.asked()
         return self.run.kit.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
 
 

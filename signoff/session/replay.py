@@ -19,14 +19,14 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import GetOp, Item, Op, PutOp
 
-from signoff.graph.build import NODES, Graph
+from signoff.graph.build import Graph, works_of
 from signoff.graph.errors import SetupError
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
 from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
-from signoff.graph.state import AgentState, Context
+from signoff.graph.state import MIDDLEWARE, AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
 from signoff.nodes.node import Dependencies, Files, NodeContext, Report, Steps, Store, Swap, kept
@@ -167,7 +167,7 @@ def _take_up(
 
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
     """The state of a thread: the channels that are stored whole, and those that only what is written to."""
-    names = AgentState.__annotations__.keys() - live.keys()
+    names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
     return {**plain, **{name: channel.get() for name, channel in live.items()}}
 
@@ -188,6 +188,7 @@ class _Again:
         # Readings of its own: a run of the thread at the same time must not find these.
         self._kit = replace(kit, readings={}, answers=True)
         self._silent = replace(self._kit, answers=False)
+        self._works = works_of(self._kit)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
         self._recorded: dict[str, tuple[_Moment, int, Any]] = {}
@@ -242,7 +243,7 @@ class _Again:
     def _decide(self, at: int, moment: _Moment, state: State, run: NodeContext) -> bool:
         """Runs the state once more and compares. False where the record does not hold what it asks for."""
         try:
-            report = self._report(at, moment, NODES[state](moment.before, run))
+            report = self._report(at, moment, self._works[state](moment.before, run))
         except _NotKept:
             return False
         except Exception as error:  # noqa: BLE001  a state that fails on a stored thread is what is looked for

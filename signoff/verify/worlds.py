@@ -190,7 +190,9 @@ def _short(kit: Dependencies) -> Dependencies:
         replace(found, decide=_holds) if found.is_run else found for found in kit.toolbox.controls.values()
     ]
     box = replace(kit.toolbox, controls=ControlRegistry(controls))
-    return replace(kit, limits=limits, toolbox=box, own=replace(kit.own, digester=None), readings={})
+    return replace(
+        kit, limits=limits, toolbox=box, own=replace(kit.own, digester=None), middleware=None, readings={}
+    )
 
 
 def _holds(_: Any) -> Effect:

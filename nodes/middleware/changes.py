@@ -1,0 +1,171 @@
+"""What hooks write, put together: it is checked, and the hooks after them see it, before anything is saved.
+
+The history is what the machine decides by, so a middleware may add to it and put other words into it, and
+takes nothing out of it. What it writes as a person is no person's word: it is marked like a reminder.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, Overwrite
+
+from signoff.graph.foreign import strict_serde, valid_values
+from signoff.graph.messages import KEY, append_messages, as_messages, marks, slim
+from signoff.graph.schemas.state import Refused, after, checked_update, combined
+from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
+from signoff.nodes.model.messages import sanitize
+from signoff.nodes.node import NodeContext, Report
+
+_JUMP = "jump_to"
+PLACES = ("model", "tools", "end")
+"""Where a hook may jump to."""
+
+
+class CannotWrite(Exception):
+    """What a hook gave cannot be written; the words say why, and what to do."""
+
+
+@dataclass
+class Changes:
+    """What hooks have written to `state`, which is the state with all of it."""
+
+    state: AgentState
+    run: NodeContext
+    messages: dict[str, BaseMessage] = field(default_factory=dict)
+    updates: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._before = self.state
+        self._marks: HookMarks | None = None
+
+    def take(self, given: Any) -> str:
+        """Takes what a hook gave, and says where it jumps to; empty where it does not. Raises CannotWrite."""
+        if isinstance(given, Command):
+            if given.goto or given.resume or given.graph:
+                raise CannotWrite("it gives a Command with goto, resume or graph; give its update alone")
+            given = given.update
+        if given is None:
+            return ""
+        if not isinstance(given, Mapping):
+            raise CannotWrite(f"it gives a {type(given).__name__}, and not a dict of channels")
+        jump = given.get(_JUMP) or ""
+        if jump and jump not in PLACES:
+            raise CannotWrite(f"it jumps to {jump!r}; the places are: {', '.join(PLACES)}")
+        channels = {key: value for key, value in given.items() if key not in ("messages", _JUMP)}
+        if given.get("messages") is not None:
+            self.say(given["messages"])
+        if channels:
+            self._write(channels)
+        return jump
+
+    def say(self, given: Any) -> None:
+        """Adds messages, and puts others into the place of those with the same ids."""
+        before = self.state["messages"]
+        try:
+            after = append_messages(before, [list(_writes(given))])
+        except (TypeError, ValueError, NotImplementedError, LookupError) as error:
+            raise CannotWrite(f"its messages cannot be read: {error}") from error
+        if [one.id for one in after[: len(before)]] != [one.id for one in before]:
+            raise CannotWrite(
+                "it takes messages out of the history, by which the machine decides; to show the model less, "
+                "write view_tokens=…, or change request.messages in wrap_model_call"
+            )
+        news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if _differ(new, old)]
+        self.put([*news, *map(self._added, after[len(before) :])])
+
+    def note(self, heard: HookMarks) -> None:
+        """Notes which hooks have run."""
+        self.state = cast(AgentState, {**self.state, MIDDLEWARE: heard})
+        self._marks = heard
+
+    def put(self, messages: Sequence[BaseMessage]) -> None:
+        """Writes messages that have ids as they are."""
+        if not messages:
+            return
+        self.messages |= {message.id or "": message for message in messages}
+        self.state = {**self.state, "messages": append_messages(self.state["messages"], [list(messages)])}
+
+    def _added(self, message: BaseMessage) -> BaseMessage:
+        if isinstance(message, AIMessage):
+            return slim(sanitize(message))
+        notes: dict[str, Any] = {}
+        if isinstance(message, HumanMessage):
+            notes = {"nudge": MIDDLEWARE}
+        elif isinstance(message, ToolMessage) and self._is_work(message):
+            notes = {"not_run": MIDDLEWARE}
+        return _storable(message, {**message.additional_kwargs, **({KEY: notes} if notes else {})})
+
+    def _is_work(self, message: ToolMessage) -> bool:
+        """Whether it is the result of a call of the last reply that would have run."""
+        last = self.run.task(self.state).last
+        calls = last.calls if last is not None else ()
+        return any(call.id == message.tool_call_id and call.effect is None for call in calls)
+
+    def _write(self, given: Mapping[str, Any]) -> None:
+        channels, saved = self.run.kit.channels, self.run.can_ask or self.run.store is not None
+        found = checked_update(given, channels, self.state, saved=saved)
+        if isinstance(found, Refused):
+            why = found.why if found.channel in channels else f"there are: {found.why or 'none'}"
+            raise CannotWrite(f"the channel {found.channel!r} cannot take what it writes ({why})")
+        self.state = cast(AgentState, {**self.state, **after(found, channels, self.state)})
+        self.updates.append(found)
+
+    def update(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What is to be written: all that was taken, and then `more`."""
+        channels, given = self.run.kit.channels, dict(more or {})
+        theirs = {key: given.pop(key) for key in list(given) if key in channels}
+        updates = [*self.updates, theirs] if theirs else self.updates
+        found = {**combined(updates, channels, self._before), **given} if updates else given
+        if self._marks is not None:
+            found[MIDDLEWARE] = self._marks
+        if self.messages:
+            found["messages"] = [*self.messages.values(), *given.get("messages", ())]
+        return found
+
+    def beside(self, report: Report) -> Report:
+        """The report of the state that ran after the hooks."""
+        return replace(report, update=self.update(report.update))
+
+
+def _writes(given: Any) -> Iterator[BaseMessage]:
+    """The messages of a write; where that replaces the history, after a message that says so."""
+    if isinstance(given, Overwrite):
+        yield RemoveMessage(id=REMOVE_ALL_MESSAGES)
+        given = given.value
+    yield from as_messages(given)
+
+
+def _differ(new: BaseMessage, old: BaseMessage) -> bool:
+    """Whether this is another message. Middleware often give back the whole history."""
+    return new is not old and new != old
+
+
+def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
+    """A message in the place of another: what Signoff has noted on that one holds for it."""
+    if new.type != old.type:
+        raise CannotWrite(f"it puts a message of type {new.type!r} into the place of one of {old.type!r}")
+    noted = dict(marks(old))
+    if not isinstance(new, AIMessage) or not isinstance(old, AIMessage):
+        kept = {key: value for key, value in new.additional_kwargs.items() if key != KEY}
+        return _storable(new, {**kept, KEY: noted} if noted else kept)
+    if new.tool_calls != old.tool_calls:
+        # They came as values, and not as the raw text of which these tell.
+        noted = {key: value for key, value in noted.items() if key not in ("cut", "order")}
+        noted["checked"] = True
+    usage = new.usage_metadata or old.usage_metadata
+    metadata = {**new.response_metadata, **({KEY: noted} if noted else {})}
+    return slim(sanitize(new.model_copy(update={"response_metadata": metadata, "usage_metadata": usage})))
+
+
+def _storable(message: BaseMessage, kept: Mapping[str, Any]) -> BaseMessage:
+    """The message with these extras, as text and values that can be stored."""
+    try:
+        more = {"content": valid_values(message.content), "additional_kwargs": valid_values(dict(kept))}
+        made = message.model_copy(update=more)
+        strict_serde().dumps_typed(made)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CannotWrite(f"a message of type {message.type!r} cannot be stored: {error}") from error
+    return slim(made)

@@ -1,0 +1,75 @@
+"""What a graph is given as middleware, checked; and what is refused, with Signoff's own way to the same."""
+
+import inspect
+import reprlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware
+
+from signoff.graph.errors import SetupError
+
+Given = AgentMiddleware[Any, Any, Any]
+
+_WHOLE = (
+    "the history stays whole, and the machine decides by it; write view_tokens=…, and digest='model' for a "
+    "summary by a model"
+)
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "langchain.agents.middleware.human_in_the_loop": (
+            "a person's decision belongs to one call, and is kept with it; write approvals={…}, which takes "
+            "the same rules"
+        ),
+        "langchain.agents.middleware.model_call_limit": (
+            "a limit holds over pauses and restarts, and is an outcome; write limits=Limits(turns=…)"
+        ),
+        "langchain.agents.middleware.tool_call_limit": (
+            "a limit holds over pauses and restarts, and is an outcome; write limits=Limits(tool_calls=…)"
+        ),
+        "langchain.agents.middleware.summarization": _WHOLE,
+        "deepagents.middleware.summarization": _WHOLE,
+        "deepagents.middleware.patch_tool_calls": (
+            "every call has an answer in a Signoff graph already; leave it out"
+        ),
+    }
+)
+"""What fights the machine, by the module that it is defined in, and what to write in its place."""
+
+
+def why_refused(kind: type) -> str | None:
+    """Why middleware of this class, or of one made of it, is refused; None where it is not."""
+    return next((REFUSED[one.__module__] for one in kind.__mro__ if one.__module__ in REFUSED), None)
+
+
+def checked(given: Sequence[Any]) -> tuple[Given, ...]:
+    """The middleware. Raises SetupError for what is none, for what fights the machine, and for one name
+    twice."""
+    names = set[str]()
+    for one in given:
+        if inspect.isclass(one):
+            raise SetupError(f"middleware= holds the class {one.__name__}; write {one.__name__}(…).")
+        if not isinstance(one, AgentMiddleware):
+            raise SetupError(
+                f"middleware= holds {reprlib.repr(one)}, which is none; give instances of LangChain's "
+                "AgentMiddleware."
+            )
+        if why := why_refused(type(one)):
+            raise SetupError(f"middleware= holds {one.name}, which a Signoff graph does not take: {why}.")
+        if one.name in names:
+            raise SetupError(
+                f"Two middleware are named {one.name!r}; remove one of them, or give one a `name` of its own."
+            )
+        names.add(one.name)
+    return tuple(given)
+
+
+def has(one: Given, hook: str) -> bool:
+    """Whether this middleware has this hook, by its name without or with the `a` of the async way."""
+    return getattr(type(one), hook) is not getattr(AgentMiddleware, hook)
+
+
+def either(one: Given, hook: str) -> bool:
+    """Whether it has the hook in its sync or its async way."""
+    return has(one, hook) or has(one, f"a{hook}")

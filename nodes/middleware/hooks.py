@@ -1,0 +1,336 @@
+"""The hooks of middleware around a model call and around a task, in LangChain's order.
+
+`before_agent` runs once for a task, before its first model call, and `before_model` before each: both when
+`decide` has found that the model is next, so that what they write is saved before it is asked. `after_model`
+runs on the saved reply, when that is routed, so that a pause in it never asks the model again. `after_agent`
+runs in the review of a finish that nothing else stands against, or at the end by a limit or an error.
+"""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from signoff.graph.errors import MiddlewareWarning
+from signoff.graph.foreign import gets_past, words
+from signoff.graph.history.task import Task
+from signoff.graph.machine import Event, State
+from signoff.graph.messages import marks, not_run
+from signoff.graph.state import MIDDLEWARE, AgentState, Ending, HookMarks
+from signoff.nodes.middleware.changes import PLACES, Changes
+from signoff.nodes.middleware.given import Given, either, has
+from signoff.nodes.model.messages import unique_ids
+from signoff.nodes.node import NodeContext, Part, Report, Steps, Work, WrongWay
+
+HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+_MOST_TOLD = 4_000
+_GIVEN = ("runtime", "config")
+_JUMPS = "__can_jump_to__"
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One hook of one middleware.
+
+    whose: the middleware. name: without the `a` of the async way. sync, in_loop: the two ways, where there
+    are. jumps: where it says that it may jump to.
+    """
+
+    whose: str
+    name: str
+    sync: Callable[..., Any] | None
+    in_loop: Callable[..., Any] | None
+    jumps: frozenset[str]
+
+    @classmethod
+    def of(cls, one: Given, name: str, *, last: bool) -> "Hook":
+        """last: whether it is the last of its kind to run: LangChain looks at where `after_model` jumps to
+        then, declared or not."""
+        sync, in_loop = (getattr(one, way) if has(one, way) else None for way in (name, f"a{name}"))
+        # Where `hook_config` notes it.
+        declared = next((found for way in (sync, in_loop) if (found := getattr(way, _JUMPS, None))), ())
+        free = last and name == "after_model"
+        return cls(one.name, name, sync, in_loop, frozenset(PLACES if free else declared))
+
+    def __str__(self) -> str:
+        return f"{self.name} of the middleware {self.whose}"
+
+    def given(self, way: Callable[..., Any], run: NodeContext) -> dict[str, Any]:
+        """What it asks for beside the state."""
+        every = {"runtime": run.users_runtime, "config": run.config}
+        return {name: every[name] for name in _GIVEN if name in signature(way).parameters}
+
+
+def hooks_of(given: Sequence[Given]) -> Mapping[str, tuple[Hook, ...]]:
+    """The hooks by their names, each in the order in which they run."""
+    found = dict[str, tuple[Hook, ...]]()
+    for name in HOOKS:
+        ordered = [one for one in given if either(one, name)]
+        if name.startswith("after"):
+            ordered.reverse()
+        found[name] = tuple(Hook.of(one, name, last=one is ordered[-1]) for one in ordered)
+    return found
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Runs a hook; gives what it gives."""
+
+    hook: Hook
+    state: AgentState
+
+    def do(self, run: NodeContext) -> Any:
+        way = self.hook.sync
+        if way is None:
+            raise WrongWay(
+                f"The middleware {self.hook.whose} has a{self.hook.name} alone, which a sync run cannot "
+                f"await; run the graph by `ainvoke` or `astream`, or give it {self.hook.name}, too."
+            )
+        return way(_copied(self.state), **self.hook.given(way, run))
+
+    async def ado(self, run: NodeContext) -> Any:
+        if (way := self.hook.in_loop) is not None:
+            return await way(_copied(self.state), **self.hook.given(way, run))
+        assert self.hook.sync is not None, "a hook has one of the two"
+        # It may wait for something, and a server allows no such waiting in its event loop.
+        given = self.hook.given(self.hook.sync, run)
+        return await asyncio.to_thread(self.hook.sync, _copied(self.state), **given)
+
+
+def _copied(state: AgentState) -> dict[str, Any]:
+    """The state for somebody else's code: the history itself is never changed in place."""
+    return {**state, "messages": list(state["messages"])}
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Where hooks jump to, the one that does, and why: `failed` when it raised, or gave what nobody can
+    write."""
+
+    to: str
+    hook: Hook
+    why: str = ""
+
+    @property
+    def ends(self) -> bool:
+        return self.to in ("end", "failed")
+
+    @property
+    def error(self) -> str:
+        """In a sentence, with what to do."""
+        if self.to == "failed":
+            return f"{self.hook} failed: {self.why} Put it right, then retry the thread; nothing is lost."
+        return (
+            f"{self.hook} ended the task before a finish was accepted. Retry the thread, and it goes on from "
+            "here."
+        )
+
+
+def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
+    """A part of a node: runs hooks in order, until one jumps."""
+    for hook in hooks:
+        try:
+            to = changes.take((yield Ask(hook, changes.state)))
+        except (asyncio.CancelledError, GeneratorExit, WrongWay):
+            raise
+        except BaseException as error:
+            # Whatever a hook raises is an outcome; the pause that it asks for is none.
+            if gets_past(error):
+                raise
+            return Jump("failed", hook, f"{type(error).__name__}: {words(error)}.")
+        if to and to not in hook.jumps:
+            warnings.warn(
+                f"{hook} jumps to {to!r} without saying so; write @hook_config(can_jump_to=[{to!r}]) above "
+                "it. It goes on as if it had not.",
+                MiddlewareWarning,
+                stacklevel=2,
+            )
+        elif to:
+            return Jump(to, hook)
+    return None
+
+
+def _ended(jump: Jump, task: Task) -> Ending:
+    return Ending(task=task.id, status="error", reason="middleware", error=jump.error)
+
+
+def _steps(work: Report | Steps) -> Steps:
+    """What a node does, as a part of another."""
+    return (yield from work) if isinstance(work, Generator) else work
+
+
+class Hooks:
+    """The hooks of a graph, each in the state that it belongs to."""
+
+    def __init__(self, hooks: Mapping[str, tuple[Hook, ...]]) -> None:
+        self._hooks = hooks
+
+    def works(self, works: Mapping[State, Work], begin: Callable[[], Any]) -> Mapping[State, Work]:
+        """The work of each state with its hooks. begin: asked for before a model call, to check the run."""
+
+        def decide(state: AgentState, run: NodeContext) -> Steps:
+            return (yield from self._decide(works[State.DECIDE], begin(), state, run))
+
+        def route_tools(state: AgentState, run: NodeContext) -> Steps:
+            return (yield from self._route(works[State.ROUTE_TOOLS], state, run))
+
+        def finish(state: AgentState, run: NodeContext) -> Steps:
+            return (yield from self._finish(works[State.FINISH], state, run))
+
+        more: dict[State, Work] = {State.DECIDE: decide}
+        if self._hooks["after_model"]:
+            more[State.ROUTE_TOOLS] = route_tools
+        if self._hooks["after_agent"]:
+            more[State.FINISH] = finish
+        return {**works, **more}
+
+    def _decide(self, work: Work, begin: Any, state: AgentState, run: NodeContext) -> Steps:
+        task = run.task(state)
+        if (why := _ended_after(state, task)) is not None:
+            ending = Ending(task=task.id, status="error", reason="middleware", error=why)
+            return Report(Event.FAILED, {"ending": ending})
+        changes = Changes(state, run)
+        if self._is_unheard(state, task):
+            # Its process was killed before the reply was routed, and the thread was entered anew.
+            jump = yield from self._hear(changes, task, run)
+            if jump is not None and jump.ends:
+                return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})
+        report = yield from _steps(work(_again(changes), run))
+        if report.event is Event.THINK:
+            yield begin
+            report = yield from self._before(work, report, changes, task, run)
+        return changes.beside(report)
+
+    def _before(self, work: Work, report: Report, changes: Changes, task: Task, run: NodeContext) -> Steps:
+        """The hooks before a model call; `report` says that it is next."""
+        said = len(changes.messages)
+        if self._hooks["before_agent"] and not _noted(changes.state, task).get("begun"):
+            jump = yield from run_hooks(self._hooks["before_agent"], changes)
+            if jump is not None and jump.ends:
+                # It is asked again when the task is tried again: a retry is no way around it.
+                return Report(Event.FAILED, {"ending": _ended(jump, task)})
+            changes.note(HookMarks(**_noted(changes.state, task), begun=True))
+        jump = yield from run_hooks(self._hooks["before_model"], changes)
+        if jump is not None and jump.ends:
+            return Report(Event.FAILED, {"ending": _ended(jump, task)})
+        if len(changes.messages) == said:
+            return report
+        if (last := run.task(changes.state).last) is not None:
+            # A reply that a hook wrote has not come from the model.
+            changes.note(_heard(changes.state, task, last.message))
+        # They may hold calls to run first. What is to be folded is seen to after the model call.
+        return (yield from _steps(work(_again(changes), run)))
+
+    def _route(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
+        task, changes = run.task(state), Changes(state, run)
+        if not self._is_unheard(state, task):
+            return (yield from _steps(work(state, run)))
+        jump = yield from self._hear(changes, task, run)
+        if jump is not None and jump.to != "tools":
+            return Report(Event.SETTLED, changes.update())
+        return changes.beside((yield from _steps(work(changes.state, run))))
+
+    def _is_unheard(self, state: AgentState, task: Task) -> bool:
+        """Whether the last reply came from the model, and `after_model` has not run on it."""
+        last = task.last
+        if not self._hooks["after_model"] or last is None or "shown" not in marks(last.message):
+            return False
+        return _noted(state, task).get("heard") != last.message.id
+
+    def _hear(self, changes: Changes, task: Task, run: NodeContext) -> Part[Jump | None]:
+        """`after_model` on the last reply of the task, and what comes of a jump."""
+        assert task.last is not None, "there is a reply"
+        if renamed := unique_ids(task.last, task.call_ids):
+            changes.put([renamed])
+        jump = yield from run_hooks(self._hooks["after_model"], changes)
+        last = run.task(changes.state).last
+        heard = _heard(changes.state, task, (last or task.last).message)
+        if jump is not None and jump.ends:
+            heard["why"] = jump.error
+        changes.note(heard)
+        if jump is not None and jump.to == "model":
+            changes.put(_set_aside(changes, jump, run))
+        return jump
+
+    def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
+        """A part of `review`: `after_agent`, before a finish is accepted. One that fails is told of, and does
+        not undo what is done."""
+        changes = Changes(state, run)
+        jump = yield from run_hooks(self._hooks["after_agent"], changes)
+        if jump is None or jump.to != "model":
+            _tell(jump, "the finish is judged without it")
+            return changes.update(), ""
+        said = [one for one in changes.messages.values() if marks(one).get("nudge")]
+        reason = "\n".join(one.text for one in said)[:_MOST_TOLD] or f"{jump.hook} sent it back."
+        for one in said:
+            # The model reads them as the reason.
+            del changes.messages[one.id or ""]
+        return changes.update(), reason
+
+    def _finish(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
+        task, ending = run.task(state), state.get("ending")
+        if task.ended or ending is None or ending["task"] != task.id or _has_had_its_word(ending, task):
+            return (yield from _steps(work(state, run)))
+        changes = Changes(state, run)
+        jump = yield from run_hooks(self._hooks["after_agent"], changes)
+        _tell(jump, f"the task has ended ({ending['reason']})")
+        report = yield from _steps(work(changes.state, run))
+        return changes.beside(report)
+
+
+def _has_had_its_word(ending: Ending, task: Task) -> bool:
+    """Whether the review that ended the task has asked `after_agent`."""
+    last = next(iter([*task.refused.values()][-1:]), None)
+    sent_back = last is not None and last["kind"] == MIDDLEWARE
+    return ending["status"] == "success" or (ending["reason"] == "review_deadlock" and sent_back)
+
+
+def _again(changes: Changes) -> AgentState:
+    """The state as `decide` looks at it once more: whether the view is full is seen to where it came from."""
+    return {**changes.state, "event": Event.READY} if changes.messages else changes.state
+
+
+def _ended_after(state: AgentState, task: Task) -> str | None:
+    """Why the task ends after its last reply, when `after_model` says so and it was not tried again since."""
+    noted, last = _noted(state, task), task.last
+    if last is None or task.ended or task.resumed >= task.turns or noted.get("heard") != last.message.id:
+        return None
+    return noted.get("why")
+
+
+def _noted(state: Mapping[str, Any], task: Task) -> HookMarks:
+    """What is noted of this task."""
+    found: HookMarks | None = state.get(MIDDLEWARE)
+    return found if found is not None and found["task"] == task.id else HookMarks(task=task.id)
+
+
+def _heard(state: Mapping[str, Any], task: Task, reply: AIMessage) -> HookMarks:
+    """The same with another reply, so without what an earlier one has ended by."""
+    noted = HookMarks(task=task.id, heard=reply.id or "")
+    if _noted(state, task).get("begun"):
+        noted["begun"] = True
+    return noted
+
+
+def _set_aside(changes: Changes, jump: Jump, run: NodeContext) -> list[Any]:
+    """Answers to the calls of a reply that a hook has gone back to the model from."""
+    last = run.task(changes.state).last
+    assert last is not None, "there is a reply to route"
+    text = run.kit.texts.results["middleware"]
+    return [
+        not_run(
+            call.id, call.name, text.format(name=call.name, by=jump.hook), MIDDLEWARE, reply=last.message.id
+        ).model_copy(update={"id": f"{last.message.id}-aside-{call.index}"})
+        for call in last.calls
+        if last.open(call)
+    ]
+
+
+def _tell(jump: Jump | None, so: str) -> None:
+    if jump is not None and jump.to != "end":
+        done = f"failed ({jump.why})" if jump.to == "failed" else f"jumps to {jump.to!r}"
+        warnings.warn(f"{jump.hook} {done}; {so}.", MiddlewareWarning, stacklevel=2)

@@ -1,0 +1,308 @@
+"""What wraps a model call: each middleware gets a request and a handler, the first in the list outermost.
+
+What it changes in the request is sent, and changes no history. The control tools are no part of a request:
+they are offered with whatever tools it names, as long as the ladder of replies without a call. The innermost
+handler asks the graph's own way, with the guard, the bounds, the retries and the fallbacks of any call.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain.agents.middleware import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately as tokens
+from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+from signoff.graph.history.replies import normal
+from signoff.graph.messages import append_messages
+from signoff.graph.prompt.prompt import front
+from signoff.graph.state import AgentState
+from signoff.nodes.middleware.changes import CannotWrite, Changes
+from signoff.nodes.middleware.given import Given
+from signoff.nodes.model.messages import sanitize
+from signoff.nodes.model.models import AskedModel
+from signoff.nodes.model.stream import EarlyEnd
+from signoff.nodes.model.summary import spent_more
+from signoff.nodes.node import NodeContext, Part, Report, acarry_out, carry_out
+from signoff.tools.toolbox import Toolbox
+
+_NOTHING = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+Request = ModelRequest[Any]
+
+
+class CallStopped(BaseException):
+    """Somebody wants the run to stop. No middleware is to take that for a failure, and ask again."""
+
+
+@dataclass
+class Composed:
+    """What comes of a call with what wraps it; commands: the innermost first."""
+
+    response: ModelResponse[Any]
+    commands: list[Command[Any]] = field(default_factory=list)
+
+
+def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed:
+    """What a middleware gave. before: the commands of those within it, at their last call."""
+    commands = list(before)
+    if isinstance(given, ExtendedModelResponse):
+        commands += [given.command] if given.command is not None else []
+        given = given.model_response
+    if isinstance(given, AIMessage):
+        given = ModelResponse(result=[given])
+    if not isinstance(given, ModelResponse):
+        raise TypeError(
+            f"wrap_model_call of the middleware {whose} gives a {type(given).__name__}; it is to give a "
+            "ModelResponse, an AIMessage or an ExtendedModelResponse"
+        )
+    return Composed(given, commands)
+
+
+Handler = Callable[[Request], Composed]
+AsyncHandler = Callable[[Request], Awaitable[Composed]]
+
+
+def layer(one: Given, inner: Handler) -> Handler:
+    """`inner` with this middleware around it."""
+
+    def called(request: Request) -> Composed:
+        last: list[Command[Any]] = []
+
+        def handler(request: Request) -> ModelResponse[Any]:
+            last.clear()
+            found = inner(request)
+            last.extend(found.commands)
+            return found.response
+
+        return composed(one.wrap_model_call(request, handler), last, one.name)
+
+    return called
+
+
+def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
+    """`layer`, for an event loop."""
+
+    async def called(request: Request) -> Composed:
+        last: list[Command[Any]] = []
+
+        async def handler(request: Request) -> ModelResponse[Any]:
+            last.clear()
+            found = await inner(request)
+            last.extend(found.commands)
+            return found.response
+
+        return composed(await one.awrap_model_call(request, handler), last, one.name)
+
+    return called
+
+
+@dataclass(frozen=True)
+class Through:
+    """Asks through all that wraps the call; gives what comes of it, None when it was stopped."""
+
+    around: Sequence[Given]
+    request: Request
+    ask: Callable[[Request], Part[AIMessage]]
+
+    def do(self, run: NodeContext) -> Composed | None:
+        def ask(request: Request) -> Composed:
+            return Composed(ModelResponse(result=[carry_out(self.ask(request), run)]))
+
+        handler: Handler = ask
+        for one in reversed(self.around):
+            handler = layer(one, handler)
+        try:
+            return handler(self.request)
+        except CallStopped:
+            return None
+
+    async def ado(self, run: NodeContext) -> Composed | None:
+        async def ask(request: Request) -> Composed:
+            return Composed(ModelResponse(result=[await acarry_out(self.ask(request), run)]))
+
+        handler: AsyncHandler = ask
+        for one in reversed(self.around):
+            handler = alayer(one, handler)
+        try:
+            return await handler(self.request)
+        except CallStopped:
+            return None
+
+
+@dataclass
+class WrappedCall:
+    """The reply, None when it was stopped; and what is to be written beside it."""
+
+    message: AIMessage | None
+    state: AgentState
+    run: NodeContext
+    results: Sequence[BaseMessage] = ()
+    commands: Sequence[Command[Any]] = ()
+    dropped: Sequence[tuple[AIMessage, int]] = ()
+
+    def beside(self, report: Report) -> Report:
+        """The report of the reply, with all that belongs to it. Raises CannotWrite."""
+        messages = report.update.get("messages", [])
+        before: AgentState = {**self.state, "messages": append_messages(self.state["messages"], [messages])}
+        changes = Changes(before, self.run)
+        if self.results:
+            changes.say(list(self.results))
+        for command in self.commands:
+            if command.update and "jump_to" in command.update:
+                raise CannotWrite(
+                    "it jumps in a Command of wrap_model_call; jump in before_model or after_model"
+                )
+            changes.take(command)
+        update: dict[str, Any] = {**report.update, **changes.update()}
+        if changes.messages:
+            update["messages"] = [*messages, *changes.messages.values()]
+        if self.dropped:
+            update["spent"] = self._spent()
+        return replace(report, update=update)
+
+    def _spent(self) -> Any:
+        spent, task = self.state.get("spent"), self.state.get("task", "")
+        for message, shown in self.dropped:
+            usage = message.usage_metadata
+            read, wrote = (
+                (usage["input_tokens"], usage["output_tokens"]) if usage else (shown, tokens([message]))
+            )
+            spent = spent_more(spent, task, read, wrote, estimated=usage is None)
+        return spent
+
+
+def wrapped_call(
+    around: Sequence[Given], call: Any, state: AgentState, run: NodeContext
+) -> Part[WrappedCall]:
+    """A part of `call_llm`: asks the models of `call` through all that wraps it."""
+    asking = _Asking(call, state, run)
+    found = yield Through(around, asking.request, asking.ask)
+    if found is None:
+        return WrappedCall(None, state, run, dropped=asking.came)
+    message, results = _reply(found.response.result)
+    kept, dropped = asking.sorted(message)
+    return WrappedCall(kept, state, run, results, found.commands, dropped)
+
+
+def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
+    """The reply, and the results that a middleware gave with it."""
+    replies = [one for one in result if isinstance(one, AIMessage)]
+    results = [one for one in result if isinstance(one, ToolMessage)]
+    if len(replies) != 1 or len(results) + 1 != len(result):
+        kinds = ", ".join(type(one).__name__ for one in result) or "nothing"
+        raise TypeError(
+            f"wrap_model_call gives {kinds}; it is to give one AIMessage, and ToolMessages with it"
+        )
+    return replies[0], list(results)
+
+
+def _offered(box: Toolbox) -> list[Any]:
+    """The working tools, and those that the provider runs."""
+    return [*box.tools.values(), *box.provided.values()]
+
+
+class _Asking:
+    """One call as it is asked for, once or several times. came: the replies that came of it, each with the
+    tokens of what was shown, by estimate."""
+
+    def __init__(self, call: Any, state: AgentState, run: NodeContext) -> None:
+        self.call, self.state, self.run = call, state, run
+        self.came: list[tuple[AIMessage, int]] = []
+        own = call.shown.own
+        self._prompt = (SystemMessage(own) if own else None) if isinstance(own, str) else own
+        self._shown = call.shown
+        self.request: Request = ModelRequest(
+            model=call.models[0].model,
+            messages=call.shown.view[1:],
+            system_message=self._prompt,
+            tools=_offered(run.kit.toolbox if call.names is None else run.kit.toolbox.with_only(call.names)),
+            state=cast(Any, {**state, "messages": list(state["messages"])}),
+            runtime=run.users_runtime,
+        )
+        self._tools = list(self.request.tools)
+        self._messages = list(self.request.messages)
+
+    def ask(self, request: Request) -> Part[AIMessage]:
+        """A part of a node: the reply to this request. Raises CallStopped where somebody wants the run to
+        stop."""
+        if self.run.draining and self.came:
+            raise CallStopped
+        view = self._view(request)
+        message = yield from self.call.asked(self._models(request), view)
+        if message is None:
+            raise CallStopped
+        self.came.append((message, self.call.shown.size))
+        self._spend(message)
+        return message  # type: ignore[no-any-return]  # of `ModelCall`
+
+    def _view(self, request: Request) -> list[BaseMessage]:
+        before: list[BaseMessage] = self._shown.view
+        system = before[0]
+        if request.system_message is not self._prompt:
+            told = self.run.kit.prompt_with(request.system_message or "")
+            (system,) = front(0, self.run.reader(self.state), told)
+        messages = list(request.messages)
+        same = len(messages) == len(self._messages) and all(
+            one is other for one, other in zip(messages, self._messages, strict=True)
+        )
+        if same and system is before[0]:
+            self.call.shown = self._shown
+            return before
+        view = [system, *messages]
+        more = tokens(view) - tokens(before)
+        self.call.shown = replace(self._shown, view=view, size=max(0, self._shown.size + more))
+        return view
+
+    def _models(self, request: Request) -> tuple[AskedModel, ...]:
+        if request.response_format is not None:
+            raise ValueError(
+                "A middleware sets request.response_format; give build_graph(response_format=…), by which "
+                "the finish carries the result."
+            )
+        box, options = self.run.kit.toolbox, dict(request.model_settings)
+        if request.tool_choice is not None:
+            options["tool_choice"] = request.tool_choice
+        for tool in request.tools:
+            if isinstance(tool, BaseTool) and tool.name not in box.tools:
+                raise ValueError(
+                    f"A middleware offers the tool {tool.name!r}, which the graph does not have; give it in "
+                    "tools= of the graph, or as `tools` of the middleware."
+                )
+        models: tuple[AskedModel, ...] = self.call.models
+        if request.model is not models[0].model:
+            models = (models[0].replaced(request.model, box),)
+        offered = list(request.tools)
+        same = len(offered) == len(self._tools) and all(
+            one is other for one, other in zip(offered, self._tools, strict=True)
+        )
+        if same and not options:
+            return models
+        return tuple(model.offering(offered, options) for model in models)
+
+    def _spend(self, message: AIMessage) -> None:
+        """Takes what the reply has cost off the bound of a further one."""
+        if (bound := self.call.watch.tokens) is not None:
+            usage: Mapping[str, Any] = message.usage_metadata or {}
+            wrote = usage.get("output_tokens") or tokens([message])
+            read = usage.get("input_tokens") or self.call.shown.size
+            # The bound of a cost is counted in tokens that are written.
+            spent = wrote + read if bound[1] is EarlyEnd.TOKENS else wrote
+            self.call.watch.tokens = (max(0, bound[0] - spent), bound[1])
+
+    def sorted(self, message: AIMessage) -> tuple[AIMessage, list[tuple[AIMessage, int]]]:
+        """The reply as it is kept, and the replies that came and are not."""
+        own = next((at for at, (one, _) in enumerate(self.came) if one is message), None)
+        if own is None:
+            message = sanitize(normal(message.model_copy()))
+            own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
+        if own is None and message.usage_metadata is None:
+            # Words of its own: they stand for the last reply that came, or cost nothing.
+            own = len(self.came) - 1 if self.came else None
+            usage = self.came[own][0].usage_metadata if own is not None else _NOTHING
+            message = message.model_copy(update={"usage_metadata": usage})
+        elif message.usage_metadata is None and own is not None:
+            message = message.model_copy(update={"usage_metadata": self.came[own][0].usage_metadata})
+        return message, [one for at, one in enumerate(self.came) if at != own]

@@ -1,0 +1,96 @@
+"""The middleware of one graph, as its states work with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.graph.machine import State
+from signoff.graph.state import AgentState
+from signoff.nodes.middleware.given import Given, checked, either, has
+from signoff.nodes.middleware.hooks import Hooks, hooks_of
+from signoff.nodes.middleware.model_calls import WrappedCall, wrapped_call
+from signoff.nodes.middleware.tool_calls import atool_call, tool_call
+from signoff.nodes.node import NodeContext, Part, Work, WrongWay
+
+_WRAPS = ("wrap_model_call", "wrap_tool_call")
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Checks before a model call that all that wraps calls can run in this way; LangChain raises only when a
+    call comes to it.
+
+    missing: what wraps calls in one way alone, as (middleware, the way it lacks).
+    """
+
+    missing: Sequence[tuple[str, str]]
+
+    def do(self, run: NodeContext) -> None:
+        for whose, way in self.missing:
+            if not way.startswith("a"):
+                raise WrongWay(
+                    f"The middleware {whose} has a{way} alone, which a sync run cannot await; run the graph "
+                    f"by `ainvoke` or `astream`, or give it {way}, too."
+                )
+
+    async def ado(self, run: NodeContext) -> None:
+        for whose, way in self.missing:
+            if way.startswith("a"):
+                raise WrongWay(
+                    f"The middleware {whose} has {way[1:]} alone, which would hold up the event loop; run "
+                    f"the graph by `invoke` or `stream`, or give it {way}, too."
+                )
+
+
+class Stack:
+    """The middleware of one graph, the first around all others; see `Middleware` in `nodes/node.py`."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self.given = checked(given)
+        self._hooks = Hooks(hooks_of(self.given))
+        self._models, self._tools = (self._around(wrap) for wrap in _WRAPS)
+        self._ways = Ways(
+            [
+                (one.name, way)
+                for wrap in _WRAPS
+                for one in self._around(wrap)
+                for way in (wrap, f"a{wrap}")
+                if not has(one, way)
+            ]
+        )
+
+    def _around(self, wrap: str) -> tuple[Given, ...]:
+        return tuple(one for one in self.given if either(one, wrap))
+
+    @property
+    def tools(self) -> list[Any]:
+        """The tools that they bring, as LangChain orders them."""
+        return [tool for one in self.given for tool in getattr(one, "tools", None) or ()]
+
+    @property
+    def schemas(self) -> dict[str, Any]:
+        """The channels that they bring, by whose they are."""
+        return {one.name: one.state_schema for one in self.given}
+
+    @property
+    def wraps_models(self) -> bool:
+        return bool(self._models)
+
+    @property
+    def wraps_tools(self) -> bool:
+        return bool(self._tools)
+
+    def works(self, works: Mapping[State, Work]) -> Mapping[State, Work]:
+        return self._hooks.works(works, lambda: self._ways)
+
+    def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[WrappedCall]:
+        return (yield from wrapped_call(self._models, call, state, run))
+
+    def tool_call(self, job: Any) -> Any:
+        return tool_call(self._tools, job)
+
+    async def atool_call(self, job: Any) -> Any:
+        return await atool_call(self._tools, job)
+
+    def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
+        return (yield from self._hooks.last_word(state, run))
