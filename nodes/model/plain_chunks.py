@@ -36,6 +36,8 @@ Json = dict[str, Any]
 
 _HOLD = 0.05
 """Seconds for which a piece is held back at most, when another one was handed on before it."""
+_MOST = 200
+"""Characters that are held back at most: a limit of tokens, cost or size ends a reply no later than that."""
 
 
 def read_plainly(twin: Any) -> None:
@@ -169,20 +171,24 @@ class _Joined:
         self._held: Json = {}
         self._at = _Piece({}, "", -1)
         self._texts: list[str] = []
+        self._size = 0
         self._due = 0.0
 
     def take(self, chunk: object) -> list[object]:
         """Takes the next chunk; gives what is handed on now."""
         now, piece = time.monotonic(), _piece(chunk)
         if piece and self._held and (piece.name, piece.place) == (self._at.name, self._at.place):
-            self._texts.append(piece.part[piece.name])
-            return self._rest(now) if now >= self._due else []
+            text = piece.part[piece.name]
+            self._texts.append(text)
+            self._size += len(text)
+            return self._rest(now) if now >= self._due or self._size >= _MOST else []
         given = self._rest(now) if self._held else []
         if piece is None or now >= self._due:
             self._due = now + _HOLD
             return [*given, chunk]
         assert isinstance(chunk, dict), "else it is no piece"
-        self._held, self._at, self._texts = chunk, piece, [piece.part[piece.name]]
+        text = piece.part[piece.name]
+        self._held, self._at, self._texts, self._size = chunk, piece, [text], len(text)
         return given
 
     def rest(self) -> list[object]:

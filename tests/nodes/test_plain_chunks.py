@@ -289,6 +289,10 @@ JOINED: dict[str, tuple[list[Any], list[str]]] = {
         [beginning(0, "a"), piece(0, "x"), piece(0, "y"), piece(1, "z"), piece(1, "w"), piece(0, "v")],
         ["0: ", "0: xy", "1: zw", "0: v"],
     ),
+    "words of many characters": (
+        [choice(content="x" * 80)] * 6,
+        ["x" * 80, "x" * 240, "x" * 160],
+    ),
     "words, then arguments": (
         [choice(content="a"), choice(content="b"), beginning(0, "write"), piece(0, "{"), piece(0, "}")],
         ["a", "b", "0: ", "0: {}"],

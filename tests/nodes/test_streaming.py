@@ -82,7 +82,8 @@ LISTENED: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "ainvoke": (lambda graph: asyncio.run(graph.ainvoke(TASK, CONFIG)), False),
     "updates": (lambda graph: list(graph.stream(TASK, CONFIG, stream_mode="updates")), False),
     "a session": (lambda graph: Session(graph, "t").run("go"), False),
-    "a session's events": (lambda graph: list(Session(graph, "t").events("go")), False),
+    "a session's events": (lambda graph: list(Session(graph, "t").events("go")), True),
+    "a session's whole events": (lambda graph: list(Session(graph, "t").events("go", tokens=False)), False),
     "a callback for whole replies": (_called_back(Ends()), False),
     "a tracer": (_called_back(Tracer()), False),
     "messages": (lambda graph: list(graph.stream(TASK, CONFIG, stream_mode="messages")), True),
@@ -93,7 +94,6 @@ LISTENED: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "messages, async": (lambda graph: asyncio.run(_messages(graph)), True),
     "astream_events": (lambda graph: asyncio.run(_events(graph)), True),
     "astream_log": (lambda graph: asyncio.run(_log(graph)), True),
-    "a session's tokens": (lambda graph: list(Session(graph, "t").events("go", tokens=True)), True),
     "a callback for tokens": (_called_back(Ends(), Tokens()), True),
     "an async callback for tokens": (
         lambda graph: asyncio.run(graph.ainvoke(TASK, {**CONFIG, "callbacks": [AsyncTokens()]})),
