@@ -18,8 +18,8 @@ PROGRAMS = [
 
 def test_each_part_has_a_program() -> None:
     titles = [title.partition(":")[0] for title, _ in PROGRAMS]
-    assert titles[:3] == ["Context", "State", "System prompt"]
-    assert titles[3:] == ["Todos and retries", "What runs when", "What a hook writes"]
+    assert titles[:4] == ["Context", "State", "System prompt", "In another graph"]
+    assert titles[4:] == ["Todos and retries", "What runs when", "What a hook writes"]
 
 
 @pytest.mark.parametrize(("title", "program"), PROGRAMS)
