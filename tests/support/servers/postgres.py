@@ -164,14 +164,20 @@ def _free_port() -> int:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     found = binaries()
-    wanted = any("postgres_server" in getattr(item, "fixturenames", ()) for item in session.items)
-    if found is None or not wanted or session.config.option.collectonly:
+    if found is None or session.config.option.collectonly or not any(map(_wants_server, session.items)):
         return (yield)
     session.stash[SERVER] = server = Server(found)
     try:
         return (yield)
     finally:
         server.remove()
+
+
+def _wants_server(item: pytest.Item) -> bool:
+    """Whether it names the server's fixture, or has it by the storage that is its parameter."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    named = [value for value in params.values() if isinstance(value, str)]
+    return "postgres_server" in getattr(item, "fixturenames", ()) or "postgres" in named
 
 
 @pytest.fixture(scope="session")
