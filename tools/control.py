@@ -22,7 +22,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    PydanticSchemaGenerationError,
+    PydanticUserError,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -435,7 +435,7 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
     try:
         adapter = TypeAdapter[Any](given)
         adapter.json_schema()
-    except (PydanticSchemaGenerationError, TypeError, ValueError) as error:
+    except (PydanticUserError, TypeError, ValueError) as error:
         raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
     return adapter
 
