@@ -35,7 +35,13 @@ CHANGED: Mapping[tuple[str, str, str], str] = {
     ("0.1.0", "compress", "digest"): "a digest by the model, or one line a turn",
 }
 # The states whose steps cannot be decided again in a condition, since the record does not hold the answer.
-NOT_KEPT = {"with a digest that a model wrote": {State.COMPRESS}}
+_HOOKED = {State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.FINISH}
+NOT_KEPT = {
+    "with a digest that a model wrote": {State.COMPRESS},
+    # Hooks of a middleware run in these states, and what they say is known to nobody but them.
+    "set aside and sent back by a middleware": _HOOKED,
+    "ended by a middleware": _HOOKED,
+}
 
 
 def explained(packed: Path, found: ReplayDifference) -> bool:

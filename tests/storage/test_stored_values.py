@@ -19,7 +19,7 @@ from signoff.graph.finish.figures import Figures
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks
 from signoff.graph.outcome import Change, CheckRun, Usage
-from signoff.graph.state import AgentState
+from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
 from signoff.storage.postgres import postgres_storage
 from signoff.storage.sqlite import SqliteStorage
 from tests.released import POSTGRES, SQLITE, current, load, unpack
@@ -35,15 +35,16 @@ MARKS = {
     "shown", "unknown", "wait", "waited",
 }  # fmt: skip
 NUDGES = {
-    "empty", "filtered", "near_limit", "repeating", "resumed", "round", "sent_back", "talked", "truncated",
+    "empty", "filtered", "middleware", "near_limit", "repeating", "resumed", "round", "sent_back", "talked",
+    "truncated",
 }  # fmt: skip
 NOT_RUN = {
-    "after_control", "ended", "invalid", "not_offered", "rejected", "superseded", "too_many", "tool_calls",
-    "truncated", "unknown",
+    "after_control", "ended", "invalid", "middleware", "not_offered", "rejected", "superseded", "too_many",
+    "tool_calls", "truncated", "unknown",
 }  # fmt: skip
 WAITS = {"action", "answer", "approval", "confirmation", "word"}
 VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
-REFUSALS = {"checks", "empty_summary", "sent_back"}
+REFUSALS = {"checks", "empty_summary", "middleware", "sent_back"}
 DECISIONS = {"approve", "edit", "reject", "respond"}
 # An input is written by LangGraph, without an event; a review ends in a deadlock where nobody can be asked,
 # which is where nothing is stored.
@@ -187,6 +188,11 @@ def test_every_mark_of_a_message_occurs(recording: Recording) -> None:
 def test_channels_of_a_users_own_occur(recording: Recording) -> None:
     assert ["the red ones"] in recording.of("notes")
     assert b"low" in recording.of("photo")
+
+
+def test_every_mark_of_hooks_occurs(recording: Recording) -> None:
+    found = recording.of(MIDDLEWARE)
+    assert {key for one in found for key in one} == set(get_type_hints(HookMarks))
 
 
 def test_every_sort_of_entry_of_the_store_occurs(recording: Recording) -> None:

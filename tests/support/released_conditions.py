@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -208,6 +209,29 @@ def told_the_order(state: Mapping[str, Any], context: Any) -> str:
     return f"Notes: {state.get('notes')}. Photo: {state.get('photo')}."
 
 
+class Watched(AgentMiddleware[Any, Any]):
+    """Decides by what the model has said alone, so that a thread can be decided again."""
+
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        """It has a mark of its own."""
+
+    @hook_config(can_jump_to=["end", "model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        amounts = [made["args"].get("amount", 0) for made in state["messages"][-1].tool_calls]
+        if max(amounts, default=0) < 60:
+            return None
+        words = HumanMessage("Pay less.")
+        return {"jump_to": "end"} if max(amounts) > 90 else {"jump_to": "model", "messages": [words]}
+
+    @hook_config(can_jump_to=["model"])
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        said = [made["args"] for one in state["messages"] for made in getattr(one, "tool_calls", ())]
+        if not said or said[-1].get("summary") != "Nothing.":
+            return None
+        return {"jump_to": "model", "messages": [HumanMessage("Too short.")]}
+
+
+WATCHED: dict[str, Any] = {"middleware": [Watched()]}
 ORDERED: dict[str, Any] = {"state_schema": Order, "system_prompt": told_the_order}
 REMEMBER, PHOTO = call("remember", text="the red ones"), call("photograph", shelf="low")
 CHECKED: dict[str, Any] = {"checks": [says_something, "true"]}
@@ -936,6 +960,21 @@ CONDITIONS: dict[str, Condition] = {
         moves=[forked("confirmed by a person", 1), given(message("the second"))],
         stands="question",
         go_on=answer("blue"),
+        ends=(*SUCCESS, 2, 0),
+    ),
+    "set aside and sent back by a middleware": Condition(
+        before=[call("pay", amount=60), NOTHING, ASK],
+        settings=WATCHED,
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 4, 0),
+        shows="Too short.",
+    ),
+    "ended by a middleware": Condition(
+        before=[call("pay", amount=99)],
+        settings=WATCHED,
+        stands="error",
+        go_on=lambda state: retry(state.values),
         ends=(*SUCCESS, 2, 0),
     ),
 }
