@@ -8,6 +8,7 @@ validated `result`, and `evidence`.
 """
 
 import json
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    PydanticSchemaGenerationError,
+    PydanticUserError,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -430,12 +431,13 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
         return None
     if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
         raise SetupError(
-            f"response_format is {given!r}; give a pydantic model, a dataclass, a TypedDict or a JSON schema."
+            f"response_format is {reprlib.repr(given)}; give a pydantic model, a dataclass, a TypedDict or a "
+            "JSON schema."
         )
     try:
         adapter = TypeAdapter[Any](given)
         adapter.json_schema()
-    except (PydanticSchemaGenerationError, TypeError, ValueError) as error:
+    except (PydanticUserError, TypeError, ValueError) as error:
         raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
     return adapter
 

@@ -39,6 +39,7 @@ from signoff.graph.compiled.inputs import (
     check_config,
     check_context,
     check_input,
+    check_pauses,
     entry,
     holds_input,
     nested,
@@ -386,6 +387,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if len(taken) > 1:
             check_channels(given, taken)
         check_context(options.get("context"), self.context_schema)
+        check_pauses(options, self.builder.nodes)
         if given is None and not self.checkpointer and not nested():
             raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
 

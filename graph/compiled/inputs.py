@@ -364,6 +364,18 @@ def reason(error: Exception) -> str:
     return ": ".join(lines[1:3]) if lines[:1] and "validation error" in lines[0] else "".join(lines[:1])
 
 
+def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
+    """Refuses a pause at a state that there is none of, which LangGraph would pass over in silence."""
+    for name in ("interrupt_before", "interrupt_after"):
+        asked = options.get(name) or ()
+        for one in () if asked == "*" else [asked] if isinstance(asked, str) else asked:
+            if one not in states:
+                raise SetupError(
+                    f"{name}= names {one!r}, and this graph has no such state; its states are: "
+                    f"{', '.join(states)}. To have a person decide on calls, build it with approvals={{…}}."
+                )
+
+
 def check_config(config: RunnableConfig | None) -> None:
     """Refuses a configuration of another shape, and a thread that is named where nothing looks for it."""
     if config is None:

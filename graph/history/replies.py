@@ -80,6 +80,7 @@ def storable(value: Any, depth: int = _DEPTH) -> bool:
 
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_DETAILS = "incomplete_details"
 _LENGTH = {
     "length",
     "max_tokens",
@@ -131,12 +132,17 @@ class StopReason(StrEnum):
 def reason_of(message: AIMessage) -> str:
     """The provider's word for how the reply stopped, in small letters; empty when it gives none."""
     metadata = message.response_metadata
-    details = metadata.get("incomplete_details")
+    details = metadata.get(_DETAILS)
     said = [details.get("reason")] if isinstance(details, Mapping) else []
     said += [metadata.get(key) for key in (*_REASONS, "status")]
     # An enum of a provider's package prints as `FinishReason.SAFETY`.
     found = next((reason for reason in said if isinstance(reason, str) and reason.strip()), "")
     return found.strip().lower().rsplit(".", 1)[-1]
+
+
+def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a reply, but for what says how it stopped."""
+    return {key: value for key, value in metadata.items() if key not in (*_REASONS, "status", _DETAILS)}
 
 
 def broken_off(message: AIMessage) -> bool:

@@ -122,8 +122,9 @@ def context_form(schema: Any) -> type[ContextForm] | None:
     try:
         found = {name: (_shown(kind), field) for name, kind, field in _fields(schema)}
     except NameError as error:
+        told = str(error).splitlines()[0]
         raise SetupError(
-            f"context_schema={schema.__name__} names a type that cannot be found ({error}); define it beside "
+            f"context_schema={schema.__name__} names a type that cannot be found ({told}); define it beside "
             "the class."
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
@@ -149,6 +150,8 @@ def context_form(schema: Any) -> type[ContextForm] | None:
 def _fields(schema: Any) -> Iterator[tuple[str, Any, FieldInfo]]:
     """The fields of a schema: name, type, and what pydantic has to know of them."""
     if issubclass(schema, BaseModel):
+        # What it names may have been defined after it; what is defined nowhere is a NameError.
+        schema.model_rebuild()
         yield from ((name, field.annotation, copy(field)) for name, field in schema.model_fields.items())
         return
     field: Any

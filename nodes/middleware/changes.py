@@ -13,6 +13,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
 
 from signoff.graph.foreign import strict_serde, valid_values
+from signoff.graph.history.replies import without_reason
 from signoff.graph.messages import KEY, append_messages, as_messages, marks, slim
 from signoff.graph.schemas.state import Refused, after, checked_update, combined
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
@@ -156,8 +157,17 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
         noted = {key: value for key, value in noted.items() if key not in ("cut", "order")}
         noted["checked"] = True
     usage = new.usage_metadata or old.usage_metadata
-    metadata = {**new.response_metadata, **({KEY: noted} if noted else {})}
+    metadata = {**provider_words(new, old), **({KEY: noted} if noted else {})}
     return slim(sanitize(new.model_copy(update={"response_metadata": metadata, "usage_metadata": usage})))
+
+
+def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
+    """The metadata of a reply that stands for another. Who makes a message anew mostly leaves them out, and
+    what was said of the old one holds: the calls of a reply that was cut off are no more whole in a copy."""
+    words = dict(old.response_metadata)
+    if any(one not in old.tool_calls for one in new.tool_calls):
+        words = {key: value for key, value in without_reason(words).items() if key != KEY}
+    return {**words, **new.response_metadata}
 
 
 def _storable(message: BaseMessage, kept: Mapping[str, Any]) -> BaseMessage:

@@ -20,7 +20,7 @@ from signoff.graph.history.replies import normal
 from signoff.graph.messages import append_messages
 from signoff.graph.prompt.prompt import front
 from signoff.graph.state import AgentState
-from signoff.nodes.middleware.changes import CannotWrite, Changes
+from signoff.nodes.middleware.changes import CannotWrite, Changes, provider_words
 from signoff.nodes.middleware.given import Given
 from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
@@ -54,7 +54,7 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
     if isinstance(given, AIMessage):
         given = ModelResponse(result=[given])
     if not isinstance(given, ModelResponse):
-        raise TypeError(
+        raise CannotWrite(
             f"wrap_model_call of the middleware {whose} gives a {type(given).__name__}; it is to give a "
             "ModelResponse, an AIMessage or an ExtendedModelResponse"
         )
@@ -193,7 +193,7 @@ def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
     results = [one for one in result if isinstance(one, ToolMessage)]
     if len(replies) != 1 or len(results) + 1 != len(result):
         kinds = ", ".join(type(one).__name__ for one in result) or "nothing"
-        raise TypeError(
+        raise CannotWrite(
             f"wrap_model_call gives {kinds}; it is to give one AIMessage, and ToolMessages with it"
         )
     return replies[0], list(results)
@@ -258,7 +258,7 @@ class _Asking:
 
     def _models(self, request: Request) -> tuple[AskedModel, ...]:
         if request.response_format is not None:
-            raise ValueError(
+            raise CannotWrite(
                 "A middleware sets request.response_format; give build_graph(response_format=…), by which "
                 "the finish carries the result."
             )
@@ -267,7 +267,7 @@ class _Asking:
             options["tool_choice"] = request.tool_choice
         for tool in request.tools:
             if isinstance(tool, BaseTool) and tool.name not in box.tools:
-                raise ValueError(
+                raise CannotWrite(
                     f"A middleware offers the tool {tool.name!r}, which the graph does not have; give it in "
                     "tools= of the graph, or as `tools` of the middleware."
                 )
@@ -292,12 +292,22 @@ class _Asking:
             spent = wrote + read if bound[1] is EarlyEnd.TOKENS else wrote
             self.call.watch.tokens = (max(0, bound[0] - spent), bound[1])
 
+    def _told(self, message: AIMessage, own: int | None) -> AIMessage:
+        """The message with what the provider said of the reply that it copies, or whose calls it has."""
+        last = self.came[-1][0] if self.came else None
+        copies = last is not None and message.tool_calls and message.tool_calls == last.tool_calls
+        old = self.came[own][0] if own is not None else last if copies else None
+        if old is None:
+            return message
+        return message.model_copy(update={"response_metadata": provider_words(message, old)})
+
     def sorted(self, message: AIMessage) -> tuple[AIMessage, list[tuple[AIMessage, int]]]:
         """The reply as it is kept, and the replies that came and are not."""
         own = next((at for at, (one, _) in enumerate(self.came) if one is message), None)
         if own is None:
             message = sanitize(normal(message.model_copy()))
             own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
+            message = self._told(message, own)
         if own is None and message.usage_metadata is None:
             # Words of its own: they stand for the last reply that came, or cost nothing.
             own = len(self.came) - 1 if self.came else None

@@ -161,6 +161,10 @@ class Taken(TypedDict):
     model: str
 
 
+class Unfinished(BaseModel):
+    part: "Nowhere"  # type: ignore[name-defined]  # noqa: F821  # a name that nobody has defined
+
+
 @dataclass
 class Fussy:
     user_id: str
@@ -177,6 +181,10 @@ class Fussy:
         (_Careful, "give a dataclass, a pydantic model or a TypedDict"),
         (Account("ann"), "give a dataclass, a pydantic model or a TypedDict"),
         (Taken, "has the field 'model', which each run has already .*give yours another name"),
+        (
+            Unfinished,
+            r"context_schema=Unfinished names a type .* \(name 'Nowhere' is not defined\); define it",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_one_is_refused_when_the_graph_is_built(schema: Any, says: str) -> None:

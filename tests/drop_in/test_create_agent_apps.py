@@ -21,10 +21,12 @@ from langchain.agents.middleware import (
 )
 from langchain.tools import ToolRuntime, tool
 from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from signoff import build_graph
+from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel, call
 
 Build = Callable[..., Any]
@@ -150,3 +152,34 @@ def test_a_prompt_with_context_may_be_a_function_as_well() -> None:
     agent = build_graph(model, tools=[get_weather], system_prompt=prompt, context_schema=Reader)
     invoked(agent, ASKED, context=Reader(role="expert"))
     assert model.seen[0].messages[0].text.startswith("Explain it to an expert.")
+
+
+PAUSES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "before the tools of `create_agent`": ({"interrupt_before": ["tools"]}, "'tools', .*approvals="),
+    "after its model": ({"interrupt_after": "model"}, "'model', .*call_llm"),
+    "before a state that there is": ({"interrupt_before": ["execute"]}, None),
+    "before each": ({"interrupt_before": "*"}, None),
+}
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("case", PAUSES)
+def test_a_pause_at_a_node_that_there_is_none_of_is_refused(case: str, way: str) -> None:
+    options, refused = PAUSES[case]
+    steps = [call("get_weather", city="Rome"), call("finish_task", summary="Sunny.")]
+    agent = build_graph(
+        ScriptedModel(steps), tools=[get_weather], checkpointer=InMemorySaver(), store=InMemoryStore()
+    )
+    config: Any = {"configurable": {"thread_id": "t"}}
+
+    def run() -> Any:
+        if way == "sync":
+            return agent.invoke(ASKED, config, **options)
+        return asyncio.run(agent.ainvoke(ASKED, config, **options))
+
+    if refused:
+        with pytest.raises(SetupError, match=refused):
+            run()
+    else:
+        run()
+    assert bool(agent.get_state(config).next) is (refused is None)

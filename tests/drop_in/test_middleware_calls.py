@@ -314,6 +314,24 @@ def test_a_limit_of_tokens_holds_for_what_a_middleware_asks_for_again() -> None:
     assert len(model.seen) < 20
 
 
+# How a middleware makes the reply anew that it was given.
+COPIES: dict[str, Callable[[AIMessage], AIMessage]] = {
+    "with its id": lambda one: AIMessage(one.content, id=one.id, tool_calls=one.tool_calls),
+    "without": lambda one: AIMessage(one.content, tool_calls=one.tool_calls),
+}
+
+
+@pytest.mark.parametrize("streaming", ["always", "never"])
+@pytest.mark.parametrize("case", COPIES)
+def test_a_reply_that_was_cut_off_is_whole_in_no_copy_of_its_calls(case: str, streaming: Any) -> None:
+    around = both(lambda request, handler: COPIES[case](handler(request).result[0]))
+    model = ScriptedModel([reply(call("pay", amount=5), finish_reason="length"), FINISH])
+    found = run(graph(model, around, streaming=streaming))
+    results = [message.text for message in found["messages"] if message.type == "tool"]
+    assert (CALLED, "the reply was cut off" in results[0]) == ([], True)
+    assert found["outcome"]["models"] == {"scripted": 2}
+
+
 BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a text": (lambda r, h: "done", "gives a str; it is to give a ModelResponse"),
     "no message": (lambda r, h: ModelResponse(result=[]), "gives nothing; it is to give one AIMessage"),
@@ -351,6 +369,7 @@ def test_what_cannot_be_is_the_outcome_model_error(case: str) -> None:
     found = run(graph([FINISH], both(does)))
     assert ended(found) == ("error", "model_error")
     assert told in found["outcome"]["error"]
+    assert "server" not in found["outcome"]["error"]
 
 
 class Noting(AgentState[Any]):

@@ -27,7 +27,7 @@ from langgraph.types import Command, Overwrite, interrupt
 from signoff import Limits, Session, SetupError, build_graph, retry
 from signoff.graph.build import Graph
 from signoff.graph.errors import MiddlewareWarning
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import Step
 from signoff.session.replay import replay
 
@@ -361,6 +361,29 @@ def cheaper(state: Any) -> Any:
         {**one, "args": {"amount": 1}} for one in state["messages"][-1].tool_calls if one["name"] == "pay"
     ]
     return replaced(state, tool_calls=calls) if calls else None
+
+
+def made_anew(state: Any) -> Any:
+    last = state["messages"][-1]
+    return {"messages": [AIMessage(last.content, id=last.id, tool_calls=last.tool_calls)]}
+
+
+def test_a_reply_that_was_cut_off_is_whole_in_no_copy_of_its_calls() -> None:
+    cut = reply("I pay", call("pay", amount=9), finish_reason="length")
+    found = run(graph([cut, FINISH], hook("after_model", made_anew)))
+    assert (PAID, "the reply was cut off" in results(found)[0]) == ([], True)
+    assert found["outcome"]["models"] == {"scripted": 2}
+
+
+def test_calls_that_a_hook_puts_into_a_reply_that_was_cut_off_run() -> None:
+    def instead(state: Any) -> Any:
+        last = state["messages"][-1]
+        calls = [{**one, "args": {"amount": 1}} for one in last.tool_calls if one["name"] == "pay"]
+        return {"messages": [AIMessage("", id=last.id, tool_calls=calls)]} if calls else None
+
+    cut = reply(call("pay", amount=9), finish_reason="length")
+    found = run(graph([cut, FINISH], hook("after_model", instead)))
+    assert (PAID, results(found)[0]) == ([1], "paid 1")
 
 
 # What `after_model` does to a reply that pays 9; what is paid, and the first result.

@@ -188,11 +188,19 @@ class Untellable:
     """Something that has no JSON schema."""
 
 
+class Unfinished(BaseModel):
+    part: "Nowhere"  # type: ignore[name-defined]  # noqa: F821  # a name that nobody has defined
+
+
 ONLY_OWN = [ControlTool(hand_in, Effect.FINISH)]
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a text": ({"response_format": "Page"}, "give a pydantic model"),
     "a number type": ({"response_format": int}, "give a pydantic model"),
     "a class without a schema": ({"response_format": Untellable}, "has no JSON schema"),
+    "a model with a part that is defined nowhere": (
+        {"response_format": Unfinished},
+        "response_format=Unfinished has no JSON schema: .*not fully defined",
+    ),
     "no JSON schema": ({"response_format": {"type": "nonsense"}}, "is no JSON schema"),
     "a reference that leads nowhere": (
         {"response_format": {"type": "object", "properties": {"a": {"$ref": "#/$defs/No"}}}},
