@@ -16,6 +16,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
+from signoff.graph.foreign import gets_past
 from signoff.graph.history.replies import normal
 from signoff.graph.messages import append_messages
 from signoff.graph.prompt.prompt import front
@@ -61,6 +62,21 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
     return Composed(given, commands)
 
 
+def _judge(error: Exception, passed: Sequence[Exception], whose: str) -> None:
+    """Raises what says that a middleware's own code has failed: the advice for an error of the model would
+    lead astray. passed: the errors that its handler has raised."""
+    known = error, error.__cause__, error.__context__
+    if (
+        gets_past(error)
+        or isinstance(error, CannotWrite)
+        or any(one is each for one in known for each in passed)
+    ):
+        return
+    raise CannotWrite(
+        f"wrap_model_call of the middleware {whose} failed ({type(error).__name__}: {error})"
+    ) from error
+
+
 Handler = Callable[[Request], Composed]
 AsyncHandler = Callable[[Request], Awaitable[Composed]]
 
@@ -69,15 +85,24 @@ def layer(one: Given, inner: Handler) -> Handler:
     """`inner` with this middleware around it."""
 
     def called(request: Request) -> Composed:
-        last: list[Command[Any]] = []
+        last, passed = list[Command[Any]](), list[Exception]()
 
         def handler(request: Request) -> ModelResponse[Any]:
             last.clear()
-            found = inner(request)
+            try:
+                found = inner(request)
+            except Exception as error:
+                passed.append(error)
+                raise
             last.extend(found.commands)
             return found.response
 
-        return composed(one.wrap_model_call(request, handler), last, one.name)
+        try:
+            given = one.wrap_model_call(request, handler)
+        except Exception as error:
+            _judge(error, passed, one.name)
+            raise
+        return composed(given, last, one.name)
 
     return called
 
@@ -86,15 +111,24 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
     """`layer`, for an event loop."""
 
     async def called(request: Request) -> Composed:
-        last: list[Command[Any]] = []
+        last, passed = list[Command[Any]](), list[Exception]()
 
         async def handler(request: Request) -> ModelResponse[Any]:
             last.clear()
-            found = await inner(request)
+            try:
+                found = await inner(request)
+            except Exception as error:
+                passed.append(error)
+                raise
             last.extend(found.commands)
             return found.response
 
-        return composed(await one.awrap_model_call(request, handler), last, one.name)
+        try:
+            given = await one.awrap_model_call(request, handler)
+        except Exception as error:
+            _judge(error, passed, one.name)
+            raise
+        return composed(given, last, one.name)
 
     return called
 

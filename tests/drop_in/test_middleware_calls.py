@@ -347,7 +347,9 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda r, h: h(r.override(response_format=dict)),
         "build_graph(response_format=…)",
     ),
-    "an error": (lambda r, h: 1 / 0, "ZeroDivisionError"),
+    "an error": (lambda r, h: 1 / 0, " failed (ZeroDivisionError: division by zero)"),
+    "an error like one of a server": (lambda r, h: dict[str, int]()["x"], " failed (KeyError: 'x')"),
+    "an error after the reply": (lambda r, h: [h(r), int("x")], " failed (ValueError: invalid literal"),
     "a way to elsewhere": (
         lambda r, h: ExtendedModelResponse(h(r), Command(goto="finish")),
         "a Command with goto",
