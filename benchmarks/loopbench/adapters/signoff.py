@@ -113,7 +113,8 @@ def _decision(one: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _told(decision: Decision) -> Report:
     match decision:
         case Finished(outcome=outcome):
-            final = outcome.summary if outcome.result is None else outcome.result
+            # As JSON: a session gives an instance of the type that was asked for.
+            final = outcome.summary if outcome.result is None else outcome.model_dump(mode="json")["result"]
             status = outcome.status if outcome.status == "limit" or outcome.succeeded else "error"
             return Report(status, f"{outcome.status}, {outcome.reason}, {outcome.claim}", final)
         case Failed(error=error, outcome=outcome):
