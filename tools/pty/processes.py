@@ -12,6 +12,7 @@ from typing import Literal
 
 _PROC = "/proc"
 _HANGUP_SECONDS = 0.3
+_STOP_SECONDS = 1.0
 _ROUNDS = 200
 _PR_SET_CHILD_SUBREAPER = 36
 # Loaded here, as little may be done between a fork and the program that follows.
@@ -122,7 +123,7 @@ def end_family(leader: int, mark: str) -> None:
         _signal_group(leader, signal.SIGHUP)
         _signal_group(leader, signal.SIGKILL)
         return
-    _signal(leader, signal.SIGSTOP)
+    _stop(leader)
     for pid in (found := family(leader, mark) - {leader}):
         _signal(pid, signal.SIGHUP)
         # A stopped process takes the signal only when it goes on.
@@ -133,6 +134,14 @@ def end_family(leader: int, mark: str) -> None:
         found = {pid for pid in found if (at := process(pid)) and at.state not in "ZX"}
     _end_members(leader, mark)
     _signal(leader, signal.SIGKILL)
+
+
+def _stop(pid: int) -> None:
+    """Stops a process, and returns when it has stopped: until then it still finishes a fork it has begun."""
+    _signal(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while (at := process(pid)) and at.state not in "TtZX" and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def end_marked(mark: str, after: float = _HANGUP_SECONDS) -> None:
