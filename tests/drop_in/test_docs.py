@@ -1,4 +1,4 @@
-"""docs/langchain.md and docs/middleware.md: their programs run as they stand, and print what they say."""
+"""docs/how-to/create-agent.md and docs/how-to/middleware.md: their programs run as they stand, and print what they say."""
 
 import re
 from pathlib import Path

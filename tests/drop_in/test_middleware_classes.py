@@ -39,7 +39,7 @@ from signoff.nodes.middleware.given import REFUSED, why_refused
 from tests.middleware import table
 from tests.support.cases.middleware import CASES, FINISH, classes, graph, look, results, script
 
-PAGE = Path(__file__).parents[2] / "docs" / "middleware.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
 BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

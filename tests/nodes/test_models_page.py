@@ -1,4 +1,4 @@
-"""docs/models.md: its programs run as they stand, and its commands and defaults are those of the program."""
+"""docs/how-to/models.md: its programs run as they stand, and its commands and defaults are those of the program."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from signoff.cli.app import app
 from signoff.nodes.model.providers import provider_name
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
 KEYS = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), "none")
 
 

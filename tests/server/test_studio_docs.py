@@ -1,4 +1,4 @@
-"""docs/studio.md: its programs run as they stand, and what it says of files and fields is so."""
+"""docs/how-to/studio.md: its programs run as they stand, and what it says of files and fields is so."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from signoff.graph.state import Context
 from tests.support.servers.dev_server import REPOSITORY, langgraph_dev, quiet_environment
 
-PAGE = (REPOSITORY / "docs/studio.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/how-to/studio.md").read_text(encoding="utf-8")
 ENV = quiet_environment()
 
 

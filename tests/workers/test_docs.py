@@ -1,4 +1,4 @@
-"""docs/workers.md: its programs run as they stand, its commands and figures are those of the program."""
+"""docs/how-to/workers.md: its programs run as they stand, its commands and figures are those of the program."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from signoff.workers.figures import QueueFigures
 from tests.support.benches.cli import Bench
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/workers.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/workers.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
