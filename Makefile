@@ -14,7 +14,7 @@ DEMO := .demo
 # Python then keeps what it compiles; without it every process that a test starts compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest clean
+.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest docs clean
 
 ## demo: the embedded model changes the port of a small project; no key, no network after the installation
 demo: .venv/installed
@@ -61,6 +61,10 @@ proof-short: .venv/installed
 ## lowest: tests that touch every dependency, on the lowest versions of them, with the lowest and the newest Python
 lowest: .venv/installed
 	$(RUN) python -m tests.lowest
+
+## docs: the pages, in build/site; every warning is an error (never with -q, which hides them)
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras --compile-bytecode

@@ -109,7 +109,7 @@ def _clients(costs: Sequence[ClientCost]) -> str:
         "Milliseconds of CPU a turn of the process that holds the client, with ChatOpenAI and a provider on "
         f"loopback in another process; runs of {CLIENT_TURNS} turns, the least of several runs. Signoff "
         "streams by default; `auto` and `never` are of `streaming=` "
-        "([streaming](../how-to/models.md#streaming)). "
+        "([Any model](../how-to/models.md#streaming)). "
         'Listened to: by `stream_mode="messages"`.'
     )
     return f"{words}\n\n{table(['', *(f'{chunks:,} chunks' for chunks in columns)], rows)}"

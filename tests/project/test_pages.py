@@ -161,9 +161,7 @@ def test_what_is_data_can_be_read(page: str) -> None:
 @pytest.mark.parametrize("page", [page for page in pages() if not page.startswith("docs/")])
 def test_every_link_outside_of_the_docs_leads_to_a_file(page: str) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", read(page))
-    missing = [
-        link for link in links if "://" not in link and not (ROOT / link.partition("#")[0]).exists()
-    ]
+    missing = [link for link in links if "://" not in link and not (ROOT / link.partition("#")[0]).exists()]
     assert missing == []
 
 
