@@ -37,14 +37,14 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
         claim = {**claim, "outcome": "partial"}
     answer, by = unsigned(interrupt(_payload(case, claim, asked["problem"])))
     said = _read(answer)
-    texts, seconds = run.kit.texts.results, asked["seconds"]
+    texts, seconds = run.deps.texts.results, asked["seconds"]
     since = asked_at(case.reply, case.call)
     waited = 0.0 if since is None else max(0.0, time.time() - since - seconds)
     notes: dict[str, Any] = {"waited": waited} | ({"seconds": seconds} if seconds else {}) | by
     notes["said"] = said.feedback
     if not said.ok:
         feedback = said.feedback or texts["no_feedback"].format()
-        told = sent_back(case.reply, case.call, feedback, run.kit.texts, **notes)
+        told = sent_back(case.reply, case.call, feedback, run.deps.texts, **notes)
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
         return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()

@@ -70,13 +70,13 @@ class Dependencies:
 
     own: the models that the graph was built with; by_name: the same under another name; by_config: as a run's
     config makes them, None where it makes nothing of them. required: every reply must be a call.
-    view_tokens: the budget of the view. model_seconds: how long the model may be silent, before its reply and
+    prompt_tokens: the budget of the prompt. model_seconds: how long the model may be silent, before its reply and
     within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     plain: the names of the tools that can be called without LangChain's `invoke`.
     injector: fills in what a tool asks for beside its arguments (state, store, runtime).
     result_chars: a longer result is cut, the full text kept in the folder `outputs`.
-    digest_seconds: how long a model may take for a digest.
+    compaction_seconds: how long a model may take for a summary.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
@@ -99,13 +99,13 @@ class Dependencies:
     limits: Limits
     texts: Texts
     system_prompt: str | SystemMessage
-    view_tokens: int
+    prompt_tokens: int
     tool_seconds: float | None
     result_chars: int
     ask_unknown: bool
     injector: Injector
     outputs: Path
-    digest_seconds: float
+    compaction_seconds: float
     model_seconds: float | None = MODEL_SECONDS
     reply_chars: int = REPLY_CHARS
     plain: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class Dependencies:
 class NodeContext:
     """One invocation of a node."""
 
-    kit: Dependencies
+    deps: Dependencies
     config: RunnableConfig
     _held: Reader | None = field(default=None, init=False)
     _read: AgentState | None = field(default=None, init=False)
@@ -169,7 +169,7 @@ class NodeContext:
         saver = saver_of(self._configurable)
         database = getattr(saver, "file", None) or getattr(getattr(saver, "database", None), "address", None)
         owner = f"{database or type(saver).__name__}\0{self.thread_id}" if saver and self.thread_id else ""
-        return Outputs(self.kit.outputs, owner)
+        return Outputs(self.deps.outputs, owner)
 
     @property
     def can_ask(self) -> bool:
@@ -227,7 +227,7 @@ class NodeContext:
     @lazy
     def users_context(self) -> Any:
         """The context as code of the user's own gets it: an instance of their type, where there is one."""
-        held, form = getattr(self.runtime, "context", None), self.kit.context_form
+        held, form = getattr(self.runtime, "context", None), self.deps.context_form
         return held if form is None else form.users_part(held)
 
     @property
@@ -240,8 +240,8 @@ class NodeContext:
     def _named(self) -> BoundModels:
         name = (self.context.model or "").strip()
         if name:
-            return self.kit.by_name(name)
-        return self.kit.by_config(self.config) if self.kit.by_config else self.kit.own
+            return self.deps.by_name(name)
+        return self.deps.by_config(self.config) if self.deps.by_config else self.deps.own
 
     @property
     def models(self) -> tuple[AskedModel, ...]:
@@ -250,45 +250,45 @@ class NodeContext:
         return self._named.asked
 
     @property
-    def digester(self) -> BaseChatModel | None:
-        """The model that writes this run's digests. Raises as `models`."""
-        return self._named.digester
+    def summariser(self) -> BaseChatModel | None:
+        """The model that writes this run's summaries. Raises as `models`."""
+        return self._named.summariser
 
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where no prices are known."""
         if self.context is _NO_CONTEXT:
-            return self.kit.limits
+            return self.deps.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
-        limits = Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        limits = Limits(**{**dict(self.deps.limits), **update}) if update else self.deps.limits
         name = (self.context.model or "").strip()
-        if limits.cost is None or self.kit.priced is None or (limits.prices is not None and not name):
+        if limits.cost is None or self.deps.priced is None or (limits.prices is not None and not name):
             return limits
-        return limits.model_copy(update={"prices": self.kit.priced(name)})
+        return limits.model_copy(update={"prices": self.deps.priced(name)})
 
     @property
     def model_seconds(self) -> float | None:
         """How long the model may be silent."""
-        return self.context.model_seconds or self.kit.model_seconds
+        return self.context.model_seconds or self.deps.model_seconds
 
     @property
     def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
-        return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+        return self.deps.whole_prompt if prompt is None else self.deps.prompt_with(prompt)
 
     @property
     def own_prompt(self) -> str | SystemMessage:
         """What of the system prompt is the user's, where no function makes it."""
         prompt = self.context.system_prompt
-        return self.kit.system_prompt if prompt is None else prompt
+        return self.deps.system_prompt if prompt is None else prompt
 
     @property
     def prompt_function(self) -> Callable[[Any, Any], Any] | None:
         """What makes the system prompt; None where it stands, or the run's context names another."""
-        return self.kit.prompt_function if self.context.system_prompt is None else None
+        return self.deps.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
@@ -297,14 +297,14 @@ class NodeContext:
             return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
-            before = self.kit.readings.pop(self._place(lineage(state.get("messages", ()))), None)
-        self._held, self._read = read_messages(state, self.kit.toolbox, before), state
+            before = self.deps.readings.pop(self._place(lineage(state.get("messages", ()))), None)
+        self._held, self._read = read_messages(state, self.deps.toolbox, before), state
         return self._held
 
     def give_back(self) -> None:
         """Keeps the reading for the next node of the thread."""
         if self._held is not None:
-            readings = self.kit.readings
+            readings = self.deps.readings
             if len(readings) >= _READINGS:
                 readings.pop(next(iter(readings), None), None)
             readings[self._place(self._held.lineage)] = self._held
@@ -539,16 +539,16 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, kit: Dependencies, work: Work) -> None:
+    def __init__(self, state: State, deps: Dependencies, work: Work) -> None:
         self.state = state
-        self.kit = kit
+        self.deps = deps
         self.work = work
         self.name = str(state)
 
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.kit, config or {})
+        run = _begun(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
@@ -557,7 +557,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.kit, config or {})
+        run = _begun(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
@@ -567,16 +567,16 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         if report.event is not None or TRANSITIONS[self.state]:
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
-        if self.kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self.kit.keeper, state, update)
+        if self.deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
+            update |= kept(self.deps.keeper, state, update)
         return update
 
 
-def _begun(kit: Dependencies, config: RunnableConfig) -> NodeContext:
-    run, policy = NodeContext(kit, config), kit.toolbox.approvals
+def _begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+    run, policy = NodeContext(deps, config), deps.toolbox.approvals
     if policy.by_context:
-        box = replace(kit.toolbox, approvals=policy.within(run.users_context))
-        run.kit = replace(kit, toolbox=box)
+        box = replace(deps.toolbox, approvals=policy.within(run.users_context))
+        run.deps = replace(deps, toolbox=box)
     return run
 
 

@@ -62,7 +62,7 @@ def review(state: AgentState, run: NodeContext) -> Steps:
             return _with(judgement, hearing.written)
     checked = hearing.checked
     notes = {"seconds": checked.seconds} if checked.runs else {}
-    accepted = run.kit.texts.results["accepted"].format()
+    accepted = run.deps.texts.results["accepted"].format()
     report = yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes)
     return _with(report, hearing.written)
 
@@ -86,7 +86,7 @@ def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
 
 
 def _claim(case: Case) -> dict[str, Any]:
-    controls, call = case.run.kit.toolbox.controls, case.call
+    controls, call = case.run.deps.toolbox.controls, case.call
     if controls.problem(call.name, call.args):
         return controls.salvage(call.name, call.args)
     return controls.read(call.name, call.args)
@@ -94,7 +94,7 @@ def _claim(case: Case) -> dict[str, Any]:
 
 def _arguments(hearing: Hearing) -> Judgement:
     case = hearing.case
-    error = case.run.kit.toolbox.controls.problem(case.call.name, case.call.args)
+    error = case.run.deps.toolbox.controls.problem(case.call.name, case.call.args)
     return case.refused("arguments", error=error) if error else None
 
 
@@ -113,7 +113,7 @@ def _siblings(hearing: Hearing) -> Judgement:
 def _alone(hearing: Hearing) -> Judgement:
     case = hearing.case
     work = [beside.name for beside in case.reply.calls if beside.effect is None]
-    return case.refused("mixed", names=", ".join(work)) if work and case.run.kit.finish_alone else None
+    return case.refused("mixed", names=", ".join(work)) if work and case.run.deps.finish_alone else None
 
 
 def _is_done(claim: Mapping[str, Any]) -> bool:
@@ -140,7 +140,7 @@ def _phase(hearing: Hearing) -> Judgement:
             return case.refused("phase_idle", **values)
     turn = 1 + next(at for at, reply in enumerate(task.replies) if reply is case.reply)
     phases = with_phase(case.state.get("phases"), task.id, claim, turn)
-    texts, following = case.run.kit.texts.results, phases["done"][-1]["next_phase"]
+    texts, following = case.run.deps.texts.results, phases["done"][-1]["next_phase"]
     goes_on = texts["next_phase"].format(phase=following) if following else texts["rest"].format()
     told = case.told("phase", percentage=f"{done:g}", next=goes_on)
     said = {name: value for name, value in phases["done"][-1].items() if name != "turn"}
@@ -162,8 +162,8 @@ def _checks(hearing: Hearing) -> Part[Judgement]:
 
 def _evidence(hearing: Hearing) -> Judgement:
     case, cited = hearing.case, hearing.claim.get("evidence")
-    box = case.run.kit.toolbox
-    if not case.run.kit.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
+    box = case.run.deps.toolbox
+    if not case.run.deps.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
         return None
     found = doubt(
         cited, case.call, case.task, box.is_effect, lambda name: box.kinds.get(name) is Kind.TERMINAL
@@ -172,7 +172,7 @@ def _evidence(hearing: Hearing) -> Judgement:
 
 
 def _middleware(hearing: Hearing) -> Judgement | Part[Judgement]:
-    around = hearing.case.run.kit.middleware
+    around = hearing.case.run.deps.middleware
     return None if around is None else _last_word(hearing, around)
 
 

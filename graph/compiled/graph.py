@@ -226,7 +226,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if output.interrupts:
             found["__interrupt__"] = list(output.interrupts)
         node = self.builder.nodes[str(FIRST)].runnable
-        found.shape = node.kit.shape if isinstance(node, Node) else None
+        found.shape = node.deps.shape if isinstance(node, Node) else None
         return found
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:

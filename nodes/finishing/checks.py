@@ -93,8 +93,8 @@ class Checking:
 
     def _read(self, found: Sequence[Found], begun: float, run: NodeContext) -> CheckResults:
         failures = [failure for failure in found if isinstance(failure, Failure)]
-        texts, keep = run.kit.texts.results, run.outputs.keep("check")
-        most = max(_LEAST_CHARACTERS, run.kit.result_chars // max(1, len(failures)))
+        texts, keep = run.deps.texts.results, run.outputs.keep("check")
+        most = max(_LEAST_CHARACTERS, run.deps.result_chars // max(1, len(failures)))
         told = []
         for failure in failures:
             line = texts[failure.why].format(name=failure.name, detail=failure.detail)
@@ -127,7 +127,7 @@ def run_checks(
     claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: NodeContext
 ) -> Part[CheckResults]:
     """A part of a node: the checks of the graph, on this claim."""
-    if not run.kit.checks:
+    if not run.deps.checks:
         return CheckResults()
     given = {
         "claim": copy.deepcopy(dict(claim)),
@@ -136,7 +136,7 @@ def run_checks(
         "state": dict(state),
         "context": run.users_context,
     }
-    checked: CheckResults = yield Checking(run.kit.checks, given)
+    checked: CheckResults = yield Checking(run.deps.checks, given)
     return checked
 
 

@@ -250,9 +250,11 @@ class _Asking:
         self._shown = call.shown
         self.request: Request = ModelRequest(
             model=call.models[0].model,
-            messages=call.shown.view[1:],
+            messages=call.shown.messages[1:],
             system_message=self._prompt,
-            tools=_offered(run.kit.toolbox if call.names is None else run.kit.toolbox.with_only(call.names)),
+            tools=_offered(
+                run.deps.toolbox if call.names is None else run.deps.toolbox.with_only(call.names)
+            ),
             state=cast(Any, {**state, "messages": list(state["messages"])}),
             runtime=run.users_runtime,
         )
@@ -264,19 +266,19 @@ class _Asking:
         stop."""
         if self.run.draining and self.came:
             raise CallStopped
-        view = self._view(request)
-        message = yield from self.call.asked(self._models(request), view)
+        prompt = self._new_prompt(request)
+        message = yield from self.call.asked(self._models(request), prompt)
         if message is None:
             raise CallStopped
         self.came.append((message, self.call.shown.size))
         self._spend(message)
         return message  # type: ignore[no-any-return]  # of `ModelCall`
 
-    def _view(self, request: Request) -> list[BaseMessage]:
-        before: list[BaseMessage] = self._shown.view
+    def _new_prompt(self, request: Request) -> list[BaseMessage]:
+        before: list[BaseMessage] = self._shown.messages
         system = before[0]
         if request.system_message is not self._prompt:
-            told = self.run.kit.prompt_with(request.system_message or "")
+            told = self.run.deps.prompt_with(request.system_message or "")
             (system,) = front(0, self.run.reader(self.state), told)
         messages = list(request.messages)
         same = len(messages) == len(self._messages) and all(
@@ -285,10 +287,10 @@ class _Asking:
         if same and system is before[0]:
             self.call.shown = self._shown
             return before
-        view = [system, *messages]
-        more = tokens(view) - tokens(before)
-        self.call.shown = replace(self._shown, view=view, size=max(0, self._shown.size + more))
-        return view
+        prompt = [system, *messages]
+        more = tokens(prompt) - tokens(before)
+        self.call.shown = replace(self._shown, messages=prompt, size=max(0, self._shown.size + more))
+        return prompt
 
     def _models(self, request: Request) -> tuple[AskedModel, ...]:
         if request.response_format is not None:
@@ -296,7 +298,7 @@ class _Asking:
                 "A middleware sets request.response_format; give build_graph(response_format=…), by which "
                 "the finish carries the result."
             )
-        box, options = self.run.kit.toolbox, dict(request.model_settings)
+        box, options = self.run.deps.toolbox, dict(request.model_settings)
         if request.tool_choice is not None:
             options["tool_choice"] = request.tool_choice
         for tool in request.tools:

@@ -261,7 +261,7 @@ def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
         if end := _end(run, chapter):
             yield at, end
     known = {chapter.task for chapter in run.chapters}
-    outcome = run.standing.outcome
+    outcome = run.status.outcome
     if not run.chapters or (outcome and outcome["task"] not in known):
         yield len(run.chapters) + 1, _last(run)
 

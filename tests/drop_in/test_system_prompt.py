@@ -174,7 +174,7 @@ def test_what_a_function_says_counts_in_the_size_of_the_view() -> None:
 
     for prompt, cut in (("", False), (lambda state, context: "kind " * 3_000, True)):
         model = ScriptedModel(script)
-        build_graph(model, [long], system_prompt=prompt, view_tokens=7_000).invoke(GO)
+        build_graph(model, [long], system_prompt=prompt, prompt_tokens=7_000).invoke(GO)
         assert ("left out" in model.seen[-1].messages[-1].text) == cut
 
 

@@ -20,10 +20,10 @@ from signoff.graph.messages import is_reply
 from signoff.graph.prompt.compaction import compact
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.nodes.model.summary import Summarise, write_digest
+from signoff.nodes.model.summary import Summarise, write_summary
 from signoff.nodes.node import NodeContext
 from tests.support.histories import ai, assert_sendable, done, state, user
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 from tests.support.prepared import run_python
 
 THREAD: Any = {"configurable": {"thread_id": "digested"}}
@@ -46,7 +46,7 @@ def script() -> list[Any]:
 
 def digested(model: BaseChatModel, writer: Any, **settings: Any) -> Graph:
     return build_graph(
-        model, [note], digest=writer, view_tokens=BUDGET, limits=Limits(turns=2 * TURNS), **settings
+        model, [note], digest=writer, prompt_tokens=BUDGET, limits=Limits(turns=2 * TURNS), **settings
     )
 
 
@@ -146,7 +146,7 @@ def test_a_text_that_is_far_too_long_is_not_waited_for() -> None:
 def test_a_slow_model_is_given_up_on(run: Way) -> None:
     writer = ScriptedModel(lambda messages: NOTES, delay=0.05, chunk_size=1)
     with ScriptedModel(script()[-8:]) as model:
-        result = run(build_graph(model, [note], digest=writer, view_tokens=1_200, digest_seconds=0.1))
+        result = run(build_graph(model, [note], digest=writer, prompt_tokens=1_200, compaction_seconds=0.1))
     assert result["outcome"]["status"] == "success"
     assert writer.seen
     assert all("- note({'text': '" in text for text in digests(model))
@@ -168,17 +168,17 @@ def test_nobody_who_stops_a_run_waits_for_a_digest() -> None:
     """A run that is asked to stop just then asks no model any more."""
     writer, control = ScriptedModel([]), RunControl()
     run = NodeContext(
-        kit_of(digested(ScriptedModel([]), writer)),
+        deps_of(digested(ScriptedModel([]), writer)),
         {"configurable": {"__pregel_runtime": Runtime(control=control)}},
     )
     turns = [message for at in range(9) for message in (ai(("note", f"{at}")), done(f"{at}", "x" * 4_000))]
     now = state(user(), *turns)
-    folding = compact(now, run.reader(now), BUDGET, "", run.kit.texts)
-    assert folding is not None
-    assert isinstance(next(write_digest(folding, None, run, Task())), Summarise)
+    compaction = compact(now, run.reader(now), BUDGET, "", run.deps.texts)
+    assert compaction is not None
+    assert isinstance(next(write_summary(compaction, None, run, Task())), Summarise)
     control.request_drain("pause")
     with pytest.raises(StopIteration) as end:
-        next(write_digest(folding, None, run, Task()))
+        next(write_summary(compaction, None, run, Task()))
     digest, spent = end.value.value
     assert digest["lines"]
     assert (digest.get("text"), spent) == (None, None)
@@ -241,7 +241,7 @@ SMALL: Any = {"max_input_tokens": 8_000}
         ({"profile": ROOMY}, True),
         ({"profile": SMALL}, False),
         ({"profile": None}, False),
-        ({"profile": ROOMY, "view_tokens": 8_000}, False),
+        ({"profile": ROOMY, "prompt_tokens": 8_000}, False),
         ({"profile": ROOMY, "digest": "lines"}, False),
         ({"profile": SMALL, "digest": "model"}, True),
         ({"profile": None, "digest": ScriptedModel([])}, True),
@@ -249,14 +249,14 @@ SMALL: Any = {"max_input_tokens": 8_000}
 )
 def test_who_writes_the_digest(settings: dict[str, Any], writes: bool) -> None:
     model = ScriptedModel([], profile=settings.pop("profile"))
-    assert (kit_of(build_graph(model, **settings)).own.digester is not None) is writes
+    assert (deps_of(build_graph(model, **settings)).own.summariser is not None) is writes
 
 
 def test_a_model_that_works_by_text_writes_it_as_plain_text() -> None:
     inner = ScriptedModel([], profile=ROOMY)
-    digester = kit_of(build_graph(TaggedText(inner))).own.digester
-    assert isinstance(digester, ScriptedModel)
-    assert digester.seen is inner.seen
+    summariser = deps_of(build_graph(TaggedText(inner))).own.summariser
+    assert isinstance(summariser, ScriptedModel)
+    assert summariser.seen is inner.seen
 
 
 def test_anything_else_is_refused() -> None:

@@ -183,11 +183,14 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "evidence: a text": ({"evidence": "no"}, "evidence is 'no'; give True or False"),
     "finish_alone: a number": ({"finish_alone": 1}, "finish_alone is 1; give True or False"),
     "rounds: a text": ({"rounds": "false"}, "rounds is 'false'; give True or False"),
-    "view_tokens: a text": ({"view_tokens": "8k"}, "view_tokens is '8k'; give a whole number above 0"),
-    "view_tokens: True": ({"view_tokens": True}, "view_tokens is True"),
+    "prompt_tokens: a text": ({"prompt_tokens": "8k"}, "prompt_tokens is '8k'; give a whole number above 0"),
+    "prompt_tokens: True": ({"prompt_tokens": True}, "prompt_tokens is True"),
     "model_seconds: a text": ({"model_seconds": "5"}, "model_seconds is '5'; give a number above 0, or None"),
     "tool_seconds: below 0": ({"tool_seconds": -1}, "tool_seconds is -1; give a number above 0, or None"),
-    "digest_seconds: None": ({"digest_seconds": None}, "digest_seconds is None; give a number above 0."),
+    "compaction_seconds: None": (
+        {"compaction_seconds": None},
+        "compaction_seconds is None; give a number above 0.",
+    ),
     "result_chars: a text": ({"result_chars": "9"}, "result_chars is '9'; give a whole number above 0."),
     "reply_chars: None": ({"reply_chars": None}, "reply_chars is None; give a whole number above 0."),
 }

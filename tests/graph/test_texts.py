@@ -109,7 +109,7 @@ def seen_by_a_model(texts: Texts) -> list[str]:
         texts=texts,
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
-        view_tokens=2_500,
+        prompt_tokens=2_500,
         more_turns="once",
     )
     session = Session(graph, "t")

@@ -112,7 +112,7 @@ def drive(
                 model,
                 [note, pay],
                 storage=storage,
-                view_tokens=tokens,
+                prompt_tokens=tokens,
                 limits=Limits(turns=100),
                 **case.settings or {},
             )

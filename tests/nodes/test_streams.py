@@ -320,8 +320,8 @@ def test_a_digest_is_not_waited_for_either(mode: str, storage: SqliteStorage) ->
             ScriptedModel(turns),
             [note],
             digest=of(server),
-            digest_seconds=60,
-            view_tokens=2_000,
+            compaction_seconds=60,
+            prompt_tokens=2_000,
             limits=Limits(repeats=None),
             storage=storage,
         )

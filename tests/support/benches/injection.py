@@ -63,7 +63,7 @@ class Trail(NamedTuple):
     verdicts: list[str]
     decided: list[str]
     waits: list[str]
-    folded: str | None
+    compacted: str | None
     left: int
 
 
