@@ -45,7 +45,8 @@ from signoff.nodes.model.messages import (
 from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
+from signoff.nodes.node import OPENAI, NodeContext, Report, Steps, WrongWay
+from signoff.nodes.requests import Part
 
 _T = TypeVar("_T")
 
@@ -342,8 +343,8 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     assert task.last is not None, "the reply was just added"
     message = unique_ids(task.last, task.call_ids) or message
     said = (
-        f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. Retry "
-        "the thread, or build the graph with a larger reply_chars if such a reply is meant."
+        f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. "
+        "Retry the thread, or build the graph with a larger reply_chars if such a reply is meant."
     )
     ending = Ending(task=task.id, status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"messages": [slim(message)], "ending": ending})

@@ -17,7 +17,8 @@ from signoff.graph.vocabulary import REASONS
 from signoff.nodes.journal import answer_waiting, close, look_up, measured
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
-from signoff.nodes.node import Files, NodeContext, Part, Report, Steps, Store
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Files, Part, Store
 
 
 def compress(state: AgentState, run: NodeContext) -> Steps:
@@ -75,7 +76,8 @@ def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
 def _compacted(
     state: AgentState, written: list[BaseMessage], task: Task, reader: Reader, run: NodeContext
 ) -> Part[dict[str, Any]]:
-    """Summarises old turns when the next prompt would be over its budget; `written` is what was just appended."""
+    """Summarises old turns when the next prompt would be over its budget; `written` is what was just
+    appended."""
     if written:
         after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
         state, reader = after, read_messages(after, run.deps.toolbox)

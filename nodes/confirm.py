@@ -19,7 +19,7 @@ from signoff.nodes.journal import sent_back
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
 from signoff.nodes.tool_calls.run import as_json
-from signoff.tools.answers import Confirmed, read_confirmation, unsigned
+from signoff.tools.answers import ConfirmationAnswer, read_confirmation, unsigned
 
 
 def confirm(state: AgentState, run: NodeContext) -> Steps:
@@ -79,12 +79,12 @@ def _unasked(claim: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in claim.items() if name != "requires_user_confirmation"}
 
 
-def _read(answer: Any) -> Confirmed:
+def _read(answer: Any) -> ConfirmationAnswer:
     """What the person said; everything that is no yes is feedback, since an error raised after the interrupt
     has returned would be replayed for ever."""
     try:
         said = read_confirmation(answer)
     except ValueError:
         words = answer.strip() if isinstance(answer, str) else as_json(answer)
-        said = Confirmed(False, "" if answer in (None, {}, []) else words)
-    return Confirmed(said.ok, valid_text(said.feedback))
+        said = ConfirmationAnswer(False, "" if answer in (None, {}, []) else words)
+    return ConfirmationAnswer(said.ok, valid_text(said.feedback))

@@ -15,7 +15,8 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
 

@@ -13,7 +13,8 @@ from signoff.graph.messages import answer, is_answer
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending
 from signoff.nodes.journal import Written, close, measured
-from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Files, Part
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:

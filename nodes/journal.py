@@ -28,7 +28,8 @@ from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
-from signoff.nodes.node import NodeContext, Part, Store, Swap
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part, Store, Swap
 
 OUTCOMES = "outcomes"
 FIGURES = "figures"

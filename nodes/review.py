@@ -15,7 +15,8 @@ from signoff.graph.messages import noted
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
-from signoff.nodes.node import Middleware, NodeContext, Part, Report, Steps
+from signoff.nodes.node import Middleware, NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.tools.control import needs_confirmation
 
 
@@ -28,6 +29,11 @@ class Hearing:
     claim: dict[str, Any]
     checked: CheckResults = field(default_factory=CheckResults)
     written: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def verified(self) -> str:
+        """What the claim rests on when its checks do not contradict it."""
+        return "verified" if self.checked.runs else "asserted"
 
 
 Judgement = Refusal | Report | None
@@ -63,7 +69,7 @@ def review(state: AgentState, run: NodeContext) -> Steps:
     checked = hearing.checked
     notes = {"seconds": checked.seconds} if checked.runs else {}
     accepted = run.deps.texts.results["accepted"].format()
-    report = yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes)
+    report = yield from accept(case, hearing.claim, hearing.verified, accepted, checked.runs, **notes)
     return _with(report, hearing.written)
 
 
@@ -150,7 +156,7 @@ def _phase(hearing: Hearing) -> Judgement:
 
 def _checks(hearing: Hearing) -> Part[Judgement]:
     case, claim = hearing.case, hearing.claim
-    if not _is_done(claim):
+    if not _is_done(claim) or not case.run.deps.checks:
         return None
     hearing.checked = checked = yield from run_checks(claim, case.call.args, case.state, case.run)
     if not checked.names:
@@ -186,7 +192,7 @@ def _confirmation(hearing: Hearing) -> Judgement:
     case, checked = hearing.case, hearing.checked
     if not needs_confirmation(hearing.claim):
         return None
-    return case.confirm(hearing.claim, checked.verified, seconds=checked.seconds, checks=checked.runs)
+    return case.confirm(hearing.claim, hearing.verified, seconds=checked.seconds, checks=checked.runs)
 
 
 BY_HISTORY = (

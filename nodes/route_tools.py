@@ -20,7 +20,8 @@ from signoff.graph.rules import TALKED, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import unique_ids
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import misfit
 from signoff.tools.toolbox import nearest_name
 

@@ -124,7 +124,7 @@ class Bench:
             storage=self.storage,
             limits=limits,
             approvals={"pay": True},
-            digest="lines",
+            compaction="lines",
         )
 
     def play(self, sent: list[Sent], way: str) -> None:

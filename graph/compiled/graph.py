@@ -51,7 +51,8 @@ from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
 from signoff.graph.state import AgentState, Output
-from signoff.nodes.node import Node, acarry_out, carry_out
+from signoff.nodes.node import Node
+from signoff.nodes.requests import acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.

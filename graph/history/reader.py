@@ -271,8 +271,8 @@ class Stray:
 
 @dataclass(slots=True)
 class PromptHead:
-    """How a prompt begins: its messages from the one at `start` on, up to the one at `upto`, which stay as they
-    are however the history goes on."""
+    """How a prompt begins: its messages from the one at `start` on, up to the one at `upto`, which stay as
+    they are however the history goes on."""
 
     start: int = -1
     upto: int = 0

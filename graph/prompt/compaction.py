@@ -225,9 +225,10 @@ def compact(
 ) -> Compaction | None:
     """What to summarise of a prompt that is over its budget; None when nothing can be summarised.
 
-    Summarises so many turns that those that stay take half of what is free, so that the prefix of the prompt stays
-    the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns and
-    the task's own messages are never summarised. With no turns to summarise, the summary itself is bounded again.
+    Summarises so many turns that those that stay take half of what is free, so that the prefix of the prompt
+    stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns
+    and the task's own messages are never summarised. With no turns to summarise, the summary itself is
+    bounded again.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)

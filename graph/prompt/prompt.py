@@ -173,7 +173,8 @@ _LOOK_BACK = 8
 def build_prompt(
     state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> list[BaseMessage]:
-    """System prompt, the task's own messages, summary and contract, and the turns that are not summarised, whole.
+    """System prompt, the task's own messages, summary and contract, and the turns that are not summarised,
+    whole.
 
     The history itself is never changed; what is summarised or repaired is so only in the prompt.
     """

@@ -21,7 +21,8 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import noted, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
-from signoff.nodes.node import NodeContext, Part, Report
+from signoff.nodes.node import NodeContext, Report
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, once
 
 _MOST_TOLD = 4_000

@@ -24,7 +24,8 @@ from signoff.graph.state import MIDDLEWARE, AgentState, Ending, HookMarks
 from signoff.nodes.middleware.changes import PLACES, Changes
 from signoff.nodes.middleware.given import Given, either, has
 from signoff.nodes.model.messages import unique_ids
-from signoff.nodes.node import NodeContext, Part, Report, Steps, Work, WrongWay
+from signoff.nodes.node import NodeContext, Report, Steps, Work, WrongWay
+from signoff.nodes.requests import Part
 
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 _MOST_TOLD = 4_000
@@ -290,7 +291,8 @@ def _has_had_its_word(ending: Ending, task: Task) -> bool:
 
 
 def _again(changes: Changes) -> AgentState:
-    """The state as `decide` looks at it once more: whether the prompt is full is seen to where it came from."""
+    """The state as `decide` looks at it once more: whether the prompt is full is seen to where it came
+    from."""
     return {**changes.state, "event": Event.READY} if changes.messages else changes.state
 
 

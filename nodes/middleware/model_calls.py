@@ -27,7 +27,8 @@ from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
-from signoff.nodes.node import NodeContext, Part, Report, acarry_out, carry_out
+from signoff.nodes.node import NodeContext, Report
+from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.tools.toolbox import Toolbox
 
 _NOTHING = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
@@ -62,7 +63,7 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
     return Composed(given, commands)
 
 
-def _judge(error: Exception, passed: Sequence[Exception], whose: str) -> None:
+def _raise_own_failure(error: Exception, passed: Sequence[Exception], whose: str) -> None:
     """Raises what says that a middleware's own code has failed: the advice for an error of the model would
     lead astray. passed: the errors that its handler has raised."""
     known = error, error.__cause__, error.__context__
@@ -100,7 +101,7 @@ def layer(one: Given, inner: Handler) -> Handler:
         try:
             given = one.wrap_model_call(request, handler)
         except Exception as error:
-            _judge(error, passed, one.name)
+            _raise_own_failure(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 
@@ -126,7 +127,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
         try:
             given = await one.awrap_model_call(request, handler)
         except Exception as error:
-            _judge(error, passed, one.name)
+            _raise_own_failure(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 

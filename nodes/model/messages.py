@@ -39,7 +39,8 @@ from signoff.graph.prompt.prompt import (
 )
 from signoff.graph.state import AgentState
 from signoff.nodes.model.models import Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext, Part
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext
+from signoff.nodes.requests import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,14 @@ def _made(
 
 
 def show(state: AgentState, run: NodeContext) -> Part[FittedPrompt]:
-    """A part of a node: the prompt of the next model call. Raises PromptError where it has no system prompt."""
+    """A part of a node: the prompt of the next model call. Raises PromptError where it has no system
+    prompt."""
     reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
-        # What a function says is no part of the history, by which old turns are summarised: it is counted by what
-        # the provider counts on top of the rest.
+        # What a function says is no part of the history, by which old turns are summarised: it is counted by
+        # what the provider counts on top of the rest.
         own = yield from _made(state, run, function)
         base, told = told, run.deps.prompt_with(own)
         more = max(0, system_size(reader, told) - system_size(reader, base))
@@ -200,7 +202,8 @@ class PromptInput(ChatPromptValue):
 def model_input(
     model: Runnable[LanguageModelInput, BaseMessage], prompt: list[BaseMessage]
 ) -> LanguageModelInput:
-    """`prompt` for `model`: the list itself where something else than LangChain's own code might look at it."""
+    """`prompt` for `model`: the list itself where something else than LangChain's own code might look at
+    it."""
     model = _inmost(model)
     own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
     # Without validation: what is in a prompt are messages already.

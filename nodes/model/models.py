@@ -114,8 +114,8 @@ class AskedModel:
 
 @dataclass(frozen=True)
 class BoundModels:
-    """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries; None
-    for summaries by lines."""
+    """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries;
+    None for summaries by lines."""
 
     asked: tuple[AskedModel, ...]
     summariser: BaseChatModel | None

@@ -1,7 +1,7 @@
 """A summary written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
 
-It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the thread
-goes on.
+It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
+thread goes on.
 """
 
 import time
@@ -26,7 +26,8 @@ from signoff.graph.prompt.prompt import shortened
 from signoff.graph.state import HistorySummary, Spent
 from signoff.nodes.model.messages import in_loops, streams
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
@@ -159,7 +160,8 @@ def _prompt(compaction: Compaction, run: NodeContext) -> list[BaseMessage]:
 def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
-    """What the summaries of the task have cost with this one; estimated where the provider reports nothing."""
+    """What the summaries of the task have cost with this one; estimated where the provider reports
+    nothing."""
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
     marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)

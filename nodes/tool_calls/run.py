@@ -56,7 +56,8 @@ from signoff.nodes.journal import (
     outcome_known,
     unknown,
 )
-from signoff.nodes.node import NodeContext, Part, Store
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part, Store
 from signoff.nodes.tool_calls.progress import telling
 
 _DEEPEST = 200

@@ -28,7 +28,8 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
-from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
+from signoff.nodes.node import Dependencies
+from signoff.nodes.requests import Operation, Store, atell, tell
 from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session.commands import (
     OnPending,

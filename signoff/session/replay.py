@@ -29,7 +29,8 @@ from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, ma
 from signoff.graph.state import MIDDLEWARE, AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
-from signoff.nodes.node import Dependencies, Files, NodeContext, Report, Steps, Store, Swap, kept
+from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
+from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
 from signoff.session.path import (
     NO_TASK,

@@ -22,7 +22,7 @@ from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.graph.outcome import ResultT
-from signoff.nodes.node import acarry_out, carry_out
+from signoff.nodes.requests import acarry_out, carry_out
 from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
@@ -48,8 +48,8 @@ class Session(Generic[ResultT]):
     StorageError when the database fails; in both cases nothing is lost. A failing model, a limit or a stop
     is a decision, never an exception.
 
-    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes on
-    from where it stands.
+    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes
+    on from where it stands.
     """
 
     def __init__(

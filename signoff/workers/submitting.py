@@ -7,7 +7,7 @@ from typing import Any
 from signoff.graph.compiled.settings import shown
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.texts import DEFAULT_TEXTS
-from signoff.nodes.node import Swap
+from signoff.nodes.requests import Swap
 from signoff.session.commands import Answer, Extend, Retry, request_pause, start
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.storage.postgres import PostgresStorage

@@ -1,4 +1,4 @@
-"""In what form a model is given its view, and what `invoke` gives back: LangGraph's own, for less work."""
+"""In what form a model is given its prompt, and what `invoke` gives back: LangGraph's own, for less work."""
 
 import asyncio
 from typing import Any

@@ -213,7 +213,9 @@ def _(folder: Path) -> None:
     assert states[-1] == "finish"
 
 
-@shows(1, "P0: an old part of the history is folded before anything is decided", "a view of 1,500 tokens")
+@shows(
+    1, "P0: an old part of the history is summarised before anything is decided", "a prompt of 1,500 tokens"
+)
 def _(folder: Path) -> None:
     steps = [call("write", text=f"{number} " * 300) for number in range(6)]
     ran = Ran(*steps, FINISH, prompt_tokens=1500)

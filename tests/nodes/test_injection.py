@@ -71,10 +71,10 @@ PLACES = {
     ),
     "what a check says": Place(lambda *_: [PAY, FINISH], ends=[PAY, FINISH], options={"checks": []}),
     "what is folded into lines": Place(
-        one("look"), ends=[FINISH], options={**SMALL, "digest": "lines"}, group=ALL
+        one("look"), ends=[FINISH], options={**SMALL, "compaction": "lines"}, group=ALL
     ),
     "what a model writes for a digest": Place(
-        one("look"), ends=[FINISH], options={**SMALL, "digest": "texts"}, group=ALL
+        one("look"), ends=[FINISH], options={**SMALL, "compaction": "texts"}, group=ALL
     ),
     "a task and its evidence in the tagged protocol": Place(
         lambda n, _: [evidence(n), DONE], [words], begins=False, tagged=True, group=5

@@ -304,7 +304,7 @@ def test_a_run_names_another_first_model(tmp_path: Path) -> None:
     assert outcome.outcome.models == {"c": 1}
 
 
-def test_the_view_fits_the_smallest_of_them() -> None:
+def test_the_prompt_fits_the_smallest_of_them() -> None:
     def of(size: int | None) -> BaseChatModel:
         model = ScriptedModel([])
         model.profile = {"max_input_tokens": size} if size else None

@@ -174,24 +174,24 @@ def note(text: str) -> str:
 
 
 @both_ways
-@pytest.mark.parametrize(("name", "digests_by"), [("second", "second"), (None, "first")])
+@pytest.mark.parametrize(("name", "summaries_by"), [("second", "second"), (None, "first")])
 @pytest.mark.slow
 @pytest.mark.sample(1)
-def test_a_digest_by_the_model_is_by_the_one_that_the_context_names(
-    provider: FakeProvider, run: Way, name: str | None, digests_by: str
+def test_a_summary_by_the_model_is_by_the_one_that_the_context_names(
+    provider: FakeProvider, run: Way, name: str | None, summaries_by: str
 ) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(60)]
-    graph = build_graph(chat(provider), [note], digest="model", prompt_tokens=3_000)
+    graph = build_graph(chat(provider), [note], compaction="model", prompt_tokens=3_000)
     run(graph, context={"model": name, "turns": 30})
-    digests = [request.body["model"] for request in provider.requests if "tools" not in request.body]
-    assert digests
-    assert set(digests) == {digests_by} == set(asked(provider))
+    summaries = [request.body["model"] for request in provider.requests if "tools" not in request.body]
+    assert summaries
+    assert set(summaries) == {summaries_by} == set(asked(provider))
 
 
-def test_another_model_for_digests_keeps_its_name(provider: FakeProvider) -> None:
+def test_another_model_for_summaries_keeps_its_name(provider: FakeProvider) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(40)]
     writer = ScriptedModel(lambda messages: "Some notes were taken.")
-    graph = build_graph(chat(provider), [note], digest=writer, prompt_tokens=3_000)
+    graph = build_graph(chat(provider), [note], compaction=writer, prompt_tokens=3_000)
     invoke(graph, context={"model": "second", "turns": 30})
     assert writer.seen
     assert set(asked(provider)) == {"second"}

@@ -822,7 +822,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "with a digest that a model wrote": Condition(
         before=[*LONG, ASK],
-        settings={"prompt_tokens": 1_800, "digest": ScriptedModel(written)},
+        settings={"prompt_tokens": 1_800, "compaction": ScriptedModel(written)},
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 5, 3),

@@ -43,7 +43,7 @@ def limited(turns: int, database: str | None) -> Run:
 def _signoff(turns: int, database: str | None, **given: Any) -> Run:
     model = Scripted(turns=turns, last={"name": "finish_task", "args": {"summary": "Done."}})
     limits = Limits(turns=turns)
-    given |= {"limits": limits, "prompt_tokens": PROMPT_TOKENS, "digest": "lines"}
+    given |= {"limits": limits, "prompt_tokens": PROMPT_TOKENS, "compaction": "lines"}
     stack = ExitStack()
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))

@@ -72,7 +72,7 @@ class Cast:
             rounds=settings.rounds,
             finish_alone=settings.finish_alone,
             prompt_tokens=settings.prompt_tokens,
-            digest="lines",
+            compaction="lines",
         )
 
     def _tools(self) -> list[BaseTool]:

@@ -1,4 +1,4 @@
-"""The view of any history: sendable, within its budget, and made of the history and the state alone."""
+"""The prompt of any history: sendable, within its budget, and made of the history and the state alone."""
 
 import random
 from collections.abc import Callable
@@ -86,7 +86,7 @@ class Writer:
 
 
 def folded_state(writer: Writer, messages: list[BaseMessage], budget: int) -> AgentState:
-    """The state at the end of `messages`, folded on the way wherever that was due."""
+    """The state at the end of `messages`, summarised on the way wherever that was due."""
     summary: HistorySummary | None = None
     stops = sorted({len(messages), *(writer.random.randint(1, len(messages)) for _ in range(6))})
     for stop in stops:
@@ -125,7 +125,7 @@ def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[
 @pytest.mark.parametrize("start", range(0, 400, 100))
 @pytest.mark.slow
 @pytest.mark.sample(1)
-def test_a_view_of_any_history_is_sendable_and_within_its_budget(start: int, tmp_path: Path) -> None:
+def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(start: int, tmp_path: Path) -> None:
     exceptions = 0
     for seed in range(start, start + 100):
         writer = Writer(seed)
@@ -159,7 +159,7 @@ def assert_only_the_last_turn_is_left(
     assert tokens([*kept, *last]) > budget - 20, "what is always kept does not fit by itself"
 
 
-# The lines of the digest.
+# The lines of the summary.
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_oldest_lines_go_first_and_are_counted(lines: list[str], room: int, 
 
 
 def told(*messages: BaseMessage, budget: int = 200) -> str:
-    """The digest of these messages, of which all but the last turn are folded."""
+    """The summary of these messages, of which all but the last turn are summarised."""
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
     compaction = compact(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
     assert compaction is not None
