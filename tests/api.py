@@ -54,7 +54,7 @@ _FRONT = {
     "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TokenCounts extend retry go_on expire
         Expired request_pause""",
     "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
-        Paused Answer Extend Retry Stop Move Choose Waiting Standing Condition Task Turn Step
+        Paused Answer Extend Retry Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn Step
         pause_on_signals""",
     "storage": """sqlite_storage SqliteStorage postgres_storage PostgresStorage SignoffError SetupError
         StorageError ThreadError ThreadBusy ThreadLost""",
