@@ -1,4 +1,4 @@
-"""What the pages of the reference show of docstrings: lines such as `model: a chat model …` become a table."""
+"""What the reference shows of docstrings: lines such as `model: a chat model …` become a table."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ _NAMED = re.compile(r"(\w+): \S")
 
 
 class Parameters(griffe.Extension):
-    """Gives the paragraphs of a docstring that explain a parameter, or a field, the heading that griffe reads."""
+    """Puts what explains a parameter, or a field, below the heading that griffe reads."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         _rewrite(func, {one.name for one in func.parameters}, "Args:")

@@ -1,5 +1,5 @@
-"""`python -m tests.api` writes docs/reference/api.md, every public name and the module to import it from, and the
-pages in docs/reference/python/, which tell all of each name."""
+"""`python -m tests.api` writes docs/reference/api.md, every public name and the module to import it from, and
+the pages in docs/reference/python/, which tell all of each name."""
 
 import ast
 import importlib
@@ -51,8 +51,8 @@ PAGES = {
 _FRONT = {
     "graph": """build_graph Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat Texts Kind
         ControlTool Effect standard_controls State Storage""",
-    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TokenCounts extend retry go_on expire
-        Expired request_pause""",
+    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TokenCounts extend retry go_on
+        expire Expired request_pause""",
     "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
         Paused Answer Extend Retry Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn Step
         pause_on_signals""",
@@ -100,7 +100,7 @@ def page() -> str:
     for name, purpose in PUBLIC.items():
         found = module(name)
         rows = [
-            f"| [`{each}`]({_place(_anchor(each, name))}) | {summary(each, name).replace('|', chr(92) + '|')} |"
+            f"| [`{each}`]({_place(_anchor(each, name))}) | {_plain(summary(each, name))} |"
             for each in sorted(found.__all__)
         ]
         parts.append(
@@ -124,6 +124,10 @@ def _anchor(each: str, where: str) -> str:
     """Where it is told: a name of `signoff` that another module has, too, stands once."""
     front = vars(module("signoff"))["__all__"]
     return f"signoff.{each}" if each in front else f"{where}.{each}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _place(anchor: str) -> str:

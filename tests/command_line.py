@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 _HEAD = """\
 # The command line
 
-`signoff --help` and `signoff COMMAND --help` print what stands here; `python -m tests.command_line` writes this page
-from the commands. [How to use it](../how-to/command-line.md) stands on a page of its own, what comes first of an option, a
-variable and the file in [Settings](settings.md).
+`signoff --help` and `signoff COMMAND --help` print what stands here; `python -m tests.command_line` writes
+this page from the commands. [How to use it](../how-to/command-line.md) has a page of its own;
+[Settings](settings.md) says what decides: an option, a variable, or the file.
 """
 
 

@@ -1,5 +1,5 @@
-"""`python -m tests.events` writes the second half of docs/reference/events.md: the program that streams events
-to a web page, every event with its fields, and their JSON schema."""
+"""`python -m tests.events` writes the second half of docs/reference/events.md: the program that streams
+events to a web page, every event with its fields, and their JSON schema."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""docs/how-to/models.md: its commands name models as the program reads them, and its defaults are those of the code."""
+"""docs/how-to/models.md: its commands name models as the program reads them, its defaults are the code's."""
 
 import re
 import shlex

@@ -1,9 +1,9 @@
 """README and docs: what they show runs as it stands, and prints what stands beside it.
 
 - A `python` block is a program. It prints the `text` block behind it, or else what stands as a comment beside
-  each `print`; without either, nothing. One with a `title` is a file, which the following ones find. One that is
-  a part of a program in `examples/` is tested with that.
-- A `console` block is a session: what stands behind `$` is run, and prints what follows, where `…` is anything.
+  each `print`; without either, nothing. One with a `title` is a file, which the following ones find. One that
+  is a part of a program in `examples/` is tested with that.
+- A `console` block is a session: what stands behind `$` is run and prints what follows, `…` being anything.
 - In a `sh` block every command exists, with its options.
 - A page has one folder: a program finds what those before it have left.
 """

@@ -1,4 +1,4 @@
-"""docs/how-to/workers.md: its programs run as they stand, its commands and figures are those of the program."""
+"""docs/how-to/workers.md: its programs run as they stand, its commands and figures are true."""
 
 import json
 import re
