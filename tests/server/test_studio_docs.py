@@ -23,12 +23,6 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
 
 
-def test_every_link_leads_to_a_file() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", PAGE)
-    assert links
-    assert [link for link in links if not (REPOSITORY / "docs" / link).exists()] == []
-
-
 def test_every_field_of_the_form_is_told() -> None:
     rows = re.findall(r"^\| (`.*?`) \|", PAGE.partition("The form of a run")[2].partition("\n\n#")[0], re.M)
     assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(Context.model_fields)

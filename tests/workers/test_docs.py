@@ -22,12 +22,6 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
 
 
-def test_every_link_leads_to_a_file() -> None:
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGE) if "://" not in link]
-    assert links
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
-
-
 def test_every_command_exists_with_its_options() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
     lines = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
