@@ -29,11 +29,11 @@ from signoff.graph.messages import KEY, append_messages, marks, slim
 from signoff.graph.rules import OPTIONAL, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     Prompt,
-    PromptError,
     in_loops,
     is_listened_to,
     is_streamed,
@@ -42,7 +42,7 @@ from signoff.nodes.model.messages import (
     show,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
+from signoff.nodes.model.models import AskedModel, Keeper, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
@@ -120,13 +120,12 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     models = run.models
     try:
         shown = yield from show(state, run)
-    except PromptError as error:
-        return _without_prompt(state, error)
+        names = yield from _picked(state, run)
+    except FunctionFailed as error:
+        return _not_asked(state, error)
+    except WaitEnded:
+        return Report(Event.STOPPED)
     task = run.task(state)
-    names = None
-    if run.kit.pick is not None:
-        context = run.context if run.kit.context_form is None else run.users_context
-        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
     offered, begun = tool_choice(task, run.kit.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
@@ -206,10 +205,18 @@ def _gives_way(error: BaseException) -> bool:
     return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
-def _without_prompt(state: AgentState, error: PromptError) -> Report:
-    said = (
-        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
-    )
+def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]:
+    """A part of a node: the names of the working tools that are offered; None for all."""
+    if run.kit.pick is None:
+        return None
+    context = run.context if run.kit.context_form is None else run.users_context
+    asked = asking("select_tools", run.kit.pick, context, state, run)
+    return (yield from picked_names(asked, run.kit.toolbox))
+
+
+def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
+    """The end of a task where a function of the user's own has failed: the model is not asked."""
+    said = f"{error}. Put it right, then retry the thread; nothing is lost."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
 

@@ -279,7 +279,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         self._check(input, config, kwargs)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
-            checked_input(channels_of(input, self._channels), self._channels, {}, None)
+            self._check_channels(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options)
 
@@ -395,17 +395,22 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
     def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""
-        at, channels = self._held_at(config), self._channels
-        values, state = channels_of(given, channels), dict[str, Any]()
+        at = self._held_at(config)
         if not at:
-            checked_input(values, channels, state, None)
+            self._check_channels(given)
             return given
-        saver, place = at
-        if values:
+        (saver, place), channels = at, self._channels
+        if values := channels_of(given, channels):
             asked = Operation(partial(self.get_whole_state, place), partial(self.aget_whole_state, place))
             state = (yield asked).values
             given = with_channels(given, checked_input(values, channels, state, saver.serde))
         return (yield from entry(self, given, saver, place))
+
+    def _check_channels(self, given: Any) -> None:
+        """Refuses an input of a thread that is not saved here, with a value that its channel cannot take."""
+        channels = self._channels
+        if channels and (values := channels_of(given, channels)):
+            checked_input(values, channels, {}, None)
 
     def _held_at(
         self, config: RunnableConfig | None
