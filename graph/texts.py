@@ -186,6 +186,10 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "{name} did not come back within {seconds:g} seconds; whether it took effect is not known. Check "
             "before you repeat it, or try a smaller step."
         ),
+        "nobody_asked": (
+            "{name} was begun and not finished: it asks a person, and this run cannot wait for an answer. Go on "
+            "without it."
+        ),
         "unsupported": "{name} returned something that this loop cannot apply ({type}).",
         "written": "Written to the state: {channels}.",
         "no_channel": (

@@ -22,7 +22,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ValidationError
 
-from signoff.graph.foreign import gets_past
+from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
@@ -143,11 +143,12 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return report
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as raised:
+        failed = unanswered(raised, can_ask=run.can_ask)
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
-        if gets_past(error) or isinstance(error, WrongWay):
+        if gets_past(failed) or isinstance(failed, WrongWay):
             raise
-        return _failed(state, run, shown, error, call.tries)
+        return _failed(state, run, shown, failed, call.tries)
 
 
 @dataclass

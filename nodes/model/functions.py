@@ -11,7 +11,7 @@ from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
-from signoff.graph.foreign import gets_past, words
+from signoff.graph.foreign import gets_past, unanswered, words
 from signoff.graph.state import AgentState
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import WaitEnded
@@ -38,6 +38,7 @@ class AskFunction:
     state: Mapping[str, Any]
     context: Any
     bounds: CallBounds
+    can_ask: bool
 
     def do(self, run: NodeContext) -> Any:
         return self._found(*call(self.bounds, self._given))
@@ -77,6 +78,7 @@ class AskFunction:
         if self.bounds.end is not None:
             raise self.failed(f"did not come back in time ({_LIMIT[self.bounds.end]})") from error
         assert error is not None, "it has given nothing"
+        error = unanswered(error, can_ask=self.can_ask)
         if gets_past(error) or isinstance(error, FunctionFailed | WaitEnded):
             raise error
         raise self.failed(f"raised {type(error).__name__}: {words(error)}") from error
@@ -104,7 +106,7 @@ def asking(
     """The request by which `function` is asked, in the bounds of the model call that it is asked for."""
     control = run.control
     bounds = watch_of(run.task(state), run.limits, silence=run.model_seconds, chars=None, control=control)
-    return AskFunction(option, function, dict(state), context, bounds)
+    return AskFunction(option, function, dict(state), context, bounds, run.can_ask)
 
 
 def picked_names(asked: AskFunction, box: Toolbox) -> Part[tuple[str, ...] | None]:

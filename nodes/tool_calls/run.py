@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import json
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -26,12 +27,15 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
 
+from signoff.graph.errors import ApprovalWarning
 from signoff.graph.foreign import (
+    NobodyToAsk,
     being_ended,
     capped,
     explain,
     gets_past,
     strict_serde,
+    unanswered,
     valid_text,
     valid_values,
     words,
@@ -205,6 +209,11 @@ class ResultWriter:
 
     def broken(self, error: BaseException) -> ToolResult:
         """It has raised `error`."""
+        if isinstance(error, NobodyToAsk):
+            warnings.warn(f"The tool {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
+            return self._answer(
+                self.run.kit.texts.results["nobody_asked"].format(name=self.call.name), ok=False
+            )
         if isinstance(error, ValidationError) and self._has_not_begun(error):
             told = misfit(self.call, error, self.run)
             # What a person has changed is said as well.
@@ -418,7 +427,8 @@ class ToolRun:
                 output = self.output(self.tool, self._request())
             else:
                 output = self.around.tool_call(self)
-        except BaseException as error:
+        except BaseException as raised:
+            error = unanswered(raised, can_ask=self.run.can_ask)
             if gets_past(error):
                 raise
             return self.told.broken(error)
@@ -482,7 +492,8 @@ class ToolRun:
                 output = await self.aoutput(self.tool, self._request())
             else:
                 output = await self.around.atool_call(self)
-        except BaseException as error:
+        except BaseException as raised:
+            error = unanswered(raised, can_ask=self.run.can_ask)
             if gets_past(error) or being_ended(error):
                 raise
             return await asyncio.to_thread(self.told.broken, error)
