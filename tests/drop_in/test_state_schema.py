@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NotRequired, Required
 
 import pytest
+from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.channels.ephemeral_value import EphemeralValue
@@ -389,6 +390,24 @@ def test_what_a_finishing_tool_writes_is_written_once() -> None:
     controls = [ControlTool(sign, Effect.FINISH)]
     graph = build_graph(model, control_tools=controls, state_schema=Notes, **saved())
     assert values(graph)["notes"] == ["signed"]
+
+
+class Plans(MessagesState):
+    todos: NotRequired[list[Any]]
+
+
+@pytest.mark.parametrize(("schema", "kept"), [(Plans, True), (Notes, False)])
+def test_a_graph_without_the_middleware_keeps_its_channel_by_declaring_it(
+    schema: Any, kept: bool, tmp_path: Path
+) -> None:
+    todos = [{"content": "look", "status": "pending"}]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        script = ScriptedModel([call("write_todos", todos=todos), FINISH])
+        planning = build_graph(script, middleware=[TodoListMiddleware()], storage=storage)
+        values(planning)
+        values(build_graph(ScriptedModel([FINISH]), state_schema=schema, storage=storage))
+        assert planning.get_state(THREAD).values.get("todos") == (todos if kept else None)
+        assert any(one.values.get("todos") == todos for one in planning.get_state_history(THREAD))
 
 
 # Killed when the journal has "done" and LangGraph has not saved the step: the update is in the journal alone.
