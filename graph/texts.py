@@ -190,7 +190,11 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "{name} was begun and not finished: it asks a person, and this run cannot wait for an answer. Go on "
             "without it."
         ),
-        "unsupported": "{name} returned something that this loop cannot apply ({type}).",
+        "unsupported": (
+            "{name} has run, but returned something that this loop cannot apply ({type}): {why}. A tool returns "
+            "text, JSON values, a ToolMessage for its call, or Command(update=…) with that message and channels "
+            "of the state."
+        ),
         "written": "Written to the state: {channels}.",
         "no_channel": (
             "{name} has run, but nothing of its update of the state was written: {channel!r} is no channel "

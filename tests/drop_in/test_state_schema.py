@@ -177,8 +177,8 @@ NOT_WRITTEN: dict[str, str] = {
     "a function": "'name' cannot take it: TypeError",
     "an odd one": "'name' cannot take it",
     "too large a number": "'name' cannot take it",
-    "to somewhere": "cannot apply (Command)",
-    "of the graph around it": "cannot apply (Command)",
+    "to somewhere": "cannot apply (Command): it has a goto, and the machine alone says what comes next",
+    "of the graph around it": "cannot apply (Command): it is for the graph around this one (graph=…)",
 }
 
 
