@@ -360,15 +360,26 @@ def check_channels(given: Any, channels: Collection[str]) -> None:
 
 def channels_of(given: Any, channels: Collection[str]) -> dict[str, Any]:
     """What an input gives to these channels, the user's own."""
-    update = given.update if isinstance(given, Command) else given
+    update = _update_of(given) if isinstance(given, Command) else given
     return {key: update[key] for key in channels if key in update} if isinstance(update, Mapping) else {}
 
 
 def with_channels(given: Any, values: Mapping[str, Any]) -> Any:
     """The input with these values in place of what it gives to their channels."""
     if isinstance(given, Command):
-        return replace(given, update={**dict(given.update or {}), **values})
+        return replace(given, update={**_update_of(given), **values})
     return {**given, **values}
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any]:
+    """What a command writes, as a mapping. LangGraph takes pairs, too, even several for one channel: those are
+    nothing here."""
+    given: Any = command.update
+    try:
+        found = dict(given or ())
+    except (TypeError, ValueError):
+        return {}
+    return found if len(found) == len(given or ()) else {}
 
 
 def _check_shape(given: Any) -> None:

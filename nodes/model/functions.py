@@ -96,7 +96,7 @@ async def _awaited(found: Awaitable[_T]) -> AsyncIterator[_T]:
 
 def name_of(function: object) -> str:
     """What a function is called, for whoever is to find it."""
-    found = getattr(function, "__qualname__", None) or getattr(function, "func", None) or type(function)
+    found = getattr(function, "__name__", None) or getattr(function, "func", None) or type(function)
     return found if isinstance(found, str) else name_of(found)
 
 
@@ -116,6 +116,8 @@ def picked_names(asked: AskFunction, box: Toolbox) -> Part[tuple[str, ...] | Non
     if found is None:
         return None
     try:
+        if isinstance(found, str | Mapping):
+            raise TypeError("give a list of them")
         names = {_tool_name(one) for one in found}
     except Exception as error:
         raise asked.failed(

@@ -66,6 +66,11 @@ FAILING: dict[str, tuple[str, Callable[[Any, Any], Any], str]] = {
         "picked lok, which this graph does not have; its tools are: look.",
     ),
     "no list of tools": ("select_tools", lambda *_: 3, "returned 3, and not the tools to offer (TypeError"),
+    "one name in place of a list": (
+        "select_tools",
+        lambda *_: "look",
+        "returned 'look', and not the tools to offer (TypeError: give a list of them).",
+    ),
     "no tools in the list": ("select_tools", lambda *_: [3], "returned [3], and not the tools to offer"),
 }
 
@@ -81,7 +86,7 @@ def test_one_that_fails_ends_the_task_as_an_error_from_which_it_is_tried_again(
     def given(state: Any, context: Any) -> Any:
         return function(state, context) if broken else OPTIONS[option]
 
-    given.__qualname__ = getattr(function, "__qualname__", "raises")
+    given.__name__ = getattr(function, "__name__", "raises")
     graph = built({option: given}, storage=storage)
     outcome = played(graph, way)["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("error", "model_error")

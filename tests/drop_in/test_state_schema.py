@@ -251,7 +251,7 @@ REFUSED_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["an input", "a command"])
+@pytest.mark.parametrize("form", ["an input", "a command", "a command of pairs"])
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("case", REFUSED_INPUTS)
 def test_a_value_that_its_channel_cannot_take_is_refused_before_anything_is_saved(
@@ -264,8 +264,9 @@ def test_a_value_that_its_channel_cannot_take_is_refused_before_anything_is_save
         values(graph, notes=["one"], longest="three")
         before = graph.get_state(THREAD)
         asked: Any = {"messages": [("user", "go")], **given}
-        if form == "a command":
-            asked = Command(update=asked, goto="compress")
+        if form != "an input":
+            update = asked if form == "a command" else list(asked.items())
+            asked = Command(update=update, goto="compress")
         with pytest.raises(SetupError, match=says) as raised:
             _ = graph.invoke(asked, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(asked, THREAD))
         assert "\n" not in str(raised.value)
