@@ -372,8 +372,8 @@ def with_channels(given: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _update_of(command: Command[Any]) -> dict[str, Any]:
-    """What a command writes, as a mapping. LangGraph takes pairs, too, even several for one channel: those are
-    nothing here."""
+    """What a command writes, as a mapping. LangGraph takes pairs, too; with several for one channel they are
+    not read here."""
     given: Any = command.update
     try:
         found = dict(given or ())

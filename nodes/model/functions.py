@@ -84,7 +84,8 @@ class AskFunction:
         raise self.failed(f"raised {type(error).__name__}: {words(error)}") from error
 
     def failed(self, why: str) -> FunctionFailed:
-        return FunctionFailed(f"The function given as {self.option}= ({name_of(self.function)}) {why}")
+        name = name_of(self.function)
+        return FunctionFailed(f"The function given as {self.option}= ({name}) {why.rstrip('.')}")
 
 
 _LIMIT = {EarlyEnd.SILENT: "model_seconds", EarlyEnd.SECONDS: "the task's limit of seconds"}

@@ -43,7 +43,7 @@ def played(graph: Any, way: str, given: Any = GO) -> dict[str, Any]:
 
 
 def raises(state: Any, context: Any) -> Any:
-    raise LookupError("no such user")
+    raise LookupError("no such user.")
 
 
 def exits(state: Any, context: Any) -> Any:
