@@ -55,7 +55,8 @@ from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
 from signoff.graph.schemas.state import checked_input
 from signoff.graph.state import AgentState, Output
-from signoff.nodes.node import Node, Operation, acarry_out, carry_out
+from signoff.nodes.node import Node
+from signoff.nodes.requests import Operation, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -230,14 +231,14 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if output.interrupts:
             found["__interrupt__"] = list(output.interrupts)
         node = self.builder.nodes[str(FIRST)].runnable
-        found.shape = node.kit.shape if isinstance(node, Node) else None
+        found.shape = node.deps.shape if isinstance(node, Node) else None
         return found
 
     @property
     def _channels(self) -> Mapping[str, BaseChannel[Any, Any, Any]]:
         """Those of the state that are the user's own."""
         node = self.builder.nodes[str(FIRST)].runnable
-        return node.kit.channels if isinstance(node, Node) else {}
+        return node.deps.channels if isinstance(node, Node) else {}
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config), storage_errors():

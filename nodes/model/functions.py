@@ -15,7 +15,8 @@ from signoff.graph.foreign import gets_past, unanswered, words
 from signoff.graph.state import AgentState
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import WaitEnded
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part
 from signoff.tools.toolbox import Toolbox, provider_name
 
 _T = TypeVar("_T")
