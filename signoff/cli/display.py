@@ -19,6 +19,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
@@ -405,13 +406,6 @@ class Terminal(Plain):
 def _print_commands(console: Console, shown: Card) -> None:
     for label, command in shown.commands:
         console.print(Text.assemble(f"{label}: ", (plain(command), "bold")), soft_wrap=True)
-
-
-def stdout_console() -> Console:
-    """A console that writes control codes to a terminal only, whatever the environment asks for."""
-    live = sys.stdout.isatty()
-    options: dict[str, Any] = {} if live else {"color_system": None, "width": 100}
-    return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)
 
 
 def display_for(as_json: bool, quiet: bool) -> Display:

@@ -17,9 +17,9 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.outcome import ResultT
 from signoff.nodes.node import acarry_out, carry_out
 from signoff.session.decisions import Decision
