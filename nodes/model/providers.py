@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 EMBEDDED = "local"
 """The name of the embedded model."""
 
+READING = "signoff_reading"
+"""The name of the event by which a model tells how much of its prompt it has read: for `on_custom_event` of a
+callback handler. Its data are `done` and `total`, in tokens. The embedded model tells it."""
+
 SCRIPTED = "scripted:"
 """What stands before the path of a Python file that holds a model or a script, for tests and demos."""
 
