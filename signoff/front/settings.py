@@ -584,7 +584,7 @@ def remember(store: "BaseStore", thread_id: str, settings: Settings) -> None:
 def recall(store: "BaseStore", thread_id: str) -> Settings | None:
     """The settings that the thread last ran with; None when it was made by another program."""
     # Whoever reads only the options of a command needs no LangGraph.
-    from signoff.session.standing import readable
+    from signoff.session.status import readable
 
     with readable(thread_id):
         item = store.get(_place(thread_id), _KEY)

@@ -12,8 +12,8 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import checked_thread_id, label, valid_text
-from signoff.nodes.node import Swap
-from signoff.session.moves import Answer, Extend, Retry
+from signoff.nodes.requests import Swap
+from signoff.session.commands import Answer, Extend, Retry
 
 INBOX = "inbox"
 _LONGEST_ID = 500
