@@ -138,7 +138,7 @@ class LiveArea:
         if now.tokens or coming:
             parts.append(counted(now.tokens + coming, "token"))
         if self.streamed and self.streamed.read is not None:
-            parts.append(f"reads the prompt: {self.streamed.read:.0%}")
+            parts.append(f"reads the prompt: {100 * self.streamed.read:.0f} %")
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         parts.append(f"{minutes}:{seconds:02}")
         state = f"{now.state} {one_line(self._first.name) if self._first else ''}".strip()
