@@ -62,6 +62,22 @@ def gets_past(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and not _by_statement(error.__traceback__)
 
 
+class NobodyToAsk(Exception):
+    """Code of somebody else's asks a person by `interrupt`, in a run that cannot wait for the answer."""
+
+
+def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
+    """`error`; or, in a run that cannot wait, NobodyToAsk for a pause that nobody could end."""
+    from langgraph.errors import GraphInterrupt
+
+    if can_ask or not isinstance(error, GraphInterrupt):
+        return error
+    return NobodyToAsk(
+        "interrupt() asks a person, and this run cannot wait for the answer; build the graph with storage= "
+        "(or a checkpointer)"
+    )
+
+
 def being_ended(error: BaseException) -> bool:
     """Whether the coroutine that awaits such code is itself cancelled or closed: what it awaits has then
     raised nothing of its own. To be called where that was awaited."""
