@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +16,15 @@ from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 
 ERROR, USAGE = 1, 2
 """Exit codes, as in `signoff.front.report`, which is slow to import."""
+
+PANELS: Mapping[str, Sequence[str]] = {
+    "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
+    "Threads": ("threads", "show", "fork", "stats", "rate", "export", "delete", "prune"),
+    "Many machines": ("submit", "worker"),
+    "The embedded model and the sandbox": ("model", "sandbox"),
+    "Tools for developers": ("diagram", "lint", "verify"),
+}
+"""The commands as the help groups and orders them."""
 
 COMMANDS: Mapping[str, str] = {
     "run": "signoff.cli.run:run",
@@ -69,12 +78,33 @@ def _command(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
-        group = typer.main.get_group(found)
-        group.name = name
-        return group
-    alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
-    return typer.main.get_command(alone)
+        command: Any = typer.main.get_group(found)
+        command.name = name
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
+        command = typer.main.get_command(alone)
+    command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)
+    for one in (command, *getattr(command, "commands", {}).values()):
+        one.get_params = functools.partial(_params, one.get_params)
+    return command
+
+
+def _params(own: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    return _without_types(own(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """The parameters, of which the help shows no type where it says nothing: of a flag, `<bool>`, and beside
+    the name of an argument. Where typer asks in another way, they are shown."""
+    for one in params:
+        if one.param_type_name == "argument" or getattr(one, "is_flag", False):
+            one.display_type_rich = _no_type
+    return params
+
+
+def _no_type(ctx: Any) -> None:
+    return None
 
 
 def load(words: Sequence[str]) -> None:
@@ -91,7 +121,10 @@ class Commands(TyperGroup):
         self.commands = Loaded()  # type: ignore[assignment]  # nothing is added to it
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return [name for names in PANELS.values() for name in names]
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
@@ -99,7 +132,7 @@ class Commands(TyperGroup):
             _check_folder()
             code = super().main(words, *rest, **{**options, "standalone_mode": False})
         except typer.TyperException as error:
-            code = _refuse(error.format_message(), USAGE, words)
+            code = _refuse(f"{error.format_message()} {_help_for(words)}", USAGE, words)
         except SignoffError as error:
             code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
         except sqlite3.Error as error:
@@ -116,6 +149,12 @@ class Commands(TyperGroup):
             )
             code = _refuse(told, ERROR, words)
         sys.exit(code or 0)
+
+
+def _help_for(words: Sequence[str]) -> str:
+    """Where the help for this command line is."""
+    command = f"{words[0]} " if words and words[0] in COMMANDS else ""
+    return f"See: signoff {command}--help"
 
 
 def _check_folder() -> None:

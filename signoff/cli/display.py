@@ -408,9 +408,11 @@ def _print_commands(console: Console, shown: Card) -> None:
 
 
 def stdout_console() -> Console:
-    """A console that writes control codes to a terminal only, whatever the environment asks for."""
+    """A console that moves the cursor in a terminal only; colours elsewhere, where FORCE_COLOR asks for them
+    and NO_COLOR does not forbid it."""
     live = sys.stdout.isatty()
-    options: dict[str, Any] = {} if live else {"color_system": None, "width": 100}
+    forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
+    options: dict[str, Any] = {} if live else {"color_system": "256" if forced else None, "width": 100}
     return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)
 
 

@@ -40,7 +40,7 @@ def export(
         typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: print it)."),
     ] = None,
 ) -> None:
-    """Print all that is kept of a thread as one JSON document: history, outcomes, records."""
+    """Print a thread as one JSON document: history, outcomes, records."""
     thread_id = checked_thread_id(thread)
     if not file.exists():
         raise unknown(thread_id, file)
@@ -65,7 +65,7 @@ def delete(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a thread with all that is kept of it; what it did to your files stays."""
+    """Delete a thread and everything stored with it; your files stay as they are."""
     thread_id = checked_thread_id(thread)
     if not file.exists():
         raise unknown(thread_id, file)
@@ -100,7 +100,7 @@ def prune(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Delete the threads that ended long ago; `signoff threads` shows which there are."""
+    """Delete threads that ended long ago."""
     before = moment(older, time.time(), "--older")
     file.check_named()
     found = [one for one in found_in(file, sys.maxsize).rows if _is_older(one, before)]

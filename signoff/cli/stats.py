@@ -138,7 +138,7 @@ def stats(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how tasks ended, how many turns they took, which reminders helped, and what to improve."""
+    """Show how tasks ended, how many turns they took, and what to improve."""
     begin = 0.0 if since is None else moment(since, time.time(), "--since")
     if picture is not None:
         check_suffix(picture)
@@ -172,7 +172,7 @@ def rate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say how well a task was done; a new rating takes the place of the old one."""
+    """Rate how well a task was done, from 1 to 5; a new rating replaces the old one."""
     thread_id = checked_thread_id(thread)
     _known(file, thread_id)
     with file.open() as storage:

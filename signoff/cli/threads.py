@@ -80,7 +80,7 @@ def threads(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the threads: where each stands, since when it waits and what for."""
+    """List the threads: where each stands, and what it waits for."""
     file.check_named()
     if expire:
         _print_expired(stdout_console(), file, as_json)
@@ -100,7 +100,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
+    """Show a thread turn by turn: replies, calls, results, and the rules that fired."""
     thread_id, console = checked_thread_id(thread), stdout_console()
     if as_json and html is not None:
         raise SetupError("--html writes a page and --json prints a document; give one of them.")

@@ -86,7 +86,7 @@ def _typed(name: str) -> Any:
     kind = extra["kind"] or next(one for one in get_args(field.annotation) if one is not type(None))
     full = [one for one in extra["names"] if one.startswith("--")] or [flag(name)]
     short = [one for one in extra["names"] if not one.startswith("--")]
-    option = typer.Option(*full, *short, metavar=extra["metavar"], min=extra["least"], help=field.description)
+    option = typer.Option(*full, *short, metavar=extra["metavar"], help=field.description)
     annotated: Any = Annotated
     return annotated[kind | None, option]
 

@@ -27,7 +27,7 @@ def ui(
     file: Database,
     thread: ThreadOption = None,
 ) -> None:
-    """Open the application: the conversation, the machine, and a terminal that you share with the model."""
+    """Open the application: conversation, machine, terminal."""
     _needs("textual")
     if not _is_web() and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do without.")
@@ -48,7 +48,7 @@ def serve(
     ] = 0,
     thread: ThreadOption = None,
 ) -> None:
-    """Show the application in a browser, on this machine only; takes the options of `signoff ui`, too."""
+    """Open the application in a browser of this machine; takes the options of `ui`."""
     _needs("textual_serve")
     with file.open() as storage:
         thread_id = checked_thread_id(thread) if thread else new_thread_id(storage.threads())
