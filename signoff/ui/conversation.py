@@ -71,10 +71,15 @@ class Conversation(VerticalScroll):
         self.found = -1
         self.coming = ""
 
-    def begin(self, thread_id: str, events: Sequence[SessionEvent]) -> None:
-        """Shows another thread."""
+    def begin(
+        self, thread_id: str, events: Sequence[SessionEvent], welcome: RenderableType | None = None
+    ) -> None:
+        """Shows another thread. welcome: what an empty one shows, until something happens."""
         self.thread_id = thread_id
         self.query(Item).remove()
+        self.query("#welcome").remove()
+        if welcome is not None and not events:
+            self.mount(Static(welcome, id="welcome"))
         self.lines, self.coming, self.found = Lines(boxed=True), "", -1
         hidden = max(0, len(events) - _SHOWN)
         items = [item for event in events[hidden:] if (item := self._item(event))]
@@ -122,6 +127,7 @@ class Conversation(VerticalScroll):
         return True
 
     def _mount(self, item: Item) -> None:
+        self.query("#welcome").remove()
         self.mount(item)
         items = self.query(Item)
         if len(items) > 2 * _SHOWN:

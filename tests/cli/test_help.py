@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.app import COMMANDS, PANELS
+from signoff.cli.app import COMMANDS, PANELS, Loaded
 from tests.support.benches.cli import Bench, one_sentence
 
-WITH_COMMANDS = {"model": ("install", "info"), "sandbox": ("selftest",)}
+DOCS = Path(__file__).parents[2] / "docs" / "commands.md"
 
 
 @pytest.fixture
@@ -44,6 +44,17 @@ def test_a_command_takes_one_line_at_100_columns(bench: Bench) -> None:
 )
 def test_no_type_beside_flags_and_arguments(bench: Bench, command: tuple[str, ...]) -> None:
     assert re.findall(r"<\w+>", shown(bench, *command)) == []
+
+
+def test_the_docs_have_every_command_with_its_line() -> None:
+    found = [line for line in DOCS.read_text("utf-8").splitlines() if line.startswith("| ") and "`" in line]
+    rows = []
+    for panel, names in PANELS.items():
+        for name in names:
+            command = Loaded()[name]
+            first = (command.help or "").partition("\n\n")[0].replace("\n", " ")
+            rows.append(f"| {panel} | `{name}` | {first} |")
+    assert found == rows
 
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

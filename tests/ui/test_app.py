@@ -259,7 +259,7 @@ async def test_search_goes_backwards_through_what_was_said(bench: UiBench) -> No
         await opened.send("no such words")
         assert "Not found." in opened.noted()
         await opened.pilot.press("escape")
-        assert opened.desk.prompt.placeholder == "what is to be done"
+        assert opened.desk.prompt.placeholder == "what is to be done; Enter sends it"
 
 
 @pytest.mark.thorough
