@@ -13,7 +13,7 @@ from signoff.graph.compiled.graph import checked_thread_id, runner
 from signoff.graph.errors import ThreadError
 from signoff.nodes.journal import label, recorded
 from signoff.session.path import steps
-from signoff.session.standing import Condition, look, readable, reading_graph
+from signoff.session.status import Condition, look, readable, reading_graph
 
 FORMAT = 1
 """The version of the document."""
@@ -29,27 +29,27 @@ def export(storage: Storage, thread_id: str) -> dict[str, Any]:
     read.
     """
     with runner(storage.checkpointer, checked_thread_id(thread_id)):
-        standing = look(reading_graph(storage, thread_id), thread_id)
+        status = look(reading_graph(storage, thread_id), thread_id)
         with readable(thread_id):
             path = steps(storage.checkpointer, thread_id)
             outcomes = [outcome.model_dump() for outcome in recorded(storage.store, thread_id)]
             records = list(entries(storage.store, thread_id))
-    if standing.condition is Condition.UNKNOWN and not records:
-        raise ThreadError(f"There is no thread {standing.shown!r}; nothing was exported.")
-    waiting = standing.waiting
+    if status.condition is Condition.UNKNOWN and not records:
+        raise ThreadError(f"There is no thread {status.shown!r}; nothing was exported.")
+    waiting = status.waiting
     return {
         "format": FORMAT,
         "signoff": importlib.metadata.version("signoff"),
         "exported": datetime.now(UTC).isoformat(),
         "thread_id": thread_id,
-        "condition": str(standing.condition),
-        "changed": standing.changed or None,
+        "condition": str(status.condition),
+        "changed": status.changed or None,
         "waiting": {"for": waiting.waits_for, **waiting.document()} if waiting else None,
-        "outcome": standing.outcome and dict(standing.outcome),
+        "outcome": status.outcome and dict(status.outcome),
         "outcomes": [outcome for outcome in outcomes if outcome["thread_id"] == thread_id],
-        "history": [message_to_dict(message) for message in standing.values.get("messages", ())],
+        "history": [message_to_dict(message) for message in status.values.get("messages", ())],
         "state": {
-            name: value for name, value in standing.values.items() if name not in ("messages", "outcome")
+            name: value for name, value in status.values.items() if name not in ("messages", "outcome")
         },
         "path": [vars(step) for step in path],
         "records": [_record(item) for item in records],

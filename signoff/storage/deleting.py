@@ -49,7 +49,7 @@ def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
 def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
     """The files in the thread's workspace that hold the full texts of its results."""
     # It brings the whole graph along, which most who open a database do not need.
-    from signoff.session.standing import look, reading_graph
+    from signoff.session.status import look, reading_graph
 
     workspace = saver.workspace_of(thread_id)
     if workspace is None:

@@ -13,7 +13,7 @@ from signoff import Session, ThreadBusy, build_graph, sqlite_storage
 from signoff.front.settings import Given, remember, settle
 from signoff.models import ScriptedModel, call
 from signoff.server import ServerSaver
-from signoff.session.moves import request_pause
+from signoff.session.commands import request_pause
 from signoff.stats.records import rate
 from signoff.storage.postgres import postgres_storage
 from signoff.tools.files import workspace_tools

@@ -88,7 +88,7 @@ async def test_a_task_may_have_several_lines(bench: UiBench, key: str) -> None:
         await opened.rests()
         assert opened.desk.prompt.value == ""
         assert opened.desk.story is not None
-        assert opened.desk.story.standing.task.messages[0].text == "one\ntwo"
+        assert opened.desk.story.status.task.messages[0].text == "one\ntwo"
 
 
 async def test_a_long_text_scrolls_in_the_prompt(bench: UiBench) -> None:
