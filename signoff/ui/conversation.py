@@ -156,7 +156,11 @@ class Conversation(VerticalScroll):
                 short = self.lines.render(event)
                 return Foldable(short or "", _whole(text), text)
         shown = self.lines.render(event)
-        return None if shown is None else Item(shown, " ".join(map(str, vars(event).values())))
+        return None if shown is None else Item(shown, _texts(event))
+
+
+def _texts(event: SessionEvent) -> str:
+    return " ".join(value for value in vars(event).values() if isinstance(value, str) and value)
 
 
 def _call(call: CallFinished) -> RenderableType:
