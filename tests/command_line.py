@@ -11,7 +11,7 @@ from signoff.cli.app import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 _HEAD = """\
-# The command line
+# Options of the commands
 
 `signoff --help` and `signoff COMMAND --help` print what stands here; `python -m tests.command_line` writes
 this page from the commands. [How to use it](../how-to/command-line.md) has a page of its own;
