@@ -6,8 +6,8 @@ killed in that moment runs the state again: its effects are in the journal by th
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
 
+from signoff.graph.errors import ThreadLost
 from signoff.storage.base import SaverInThreads
 
 Statement = tuple[str, Sequence[Any]]
@@ -58,42 +59,49 @@ def _record(found: Recorder, write: Callable[[], Any]) -> None:
     write()
 
 
+Held = dict[int, Statement]
+"""What waits, numbered in the order in which it was written."""
+
+
 class HeldWrites:
-    """What waits for its checkpoint, by thread; only for threads that are run step by step now."""
+    """What waits for its checkpoint, by thread; only for threads that are run step by step now.
+
+    Without a lock, which an interrupt could leave held: each line changes one dict once, which Python does as
+    a whole. What is saved is taken out only afterwards, so that it cannot get lost in between; what two save
+    at once is in the database once, as none of it replaces anything.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_thread: dict[str, list[Statement]] = {}
+        self._by_thread: dict[str, Held] = {}
+        self._numbers = itertools.count()
 
-    def begin(self, thread_id: str) -> None:
-        with self._lock:
-            self._by_thread.setdefault(thread_id, [])
+    def begin(self, thread_id: str, held: Held) -> None:
+        self._by_thread[thread_id] = held
 
-    def end(self, thread_id: str) -> list[Statement]:
-        with self._lock:
-            return self._by_thread.pop(thread_id, [])
+    def end(self, thread_id: str, held: Held) -> None:
+        # Not that of a run that has begun since this one was interrupted.
+        if self._by_thread.get(thread_id) is held:
+            self._by_thread.pop(thread_id, None)
 
-    def add(self, thread_id: str, statements: Sequence[Statement]) -> bool:
+    def add(self, thread_id: str, statements: Iterable[Statement]) -> bool:
         """Whether they are held. They are not when the run has come to its end meanwhile."""
-        with self._lock:
-            held = self._by_thread.get(thread_id)
-            if held is not None:
-                held += statements
-            return held is not None
+        held = self._by_thread.get(thread_id)
+        if held is None:
+            return False
+        for statement in statements:
+            held[next(self._numbers)] = statement
+        # Had the run ended before the last one was there, nobody might save it any more.
+        return self._by_thread.get(thread_id) is held
 
-    def take(self, thread_id: str) -> list[Statement]:
-        with self._lock:
-            found = self._by_thread.get(thread_id)
-            if not found:
-                return []
-            self._by_thread[thread_id] = []
-            return found
+    def of(self, thread_id: str) -> Held:
+        """A copy of what waits now."""
+        held = self._by_thread.get(thread_id)
+        return held.copy() if held else {}
 
-    def give_back(self, thread_id: str, statements: Sequence[Statement]) -> None:
-        """Puts what could not be saved before what has come since."""
-        with self._lock:
-            if (held := self._by_thread.get(thread_id)) is not None:
-                held[:0] = statements
+    def are_saved(self, thread_id: str, numbers: Iterable[int]) -> None:
+        held = self._by_thread.get(thread_id, {})
+        for number in numbers:
+            held.pop(number, None)
 
     def runs(self, thread_id: str) -> bool:
         """Whether what comes is held."""
@@ -103,8 +111,7 @@ class HeldWrites:
         return bool(self._by_thread.get(thread_id))
 
     def threads(self) -> list[str]:
-        with self._lock:
-            return [thread_id for thread_id, held in self._by_thread.items() if held]
+        return [thread_id for thread_id, held in self._by_thread.copy().items() if held]
 
 
 class StepSaver(SaverInThreads):
@@ -133,8 +140,9 @@ class StepSaver(SaverInThreads):
     def whole_steps(self, thread_id: str) -> Iterator[None]:
         """For a run that holds the thread, and runs one state at a time: meanwhile the writes of a state may
         wait for their checkpoint. Whatever still waits in the end is saved then."""
+        held: Held = {}
         try:
-            self._held.begin(thread_id)
+            self._held.begin(thread_id, held)
             yield
         except BaseException:
             # What ended the run is told, and not that a database which failed still does.
@@ -144,7 +152,11 @@ class StepSaver(SaverInThreads):
         else:
             self.save_held(thread_id)
         finally:
-            self._held.end(thread_id)
+            try:
+                self._held.end(thread_id, held)
+            finally:
+                # Should an interrupt have come to the line above.
+                self._held.end(thread_id, held)
 
     def holds(self, thread_id: str) -> bool:
         """Whether something of the thread waits for its checkpoint."""
@@ -197,7 +209,9 @@ class StepSaver(SaverInThreads):
         """Saves what waits of the thread that is to be read, or of all."""
         asked = None if config is None else config["configurable"].get("thread_id")
         for thread_id in self._held.threads() if asked is None else [asked]:
-            self.save_held(thread_id)
+            # Of a thread that another runner has taken, the database tells all that counts.
+            with suppress(ThreadLost):
+                self.save_held(thread_id)
 
     def _write(self, thread_id: str, write: Callable[[], Any]) -> None:
         statements = self.record(thread_id, write)
@@ -205,14 +219,10 @@ class StepSaver(SaverInThreads):
 
     def _save(self, thread_id: str, statements: Sequence[Statement]) -> None:
         """Saves them after what waits."""
-        held = self._held.take(thread_id)
-        if not (held or statements):
-            return
-        try:
-            self.save(thread_id, [*held, *statements])
-        except BaseException:
-            self._held.give_back(thread_id, held)
-            raise
+        held = self._held.of(thread_id)
+        if held or statements:
+            self.save(thread_id, [*held.values(), *statements])
+            self._held.are_saved(thread_id, held)
 
 
 _COUNTERS, _HISTORY, _MOST_STEPS = "counters_since_delta_snapshot", "messages", 2_500
