@@ -41,7 +41,7 @@ from signoff.graph.compiled.inputs import (
     check_input,
     check_pauses,
     entry,
-    holds_input,
+    is_unsettled,
     nested,
     no_thread,
     with_input,
@@ -320,7 +320,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(at[0].get_tuple(at[1])):
+            if at is not None and is_unsettled(at[0].get_tuple(at[1])):
                 # Whoever runs the thread takes it up by itself.
                 with suppress(ThreadBusy), self.runner(config):
                     self.settle(config)
@@ -331,7 +331,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(await at[0].aget_tuple(at[1])):
+            if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
                 with suppress(ThreadBusy):
                     async with in_thread(self.runner(config)):
                         await self.asettle(config)
