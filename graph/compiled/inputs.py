@@ -3,8 +3,8 @@
 LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
 came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in
 between leaves a message that is in the database, and in no history: LangGraph's own reading shows the thread
-as it was before, and its next input takes the message's place. So it does with what the last state wrote, when a
-process was killed before the checkpoint of it.
+as it was before, and its next input takes the message's place. So it does with what the last state wrote,
+when a process was killed before the checkpoint of it.
 """
 
 import reprlib
@@ -158,8 +158,8 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
     """How a run with the input `given` enters the thread at `place`, which the caller holds.
 
     A message does not take the place of one that was saved before it, nor of the end of the task before: that
-    is taken up first. If it is the very same message, the run goes on with it. Raises ThreadError when there is
-    no thread to go on with, and when a run that goes on stands in a state that this graph does not have.
+    is taken up first. If it is the very same message, the run goes on with it. Raises ThreadError when there
+    is no thread to go on with, and when a run that goes on stands in a state that this graph does not have.
     """
     newest = "checkpoint_id" not in place["configurable"]
     goes_on = given is None or isinstance(given, Command)
