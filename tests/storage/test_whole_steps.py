@@ -1,8 +1,9 @@
 """What a state wrote is saved with the checkpoint that follows, and no later than somebody may rely on it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,39 @@ def test_a_step_is_one_transaction_in_postgresql(way: str, postgres_url: str) ->
 def run(graph: Graph, way: str) -> None:
     result = graph.invoke(GO, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(GO, THREAD))
     assert result["outcome"]["status"] == "success"
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_an_effect_runs_when_its_reply_and_its_start_are_saved_in_a_file(way: str, tmp_path: Path) -> None:
+    effect_runs_after_what_comes_before_it(partial(sqlite_storage, tmp_path / "threads.sqlite"), way)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_an_effect_runs_when_its_reply_and_its_start_are_saved_in_postgresql(
+    way: str, postgres_url: str
+) -> None:
+    effect_runs_after_what_comes_before_it(partial(postgres_storage, postgres_url), way)
+
+
+def effect_runs_after_what_comes_before_it(open_storage: Callable[[], Any], way: str) -> None:
+    found: list[tuple[int, list[str]]] = []
+
+    def pay(what: str) -> str:
+        """Pay."""
+        # Another process would find the same: nothing but what is saved for good.
+        with open_storage() as other:
+            messages = graph_on(other).get_state(THREAD).values["messages"]
+            journal = sorted(item.value["status"] for item in other.store.search(("signoff", "journal")))
+        found.append((sum(message.type == "ai" for message in messages), journal))
+        return "paid"
+
+    first, second = call("pay", what="one"), call("pay", what="two")
+    with open_storage() as storage:
+        script = [[first, second], call("pay", what="three"), SCRIPT[-1]]
+        run(build_graph(ScriptedModel(script), [pay], storage=storage), way)
+    # The replies, and what the journal says.
+    assert found == [(1, ["started"]), (1, ["done", "started"]), (2, ["done", "done", "started"])]
 
 
 def test_who_has_seen_an_update_finds_it_saved(storage: SqliteStorage) -> None:
