@@ -6,18 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import Limits, build_graph, current_outcome, extend, sqlite_storage
+from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel
 from tests.support.prepared import PreparedPython
 from tests.support.sweeps.kill import THREAD, add, script
 
@@ -103,63 +100,3 @@ def test_killed_while_it_waits_for_an_answer(tmp_path: Path) -> None:
     assert result["outcome"]["summary"] == "The first task."
     assert result["outcome"]["seconds_waiting"] > 0
     assert "blue" in [message.text for message in result["messages"]]
-
-
-class Died(BaseException):
-    """What a kill looks like from inside."""
-
-
-class Mortal(InMemorySaver):
-    """Dies when the end of a task has been written, before there is a checkpoint of it."""
-
-    ends = False
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        super().put_writes(config, writes, task_id, task_path)
-        self.ends = self.ends or any(channel == "outcome" and value for channel, value in writes)
-
-    def put(self, *args: Any) -> Any:
-        if self.ends:
-            raise Died
-        return super().put(*args)
-
-
-def another_task(graph: Graph) -> None:
-    graph.invoke({"messages": [("user", "the second")]}, THREAD)
-
-
-def more_turns(graph: Graph) -> None:
-    graph.invoke(extend(graph.get_state(THREAD).values, turns=1), THREAD)
-
-
-def a_change(graph: Graph) -> None:
-    graph.update_state(THREAD, {"stop": ""}, as_node="compress")
-
-
-async def another_task_in_an_event_loop(graph: Graph) -> None:
-    await graph.ainvoke({"messages": [("user", "the second")]}, THREAD)
-
-
-ONE = Limits(turns=1)
-AFTERWARDS = [another_task, more_turns, a_change, another_task_in_an_event_loop]
-
-
-@pytest.mark.parametrize("afterwards", AFTERWARDS)
-async def test_an_end_without_a_checkpoint_is_not_dropped_for_what_comes_next(
-    afterwards: Callable[[Graph], Any],
-) -> None:
-    saver = Mortal()
-    model = ScriptedModel(lambda _: call("add", a=1, b=2))
-    graph = build_graph(model, [add], checkpointer=saver, store=InMemoryStore(), limits=ONE)
-    with pytest.raises(Died):
-        graph.invoke({"messages": [("user", "the first")]}, THREAD)
-    saver.put = partial(InMemorySaver.put, saver)  # type: ignore[method-assign]  # another process
-    shown = graph.get_state(THREAD).values
-    assert shown["outcome"]["status"] == "limit"
-    done = afterwards(graph)
-    if done is not None:
-        await done
-    after = graph.get_state(THREAD).values["messages"]
-    assert [message.id for message in after][: len(shown["messages"])] == [
-        message.id for message in shown["messages"]
-    ]
