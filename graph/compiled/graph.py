@@ -470,7 +470,9 @@ async def _asaved(
                     yield item
         finally:
             if saver.holds(thread_id):
-                await asyncio.to_thread(saver.save_held, thread_id)
+                # What ended the run is told; what could not be saved is tried once more in the end.
+                with suppress(Exception):
+                    await asyncio.to_thread(saver.save_held, thread_id)
 
 
 async def _while_held(
