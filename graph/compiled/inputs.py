@@ -31,7 +31,7 @@ from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import Context
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
-from signoff.nodes.node import Operation
+from signoff.nodes.requests import Operation
 
 
 def extend(
