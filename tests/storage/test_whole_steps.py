@@ -115,7 +115,7 @@ def effect_runs_after_what_comes_before_it(open_storage: Callable[[], Any], way:
 
     first, second = call("pay", what="one"), call("pay", what="two")
     with open_storage() as storage:
-        script = [[first, second], call("pay", what="three"), SCRIPT[-1]]
+        script: Any = [[first, second], call("pay", what="three"), SCRIPT[-1]]
         run(build_graph(ScriptedModel(script), [pay], storage=storage), way)
     # The replies, and what the journal says.
     assert found == [(1, ["started"]), (1, ["done", "started"]), (2, ["done", "done", "started"])]
