@@ -16,10 +16,8 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
+from signoff.graph.installing import install_hint
 from signoff.nodes.model.advice import secrets_of
-
-EXTRA = "signoff[langchain]"
-"""The extra that brings `init_chat_model`."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +86,11 @@ def check_name(name: str) -> None:
     found = _taken_apart(name)
     package = PROVIDERS[found.provider].package
     if missing := [each for each in ("langchain", package) if find_spec(each.replace("-", "_")) is None]:
-        wanted = [f'"{EXTRA}"' if each == "langchain" else each for each in missing]
+        extra = "langchain" if "langchain" in missing else ""
+        others = [each for each in missing if each != "langchain"]
         raise SetupError(
             f"The model {name!r} needs what is not installed ({', '.join(missing)}): "
-            f"pip install {' '.join(wanted)}."
+            f"{install_hint(extra, *others)}"
         )
 
 

@@ -13,6 +13,7 @@ from langgraph.store.base import BaseStore
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
+from signoff.graph.installing import install_hint
 from signoff.nodes.journal import label
 from signoff.nodes.node import Swap
 from signoff.session.moves import Answer, Extend, Retry
@@ -238,5 +239,5 @@ def packages() -> Iterator[None]:
         yield
     except ImportError as error:
         raise SetupError(
-            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
+            f"Workers need packages that are missing ({error}): {install_hint('workers')}"
         ) from error

@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "signoff.graph.foreign",
             "signoff.graph.inside.private",
             "signoff.graph.inside.speed",
+            "signoff.graph.installing",
             "signoff.graph.kinds",
             "signoff.graph.limits",
             "signoff.graph.machine",
