@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest clean
 
-.PHONY: help demo-port clean-all coverage
+.PHONY: help demo-port clean-all coverage build portable
 .DEFAULT_GOAL := help
 
 ## help: the commands, each in a line
@@ -55,6 +55,7 @@ quick:
 thorough: .venv/installed
 	@$(RUN) python -m tests.budget "make thorough" 20 $(MAKE) --no-print-directory proof lowest sweeps
 
+## check: style and types
 check: .venv/installed
 	$(RUN) ruff check
 	$(RUN) ruff format --check
@@ -81,6 +82,24 @@ proof-short: .venv/installed
 lowest: .venv/installed
 	$(RUN) python -m tests.lowest
 
+# What the tests of one process reach of graph/, nodes/, tools/ and signoff/; those that start processes add to it.
+COVERED ?= 80
+## coverage: measures what the fast tests reach, and fails below the floor
+coverage: .venv/installed
+	@rm -f .coverage .coverage.*
+	$(TESTS:pytest=coverage) run -m pytest -q -p no:cacheprovider --processes 3 --timeout 600
+	@$(RUN) coverage combine -q
+	$(RUN) coverage report --fail-under=$(COVERED)
+
+## portable: what has to work on every system, with the Signoff that is installed here
+portable: .venv/installed
+	$(RUN) python -P tests/portable.py
+
+## build: the sdist and the wheel, into dist/
+build: .venv/installed
+	@rm -rf dist
+	$(RUN) python -m build --installer uv
+
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras --compile-bytecode
 	$(RUN) python -m compileall -q signoff graph nodes tools tests
@@ -91,7 +110,7 @@ lowest: .venv/installed
 
 ## clean: removes what was installed and made below this folder
 clean:
-	rm -rf .venv .tools $(DEMO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage
+	rm -rf .venv .tools $(DEMO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.*
 
 ## clean-all: the same, and the embedded model from Signoff's cache and from uv's
 clean-all:
