@@ -37,9 +37,9 @@ class Thread:
         self.more = asyncio.Condition()
         self.running: asyncio.Task[None] | None = None
 
-    async def run(self, move: str | Answer) -> None:
+    async def run(self, command: str | Answer) -> None:
         try:
-            async for event in self.session.aevents(move):
+            async for event in self.session.aevents(command):
                 await self.tell(event.type, event.to_dict())
         except SignoffError as error:
             await self.tell("error", {"type": "error", "message": str(error)})
@@ -77,8 +77,10 @@ async def go_on(request: Request) -> Response:
     given, one = await request.json(), thread(request)
     if one.running is not None and not one.running.done():
         return JSONResponse({"error": "The thread is running; wait until it asks or ends."}, status_code=409)
-    move = given["task"] if "task" in given else Answer(given["answer"], given["interrupt_id"], given["by"])
-    one.running = asyncio.create_task(one.run(move))
+    command = (
+        given["task"] if "task" in given else Answer(given["answer"], given["interrupt_id"], given["by"])
+    )
+    one.running = asyncio.create_task(one.run(command))
     return JSONResponse({}, status_code=202)
 
 

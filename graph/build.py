@@ -32,6 +32,7 @@ from signoff.graph.compiled.settings import (
     listed,
     one_of,
     positive,
+    renamed_option,
     shown,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
@@ -55,7 +56,7 @@ from signoff.nodes.decide import decide
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
-from signoff.nodes.model.models import Digests, ModelSet, Streaming, keeper_of, renamed, view_budget
+from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keeper_of, prompt_budget, renamed
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
@@ -92,13 +93,13 @@ NODES: dict[State, Work] = {
 }
 
 
-def works_of(kit: Dependencies) -> Mapping[State, Work]:
+def works_of(deps: Dependencies) -> Mapping[State, Work]:
     """What each state does in this graph: its middleware belong to it."""
-    return NODES if kit.middleware is None else kit.middleware.works(NODES)
+    return NODES if deps.middleware is None else deps.middleware.works(NODES)
 
 
 def declare(
-    kit: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
+    deps: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
     """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
 
@@ -107,13 +108,13 @@ def declare(
     found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
         found.state,
-        context_schema=kit.context_form or Context,
+        context_schema=deps.context_form or Context,
         input_schema=found.input,
         output_schema=found.output,
     )
-    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(kit)
+    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(deps)
     for name, state in names.items():
-        node = Node(state, kit, works[state])
+        node = Node(state, deps, works[state])
         graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
     drawn = edges()
@@ -137,6 +138,7 @@ _NO_STEP_LIMIT = 2**31 - 1
 
 
 _RETRIES = ModelRetries()
+_COMPACTION_SECONDS = 60.0
 
 
 class Storage(Protocol):
@@ -167,9 +169,9 @@ def build_graph(
     hand_over: Collection[str] = (),
     unknown_outcomes: Literal["tell", "ask"] = "tell",
     texts: Texts = DEFAULT_TEXTS,
-    view_tokens: int | None = None,
-    digest: Digests = None,
-    digest_seconds: float = 60.0,
+    prompt_tokens: int | None = None,
+    compaction: SummaryWriter = None,
+    compaction_seconds: float = _COMPACTION_SECONDS,
     model_seconds: float | None = MODEL_SECONDS,
     model_retries: ModelRetries | None = _RETRIES,
     fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
@@ -190,6 +192,9 @@ def build_graph(
     name: str | None = None,
     select_tools: Callable[[Mapping[str, Any], Any], Iterable[Any] | None] | None = None,
     parallel: int | None = None,
+    view_tokens: int | None = None,
+    digest: SummaryWriter = None,
+    digest_seconds: float | None = None,
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
@@ -232,14 +237,15 @@ def build_graph(
     hand_over: tools or kinds whose calls the graph does not run but yields to its driver, by an `interrupt`.
     unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
         that its outcome is unknown, or "ask" a person whether to run it again.
-    view_tokens: the budget of what the model is shown; above it old turns are folded. Default: 80 % of the
-        context that the model's profile names, else 100,000. The provider's own count corrects it.
-    digest: who writes the digest that stands for folded turns. "lines": one line a turn, exact and free.
+    prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
+        the context that the model's profile names, else 100,000. The provider's own count corrects it.
+    compaction: who writes the summary that stands for old turns. "lines": one line a turn, exact and free.
         "model": the model, in a call of its own without tools, which counts in the outcome's usage and is no
-        turn; or give another chat model for it. A text that fails, is refused, cut off or too long, or does
-        not come within `digest_seconds`, is replaced by lines. Default: "model" when the model's profile
-        names its context and `view_tokens` is at least 16,000; else "lines", since a small view is folded
-        every few turns (and a script for `ScriptedModel`, which has no profile, has no step for it).
+        turn; or another chat model for it. A text that fails, is refused, truncated or too long, or does not
+        come within `compaction_seconds`, is replaced by lines. Default: "model" when the model's profile
+        names its context and `prompt_tokens` is at least 16,000; else "lines", since a small prompt is
+        summarised every few turns (and a script for `ScriptedModel`, which has no profile, has no step for
+        it).
     model_seconds: how long the model may be silent, before the first piece of its reply and between two
         (before all of it, when it does not stream); None for no limit. Then the connection is closed, and the
         task ends as `model_error`; a call that has not brought a word is tried once more first. The context's
@@ -289,6 +295,8 @@ def build_graph(
         fails, or picks what there is not, the run raises SetupError and the thread can go on.
     parallel: how many calls of tools that only read run beside each other at most. Default: 8 of sync tools,
         which take a thread each, and of coroutines as many as there are.
+    view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and
+        `compaction_seconds`, which still work and warn (DeprecationWarning).
 
     What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
     `storage`, when nothing refers to the graph any more, and at the latest with the program.
@@ -300,6 +308,11 @@ def build_graph(
     then run an effect twice; and (ApprovalWarning) when there are approvals and no checkpointer, so that
     nobody can be asked.
     """
+    prompt_tokens = renamed_option("view_tokens", view_tokens, "prompt_tokens", prompt_tokens, None)
+    compaction = renamed_option("digest", digest, "compaction", compaction, None)
+    compaction_seconds = renamed_option(
+        "digest_seconds", digest_seconds, "compaction_seconds", compaction_seconds, _COMPACTION_SECONDS
+    )
     models = checked_models(model, fallbacks)
     texts = checked_texts(texts)
     check_storage(storage, checkpointer, store)
@@ -333,17 +346,19 @@ def build_graph(
             ApprovalWarning,
             stacklevel=2,
         )
-    budget = positive("view_tokens", view_tokens, whole=True)
-    view = view_budget(*(found.model for found in unwrapped(models))) if budget is None else budget
+    given_budget = positive("prompt_tokens", prompt_tokens, whole=True)
+    most = (
+        prompt_budget(*(found.model for found in unwrapped(models))) if given_budget is None else given_budget
+    )
     when: Streaming = one_of("streaming", streaming, ("always", "auto", "never"))
     bounds, priced = checked_limits(limits), None
     if bounds.prices is None:
         priced = partial(_priced, models)
         if bounds.cost is not None:
             bounds = bounds.model_copy(update={"prices": priced("")})
-    asked = ModelSet(models, box, digest, view, checked_retries(model_retries), when)
+    asked = ModelSet(models, box, compaction, most, checked_retries(model_retries), when)
     own = asked.bound()
-    kit = Dependencies(
+    deps = Dependencies(
         own=own,
         by_name=asked.by_name(),
         by_config=asked.by_config(own),
@@ -355,8 +370,8 @@ def build_graph(
         system_prompt=prompt,
         prompt_function=function,
         cache=_one_way(cache, models),
-        view_tokens=view,
-        digest_seconds=positive("digest_seconds", digest_seconds, none=False),
+        prompt_tokens=most,
+        compaction_seconds=positive("compaction_seconds", compaction_seconds, none=False),
         model_seconds=positive("model_seconds", model_seconds),
         reply_chars=positive("reply_chars", reply_chars, whole=True, none=False),
         tool_seconds=positive("tool_seconds", tool_seconds),
@@ -379,10 +394,10 @@ def build_graph(
         channels=schemas.channels,
         middleware=around,
     )
-    graph = declare(kit, schemas=schemas).compile(
+    graph = declare(deps, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,
-        name=kit.name or "signoff",
+        name=deps.name or "signoff",
     )
     # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)

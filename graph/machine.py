@@ -148,9 +148,9 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
 
 WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
     {
-        State.COMPRESS: "P0: starts a new task clean, closes stray calls, folds old turns into the digest",
+        State.COMPRESS: "P0: starts a new task clean, closes stray calls, summarises old turns",
         State.DECIDE: "applies the ordered rules",
-        State.CALL_LLM: "one model call on the view",
+        State.CALL_LLM: "one model call on the prompt",
         State.ROUTE_TOOLS: "normalises the reply, answers think and bad calls, picks the next batch",
         State.APPROVE: "waits for a person's decision on calls",
         State.EXECUTE: "runs the batch, each effect at most once",

@@ -258,8 +258,8 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
 
 
 def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
-    """The reducer of the digest: the last write counts. Only what is written is stored, not a copy of the
-    digest with every checkpoint."""
+    """The reducer of the summary: the last write counts. Only what is written is stored, not a copy of the
+    summary with every checkpoint."""
     return (writes[-1] if writes else before) or {}
 
 

@@ -133,8 +133,8 @@ Claim = Literal["done", "partial", "blocked", "impossible"]
 
 
 class Usage(BaseModel):
-    """Tokens of all model calls of a task, also those for digests, as the provider reported them; `estimated`
-    when it reported none for a call, and that one was counted here."""
+    """Tokens of all model calls of a task, also those for summaries, as the provider reported them;
+    `estimated` when it reported none for a call, and that one was counted here."""
 
     input_tokens: int = 0
     output_tokens: int = 0

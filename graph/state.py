@@ -133,7 +133,7 @@ class Decisions(TypedDict):
 
 class TooLong(TypedDict):
     """The prompt of one task that did not fit into the model's context: `after` is the last message then, and
-    `budget` the most tokens of the view from then on."""
+    `budget` the most tokens of the prompt from then on."""
 
     task: str
     after: str
@@ -141,7 +141,7 @@ class TooLong(TypedDict):
 
 
 class Contract(TypedDict):
-    """What of the folded part of one task still binds the model; see `graph/prompt/prompt.py`."""
+    """What of the summarised part of one task still binds the model; see `graph/prompt/prompt.py`."""
 
     task: str
     approach: str
@@ -151,8 +151,9 @@ class Contract(TypedDict):
     phases: NotRequired[list[str]]
 
 
-class Digest(TypedDict):
-    """The folded part of the history: everything up to the message `upto`.
+class HistorySummary(TypedDict):
+    """The summarised part of the history: everything up to the message `upto`. It is stored in the channel
+    `digest`, which keeps the name that older versions wrote.
 
     `text` is what a model wrote of it, `lines` what came after that, one line a turn.
     """
@@ -189,7 +190,7 @@ class Acting(TypedDict):
 
 
 class Spent(TypedDict):
-    """What the digests of one task cost, and replies that a middleware did not keep: tokens and seconds of
+    """What the summaries of one task cost, and replies that a middleware did not keep: tokens and seconds of
     model calls that are no turns."""
 
     task: str
@@ -239,7 +240,7 @@ class AgentState(Output):
     extra: NotRequired[Extra]
     approvals: NotRequired[Decisions]
     stop: NotRequired[str]
-    digest: NotRequired[Annotated[Digest, DeltaChannel(latest, snapshot_frequency=SNAPSHOT_EVERY)]]
+    digest: NotRequired[Annotated[HistorySummary, DeltaChannel(latest, snapshot_frequency=SNAPSHOT_EVERY)]]
     spent: NotRequired[Spent]
     too_long: NotRequired[TooLong]
     machine: NotRequired[int]

@@ -34,7 +34,7 @@ from signoff.graph.compiled.graph import JournalledGraph, in_thread
 from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
 from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
-from signoff.session.standing import config_of, standing_of
+from signoff.session.status import config_of, read_status
 
 __all__ = ["compose", "served"]
 
@@ -137,7 +137,7 @@ class ServedGraph(JournalledGraph):
         if isinstance(saver, BaseCheckpointSaver):
             taken = [found async for found in saver.alist(place, filter={"run_id": run}, limit=1)]
             if taken:
-                input = standing_of(self, thread_id, await self.aget_whole_state(place)).go_on
+                input = read_status(self, thread_id, await self.aget_whole_state(place)).go_on
         async with aclosing(super().astream_held(input, config, **kwargs)) as stream:
             async for item in stream:
                 yield item

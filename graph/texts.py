@@ -5,8 +5,9 @@ Names in braces are filled in where a text is used; a brace that is to be shown 
 when it is made.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from string import Formatter
 from types import MappingProxyType
 from typing import Any
@@ -256,8 +257,8 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-DIGEST = """\
-The older part of this conversation was folded to save space. What happened in it:
+HISTORY_SUMMARY = """\
+The older part of this conversation was summarised to save space. What happened in it:
 {lines}"""
 
 CONTRACT = """\
@@ -344,7 +345,7 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "results": RESULTS,
     "refusals": REFUSALS,
     "answers": ANSWERS,
-    "digest": DIGEST,
+    "history_summary": HISTORY_SUMMARY,
     "contract": CONTRACT,
     "contract_lines": CONTRACT_LINES,
     "summarise": SUMMARISE,
@@ -357,8 +358,9 @@ class Texts:
     """The texts that the model reads. Replace single fields, or all of them.
 
     `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
-    defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended. `summarise` and `material` are read by the model that writes
-    the digest.
+    defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended.
+    `history_summary` introduces the summary that stands for old turns; `summarise` and `material` are read by
+    the model that writes it. `digest` is the former name of `history_summary`.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
     a brace that is to be shown is doubled: `Call {{"name": "finish_task"}}`. Raises SetupError for a text in
@@ -376,13 +378,21 @@ class Texts:
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)
     refusals: Mapping[str, str] = field(default_factory=lambda: REFUSALS)
     answers: Mapping[str, str] = field(default_factory=lambda: ANSWERS)
-    digest: str = DIGEST
+    history_summary: str = HISTORY_SUMMARY
     contract: str = CONTRACT
     contract_lines: Mapping[str, str] = field(default_factory=lambda: CONTRACT_LINES)
     summarise: str = SUMMARISE
     material: str = MATERIAL
+    digest: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, digest: str | None) -> None:
+        if digest is not None:
+            warnings.warn(
+                "Texts(digest=…) is called history_summary= now; the old name will go in a later version.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "history_summary", digest)
         for name, default in (
             ("amounts", AMOUNTS),
             ("nudges", NUDGES),

@@ -68,12 +68,12 @@ def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled, by: dic
 
 def _review(call: Call, run: NodeContext) -> Review:
     """What the policy wants; all decisions for a call that waits only because of a crash."""
-    found = run.kit.toolbox.approvals.review(call.name, call.args)
+    found = run.deps.toolbox.approvals.review(call.name, call.args)
     return found if found.allowed else ANYBODY
 
 
 def _told(call: Call, review: Review, waiting: Unsettled, state: AgentState, run: NodeContext) -> str:
-    texts = run.kit.texts.results
+    texts = run.deps.texts.results
     if waiting.attempts.get(call.id):
         return texts["unknown_outcome"].format(name=call.name)
     if call.effect is Effect.MORE_TURNS:

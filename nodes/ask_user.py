@@ -39,7 +39,7 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
     )
     answer, by = unsigned(given)
     said = read_question(answer, list(map(str, options)) if isinstance(options, list | tuple) else ())
-    text = _as_text(said) or run.kit.texts.results["no_answer"].format()
+    text = _as_text(said) or run.deps.texts.results["no_answer"].format()
     waited = 0.0 if asked is None else max(0.0, time.time() - asked)
     answered = result(call.id, call.name, text, answered=True, waited=waited, **by)
     return Report(Event.ANSWERED, {"messages": [answered]})
@@ -50,7 +50,7 @@ def _next_word(spoke: Reply, run: NodeContext) -> Report:
     answer, by = unsigned(
         interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
     )
-    text = _as_text(read_question(answer)) or run.kit.texts.results["no_answer"].format()
+    text = _as_text(read_question(answer)) or run.deps.texts.results["no_answer"].format()
     notes = {"answers": [], "wait": str(Wait.WORD), **by}
     return Report(Event.ANSWERED, {"messages": [HumanMessage(text, additional_kwargs={KEY: notes})]})
 

@@ -1,4 +1,4 @@
-"""One model call on the view, streamed; its end may come early (see `nodes/model/guard.py`)."""
+"""One model call on the prompt, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
 import hashlib
@@ -32,12 +32,12 @@ from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
-    Prompt,
+    FittedPrompt,
     PromptError,
     in_loops,
     is_listened_to,
     is_streamed,
-    prompt,
+    model_input,
     sanitize,
     show,
     unique_ids,
@@ -45,7 +45,8 @@ from signoff.nodes.model.messages import (
 from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Part, Report, Steps, WrongWay
+from signoff.nodes.node import OPENAI, NodeContext, Report, Steps, WrongWay
+from signoff.nodes.requests import Part
 
 _T = TypeVar("_T")
 
@@ -59,7 +60,7 @@ class Stream:
     """
 
     model: Runnable[Any, Any]
-    view: list[BaseMessage]
+    prompt: list[BaseMessage]
     watch: CallBounds
 
     def do(self, run: NodeContext) -> list[BaseMessage]:
@@ -75,10 +76,10 @@ class Stream:
 
     def _is_streamed(self, run: NodeContext) -> bool:
         self.watch.unseen = not is_listened_to(self.model, run.config)
-        return is_streamed(self.model, run.kit.streaming, run.config)
+        return is_streamed(self.model, run.deps.streaming, run.config)
 
     def _chunks(self, config: RunnableConfig, *, streamed: bool) -> Iterator[BaseMessage]:
-        given = prompt(self.model, self.view)
+        given = model_input(self.model, self.prompt)
         if not streamed:
             yield self.model.invoke(given, config)
             return
@@ -89,7 +90,7 @@ class Stream:
                     return
 
     async def _achunks(self, config: RunnableConfig, *, streamed: bool) -> AsyncIterator[BaseMessage]:
-        given = prompt(self.model, self.view)
+        given = model_input(self.model, self.prompt)
         if not streamed:
             yield await self.model.ainvoke(given, config)
             return
@@ -109,7 +110,7 @@ class Stream:
                 raise error
             return chunks
         # Guarded, it has ended in good order, or its error says only that it was ended.
-        found = cut_short(chunks, self.view, self.watch)
+        found = cut_short(chunks, self.prompt, self.watch)
         if found is None:
             raise Silent(f"no answer for {self.watch.silence:g} seconds (model_seconds)") from error
         return found
@@ -124,21 +125,21 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return _without_prompt(state, error)
     task = run.task(state)
     names = None
-    if run.kit.pick is not None:
-        context = run.context if run.kit.context_form is None else run.users_context
-        names = picked_names(run.kit.pick, state, context, run.kit.toolbox)
-    offered, begun = tool_choice(task, run.kit.required), time.time()
+    if run.deps.pick is not None:
+        context = run.context if run.deps.context_form is None else run.users_context
+        names = picked_names(run.deps.pick, state, context, run.deps.toolbox)
+    offered, begun = tool_choice(task, run.deps.required), time.time()
     watch = watch_of(
-        task, run.limits, silence=run.model_seconds, chars=run.kit.reply_chars, control=run.control
+        task, run.limits, silence=run.model_seconds, chars=run.deps.reply_chars, control=run.control
     )
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
     call = ModelCall(models, shown, offered, watch, _placed(state, run), run, names)
-    around = run.kit.middleware
+    around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
-            return _replied(state, run, call, (yield from call.asked(models, shown.view)), begun)
+            return _replied(state, run, call, (yield from call.asked(models, shown.messages)), begun)
         found = yield from around.model_call(call, state, run)
         report: Report = found.beside(_replied(state, run, call, found.message, begun))
         return report
@@ -160,7 +161,7 @@ class ModelCall:
     """
 
     models: tuple[AskedModel, ...]
-    shown: Prompt
+    shown: FittedPrompt
     offered: ToolChoice
     watch: CallBounds
     placed: Callable[[Any], Runnable[Any, Any]]
@@ -168,14 +169,14 @@ class ModelCall:
     names: tuple[str, ...] | None = None
     tries: Tries = field(default_factory=Tries)
 
-    def asked(self, models: tuple[AskedModel, ...], view: list[BaseMessage]) -> Part[AIMessage | None]:
+    def asked(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
         """A part of a node: the reply of the first of the models that gives one; None where somebody wants
         the run to stop."""
 
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
             chosen = self.names is not None and not model.offers.chosen
             offers = picked(model.offers, self.names or ()) if chosen else model.offers
-            chunks = yield from _streamed(offers, self.placed, view, self.offered, bounds)
+            chunks = yield from _streamed(offers, self.placed, prompt, self.offered, bounds)
             return _reply_of(chunks, self.run)
 
         try:
@@ -216,8 +217,8 @@ def _without_prompt(state: AgentState, error: PromptError) -> Report:
 
 def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
     """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
-    keeps, key = run.kit.keeper is not None, ""
-    if run.kit.cache == OPENAI and run.thread_id is not None:
+    keeps, key = run.deps.keeper is not None, ""
+    if run.deps.cache == OPENAI and run.thread_id is not None:
         # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
         key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
     if not keeps and not key:
@@ -237,7 +238,7 @@ def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any
 def _streamed(
     models: Mapping[ToolChoice, Runnable[Any, Any]],
     placed: Callable[[Any], Runnable[Any, Any]],
-    view: list[BaseMessage],
+    prompt: list[BaseMessage],
     offered: ToolChoice,
     watch: CallBounds,
 ) -> Part[list[BaseMessage]]:
@@ -245,7 +246,7 @@ def _streamed(
     said a word is asked once more: such a connection often is dead, and nothing has been shown of a reply."""
     model = placed(models[offered])
     try:
-        chunks: list[BaseMessage] = yield Stream(model, view, watch)
+        chunks: list[BaseMessage] = yield Stream(model, prompt, watch)
     except Exception as error:
         optional = OPTIONAL.get(offered)
         if optional is not None and "tool_choice" in str(error).replace(" ", "_").lower():
@@ -253,7 +254,7 @@ def _streamed(
         elif not isinstance(error, Silent) or watch.heard:
             raise
         watch.again()
-        chunks = yield Stream(model, view, watch)
+        chunks = yield Stream(model, prompt, watch)
     return chunks
 
 
@@ -270,7 +271,9 @@ def _refused(error: BaseException) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=calls) if calls else None
 
 
-def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseException, tries: Tries) -> Report:
+def _failed(
+    state: AgentState, run: NodeContext, shown: FittedPrompt, error: BaseException, tries: Tries
+) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
     said = advise(error, secrets_of(*(model for each in run.models for model in each.offers.values())))
@@ -282,8 +285,8 @@ def _failed(state: AgentState, run: NodeContext, shown: Prompt, error: BaseExcep
     return Report(Event.FAILED, {"ending": ending})
 
 
-def _squeezed(state: AgentState, shown: Prompt) -> TooLong | None:
-    """Half of the view as the budget from now on. None when the very same history was too long already."""
+def _squeezed(state: AgentState, shown: FittedPrompt) -> TooLong | None:
+    """Half of the prompt as the budget from now on. None when the very same history was too long already."""
     task, after, before = state.get("task", ""), state["messages"][-1].id or "", state.get("too_long")
     if before and (before["task"], before["after"]) == (task, after):
         return None
@@ -340,8 +343,8 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     assert task.last is not None, "the reply was just added"
     message = unique_ids(task.last, task.call_ids) or message
     said = (
-        f"The model's reply grew to more than {run.kit.reply_chars:,} characters, and was ended there. Retry "
-        "the thread, or build the graph with a larger reply_chars if such a reply is meant."
+        f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. "
+        "Retry the thread, or build the graph with a larger reply_chars if such a reply is meant."
     )
     ending = Ending(task=task.id, status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"messages": [slim(message)], "ending": ending})

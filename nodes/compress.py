@@ -16,8 +16,9 @@ from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.journal import answer_waiting, close, look_up, measured
 from signoff.nodes.model.messages import budget, unique_ids
-from signoff.nodes.model.summary import write_digest
-from signoff.nodes.node import Files, NodeContext, Part, Report, Steps, Store
+from signoff.nodes.model.summary import write_summary
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Files, Part, Store
 
 
 def compress(state: AgentState, run: NodeContext) -> Steps:
@@ -42,7 +43,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         if run.outputs.owner:
             yield Files(run.outputs.goes_on)
     if not task.ended:
-        update |= yield from _folded(state, written, task, reader, run)
+        update |= yield from _compacted(state, written, task, reader, run)
     if (before := task.before) and (superseded := _superseded(before, state, run)):
         (known,) = yield Store([look_up(superseded)])
         # A process can be killed between recording a success and saving that the task has ended.
@@ -72,22 +73,23 @@ def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
     return found
 
 
-def _folded(
+def _compacted(
     state: AgentState, written: list[BaseMessage], task: Task, reader: Reader, run: NodeContext
 ) -> Part[dict[str, Any]]:
-    """Folds old turns when the next view would be over its budget; `written` is what was just appended."""
+    """Summarises old turns when the next prompt would be over its budget; `written` is what was just
+    appended."""
     if written:
         after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
-        state, reader = after, read_messages(after, run.kit.toolbox)
+        state, reader = after, read_messages(after, run.deps.toolbox)
         task = current_task(reader, state, can_ask=run.can_ask)
-    most, size = budget(state, task.id, run), prompt_size(state, reader, run.system_prompt, run.kit.texts)
+    most, size = budget(state, task.id, run), prompt_size(state, reader, run.system_prompt, run.deps.texts)
     if size + beyond(reader, most) <= most or decide(task, run.limits)["event"] != Event.THINK:
         return {}
-    folding = compact(state, reader, most, run.system_prompt, run.kit.texts)
-    if folding is None:
+    compaction = compact(state, reader, most, run.system_prompt, run.deps.texts)
+    if compaction is None:
         return {}
-    digest, spent = yield from write_digest(folding, state.get("spent"), run, task)
-    update: dict[str, Any] = {} if digest == state.get("digest") else {"digest": digest}
+    summary, spent = yield from write_summary(compaction, state.get("spent"), run, task)
+    update: dict[str, Any] = {} if summary == state.get("digest") else {"digest": summary}
     return update if spent == state.get("spent") else {**update, "spent": spent}
 
 
@@ -102,4 +104,4 @@ def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | 
         reason="superseded",
         error=REASONS["superseded"].error,
     )
-    return conclude(before, ending, run.thread_id, run.kit.toolbox.is_effect)
+    return conclude(before, ending, run.thread_id, run.deps.toolbox.is_effect)

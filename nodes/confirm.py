@@ -19,7 +19,7 @@ from signoff.nodes.journal import sent_back
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
 from signoff.nodes.tool_calls.run import as_json
-from signoff.tools.answers import Confirmed, read_confirmation, unsigned
+from signoff.tools.answers import ConfirmationAnswer, read_confirmation, unsigned
 
 
 def confirm(state: AgentState, run: NodeContext) -> Steps:
@@ -37,14 +37,14 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
         claim = {**claim, "outcome": "partial"}
     answer, by = unsigned(interrupt(_payload(case, claim, asked["problem"])))
     said = _read(answer)
-    texts, seconds = run.kit.texts.results, asked["seconds"]
+    texts, seconds = run.deps.texts.results, asked["seconds"]
     since = asked_at(case.reply, case.call)
     waited = 0.0 if since is None else max(0.0, time.time() - since - seconds)
     notes: dict[str, Any] = {"waited": waited} | ({"seconds": seconds} if seconds else {}) | by
     notes["said"] = said.feedback
     if not said.ok:
         feedback = said.feedback or texts["no_feedback"].format()
-        told = sent_back(case.reply, case.call, feedback, run.kit.texts, **notes)
+        told = sent_back(case.reply, case.call, feedback, run.deps.texts, **notes)
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
         return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()
@@ -79,12 +79,12 @@ def _unasked(claim: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in claim.items() if name != "requires_user_confirmation"}
 
 
-def _read(answer: Any) -> Confirmed:
+def _read(answer: Any) -> ConfirmationAnswer:
     """What the person said; everything that is no yes is feedback, since an error raised after the interrupt
     has returned would be replayed for ever."""
     try:
         said = read_confirmation(answer)
     except ValueError:
         words = answer.strip() if isinstance(answer, str) else as_json(answer)
-        said = Confirmed(False, "" if answer in (None, {}, []) else words)
-    return Confirmed(said.ok, valid_text(said.feedback))
+        said = ConfirmationAnswer(False, "" if answer in (None, {}, []) else words)
+    return ConfirmationAnswer(said.ok, valid_text(said.feedback))

@@ -42,4 +42,4 @@ def _unready(state: AgentState, task: Task, run: NodeContext) -> str | None:
         return "an edit of the state brought a new message"
     if task.strays:
         return "calls are open that nothing will run"
-    return "the view is over its budget" if is_full(state, run) else None
+    return "the prompt is over its budget" if is_full(state, run) else None

@@ -15,7 +15,8 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
 
@@ -24,8 +25,8 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     if task.stopped or not task.due:
         return Report(Event.DONE)
-    batch = next_batch(task.due, run.kit.toolbox)
-    if run.kit.toolbox.is_effect(batch[0].name):
+    batch = next_batch(task.due, run.deps.toolbox)
+    if run.deps.toolbox.is_effect(batch[0].name):
         written = yield from _effect(batch[0], task, state, run)
     else:
         written = yield from _reads(batch, task, state, run)
@@ -56,7 +57,7 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContex
     decisions = [decided(call, task.decisions) for call in batch]
     pairs = [(c, d) for c, d in zip(batch, decisions, strict=True) if _may_run(c, d, run)]
     jobs = [ToolRun(call, state, run, _edited(decision)) for call, decision in pairs]
-    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered, most=run.kit.parallel)
+    results: list[ToolResult] = yield ToolRuns(jobs, one_by_one=run.answered, most=run.deps.parallel)
     done = {job.call.index: found for job, found in zip(jobs, results, strict=True)}
     written = Written()
     for call in batch:
@@ -111,7 +112,7 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
             run,
             again=again,
             edited=_edited(decision),
-            ask_unknown=run.kit.ask_unknown and not run.kit.toolbox.may_repeat(call.name),
+            ask_unknown=run.deps.ask_unknown and not run.deps.toolbox.may_repeat(call.name),
         )
     )
 
@@ -121,12 +122,12 @@ def _again(call: Call, decision: CallDecision | None, run: NodeContext, entry: J
     if _waits(entry):
         return True
     asked = _approved(decision) and decision is not None and decision["attempt"] == entry.attempt
-    repeats = run.kit.toolbox.may_repeat(call.name) and entry.attempt < MOST_STARTS
+    repeats = run.deps.toolbox.may_repeat(call.name) and entry.attempt < MOST_STARTS
     return entry.status == STARTED and (asked or repeats)
 
 
 def _may_run(call: Call, decision: CallDecision | None, run: NodeContext) -> bool:
-    return _approved(decision) or not run.kit.toolbox.needs_approval(call.name, call.args)
+    return _approved(decision) or not run.deps.toolbox.needs_approval(call.name, call.args)
 
 
 def _approved(decision: CallDecision | None) -> bool:
@@ -138,5 +139,5 @@ def _edited(decision: CallDecision | None) -> Mapping[str, Any] | None:
 
 
 def _not_approved(call: Call, run: NodeContext) -> ToolMessage:
-    text = run.kit.texts.results["not_approved"].format(name=call.name)
+    text = run.deps.texts.results["not_approved"].format(name=call.name)
     return not_run(call.id, call.name, text, "not_approved")

@@ -13,7 +13,8 @@ from signoff.graph.messages import answer, is_answer
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending
 from signoff.nodes.journal import Written, close, measured
-from signoff.nodes.node import Files, NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Files, Part
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
@@ -26,15 +27,15 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     nudges = run.reader(state).section.nudges
     run.forget()
     ending = state["ending"]
-    outcome = conclude(task, ending, run.thread_id, run.kit.toolbox.is_effect)
+    outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect)
     yield from measured(task, outcome, nudges, run)
     if run.outputs.owner:
         yield Files(run.outputs.ended)
     decision = _decided_elsewhere(state, ending)
-    if run.kit.answers:
+    if run.deps.answers:
         last = decision or state.get("decision")
         why = ending.get("error") or (last["why"] if last else "")
-        text = answer_of(outcome, ending.get("claim") or {}, why, run.kit.texts)
+        text = answer_of(outcome, ending.get("claim") or {}, why, run.deps.texts)
         written = [*written, *_answer([*state["messages"], *written], text, task, run)]
     update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
     return Report(None, {**update, "decision": decision} if decision else update)
@@ -58,7 +59,7 @@ def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeCont
         return []
     reply = task.last.message.id if task.last else ""
     own = uuid.uuid5(uuid.NAMESPACE_OID, f"answer:{task.id}:{reply}:{len(history)}")
-    return [answer(text, task.id, (last.id or "") if last else "", id=str(own), name=run.kit.name)]
+    return [answer(text, task.id, (last.id or "") if last else "", id=str(own), name=run.deps.name)]
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:

@@ -22,15 +22,15 @@ _SAID = {"output", "content", "status"}
 
 
 def hand_over(state: AgentState, run: NodeContext) -> Report:
-    task, kit = run.task(state), run.kit
-    if task.answers or not task.due or task.due[0].problem or not kit.toolbox.is_driven(task.due[0].name):
+    task, deps = run.task(state), run.deps
+    if task.answers or not task.due or task.due[0].problem or not deps.toolbox.is_driven(task.due[0].name):
         # The history was changed from outside: `route_tools` looks at what is due now.
         return Report(Event.OBSERVED)
     call = task.due[0]
     decision = decided(call, task.decisions)
     approved = decision is not None and decision["type"] in ("approve", "edit")
-    if kit.toolbox.needs_approval(call.name, call.args) and not approved:
-        text = kit.texts.results["not_approved"].format(name=call.name)
+    if deps.toolbox.needs_approval(call.name, call.args) and not approved:
+        text = deps.texts.results["not_approved"].format(name=call.name)
         return Report(Event.OBSERVED, {"messages": [not_run(call.id, call.name, text, "not_approved")]})
     edited = decision["args"] if decision and decision["type"] == "edit" else None
     args = dict(call.args) if edited is None else edited
@@ -39,7 +39,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
             "type": "action",
             "tool": call.name,
             "args": args,
-            "kind": str(kit.toolbox.kinds[call.name]),
+            "kind": str(deps.toolbox.kinds[call.name]),
             "call_id": call.id,
         }
     )
@@ -49,8 +49,8 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
     waited = 0.0 if asked is None else max(0.0, time.time() - asked - seconds)
     text, ok = _read(observed)
     if edited is not None:
-        text = kit.texts.results["edited"].format(args=as_json(edited), result=text)
-    text = capped(text, limit=kit.result_chars, keep=run.outputs.keep(call.id))
+        text = deps.texts.results["edited"].format(args=as_json(edited), result=text)
+    text = capped(text, limit=deps.result_chars, keep=run.outputs.keep(call.id))
     notes: dict[str, Any] = dict(by) if edited is None else {"edited": True, "ran": dict(edited), **by}
     answer = result(call.id, call.name, text, ok=ok, seconds=seconds, waited=waited, **notes)
     return Report(Event.OBSERVED, {"messages": [answer]})

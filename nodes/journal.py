@@ -28,7 +28,8 @@ from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
-from signoff.nodes.node import NodeContext, Part, Store, Swap
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part, Store, Swap
 
 OUTCOMES = "outcomes"
 FIGURES = "figures"
@@ -95,7 +96,7 @@ class Written:
 
     def channels(self, state: AgentState, run: NodeContext) -> dict[str, Any]:
         """The updates as one."""
-        return combined(self.updates, run.kit.channels, state) if self.updates else {}
+        return combined(self.updates, run.deps.channels, state) if self.updates else {}
 
 
 def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
@@ -192,7 +193,7 @@ def unknown(
     call: Call, run: NodeContext, edited: Mapping[str, Any] | None = None, words: str = ""
 ) -> ToolMessage:
     """The result of a call that had started when its process ended. `words` are what a person adds."""
-    texts = run.kit.texts.results
+    texts = run.deps.texts.results
     text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
     notes: dict[str, Any] = {}
     if edited is not None:
@@ -211,7 +212,7 @@ def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> W
     if entry.status != DONE:
         return Written([unknown(call, run, entry.edited)])
     # A graph that was built anew may have lost a channel.
-    update = {key: value for key, value in entry.update.items() if key in run.kit.channels}
+    update = {key: value for key, value in entry.update.items() if key in run.deps.channels}
     return Written(list(entry.messages), [update] if update else [])
 
 
@@ -232,8 +233,8 @@ def unsettled(task: Task, run: NodeContext) -> Part[Unsettled]:
     """A part of a node: which due calls wait for a person, by the policy and, where that is set, because a
     crash left their outcome unknown."""
     attempts: dict[str, int] = {}
-    box = run.kit.toolbox
-    if run.kit.ask_unknown and task.last is not None:
+    box = run.deps.toolbox
+    if run.deps.ask_unknown and task.last is not None:
         effects = [call for call in task.due if box.is_effect(call.name) and not box.may_repeat(call.name)]
         entries = yield from look(run, task.last.message.id or "", effects)
         attempts = {key: entry.attempt for key, entry in entries.items() if entry.status == STARTED}
@@ -258,7 +259,7 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
         task,
         outcome,
         nudges,
-        changes=run.kit.toolbox.is_effect,
+        changes=run.deps.toolbox.is_effect,
         earlier=cast(Figures, known.value) if known else None,
         at=time.time(),
     )
@@ -271,7 +272,7 @@ def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
     entries: dict[tuple[str, str], JournalEntry] = {}
     for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
         effects = [
-            s.call for s in strays if s.reply_id == reply_id and run.kit.toolbox.is_effect(s.call.name)
+            s.call for s in strays if s.reply_id == reply_id and run.deps.toolbox.is_effect(s.call.name)
         ]
         found = yield from look(run, reply_id, effects)
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
@@ -282,7 +283,7 @@ def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
 
 
 def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
-    text = run.kit.texts.results[stray.why].format(control=stray.control)
+    text = run.deps.texts.results[stray.why].format(control=stray.control)
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
@@ -303,7 +304,7 @@ def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
     if not task.answers:
         return []
     calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
-    texts, answers = run.kit.texts.results, list[BaseMessage]()
+    texts, answers = run.deps.texts.results, list[BaseMessage]()
     for call_id, words in task.answers.items():
         if words.wait is Wait.CONFIRMATION:
             finish, reply = _finish_of(task, call_id)
@@ -312,7 +313,7 @@ def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
                     reply,
                     finish,
                     words.text or texts["no_feedback"].format(),
-                    run.kit.texts,
+                    run.deps.texts,
                     said=words.text,
                 )
             )

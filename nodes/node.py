@@ -1,28 +1,21 @@
-"""A node of the graph, what all nodes work with, and what they may wait for.
+"""A node of the graph, and what all nodes work with.
 
-A node function is a plain function, or a generator that yields requests (store operations, a model call, tool
-calls) and gets their results back, or the error that came of one. So it is written once, and runs in sync and
-in async graphs alike. `Node` runs it and checks the event that it reports. `Dependencies` are the parts of a
-graph that never change; a `NodeContext` holds the facts of one invocation.
-
-The way into a thread (`graph/compiled/inputs.py`) and a session (`signoff/session/drive.py`) are such
-generators, too. `carry_out` runs one that comes to a result, `tell` one that tells of events on its way. What
-a request needs is the `scope`: the context of a node, or what a session holds.
+A node function is a plain function, or a generator that yields requests (see `nodes/requests.py`). So it is
+written once, and runs in sync and in async graphs alike. `Node` runs it and checks the event that it reports.
+`Dependencies` are the parts of a graph that never change; a `NodeContext` holds the facts of one invocation.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
-from langgraph.store.base import BaseStore, Op
+from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt
 from pydantic import TypeAdapter
 
@@ -49,6 +42,7 @@ from signoff.nodes.model.models import (
     Pick,
     Streaming,
 )
+from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
@@ -70,13 +64,12 @@ class Dependencies:
 
     own: the models that the graph was built with; by_name: the same under another name; by_config: as a run's
     config makes them, None where it makes nothing of them. required: every reply must be a call.
-    view_tokens: the budget of the view. model_seconds: how long the model may be silent, before its reply and
-    within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
-    ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
-    plain: the names of the tools that can be called without LangChain's `invoke`.
-    injector: fills in what a tool asks for beside its arguments (state, store, runtime).
-    result_chars: a longer result is cut, the full text kept in the folder `outputs`.
-    digest_seconds: how long a model may take for a digest.
+    prompt_tokens: the budget of the prompt. model_seconds: how long the model may be silent, before its reply
+    and within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
+    ask_unknown: whether a person is asked about a call whose outcome a crash left unknown. plain: the names
+    of the tools that can be called without LangChain's `invoke`. injector: fills in what a tool asks for
+    beside its arguments (state, store, runtime). result_chars: a longer result is cut, the full text kept in
+    the folder `outputs`. compaction_seconds: how long a model may take for a summary.
     checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
     refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
     answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
@@ -99,13 +92,13 @@ class Dependencies:
     limits: Limits
     texts: Texts
     system_prompt: str | SystemMessage
-    view_tokens: int
+    prompt_tokens: int
     tool_seconds: float | None
     result_chars: int
     ask_unknown: bool
     injector: Injector
     outputs: Path
-    digest_seconds: float
+    compaction_seconds: float
     model_seconds: float | None = MODEL_SECONDS
     reply_chars: int = REPLY_CHARS
     plain: frozenset[str] = frozenset()
@@ -149,7 +142,7 @@ class Dependencies:
 class NodeContext:
     """One invocation of a node."""
 
-    kit: Dependencies
+    deps: Dependencies
     config: RunnableConfig
     _held: Reader | None = field(default=None, init=False)
     _read: AgentState | None = field(default=None, init=False)
@@ -169,7 +162,7 @@ class NodeContext:
         saver = saver_of(self._configurable)
         database = getattr(saver, "file", None) or getattr(getattr(saver, "database", None), "address", None)
         owner = f"{database or type(saver).__name__}\0{self.thread_id}" if saver and self.thread_id else ""
-        return Outputs(self.kit.outputs, owner)
+        return Outputs(self.deps.outputs, owner)
 
     @property
     def can_ask(self) -> bool:
@@ -227,7 +220,7 @@ class NodeContext:
     @lazy
     def users_context(self) -> Any:
         """The context as code of the user's own gets it: an instance of their type, where there is one."""
-        held, form = getattr(self.runtime, "context", None), self.kit.context_form
+        held, form = getattr(self.runtime, "context", None), self.deps.context_form
         return held if form is None else form.users_part(held)
 
     @property
@@ -240,8 +233,8 @@ class NodeContext:
     def _named(self) -> BoundModels:
         name = (self.context.model or "").strip()
         if name:
-            return self.kit.by_name(name)
-        return self.kit.by_config(self.config) if self.kit.by_config else self.kit.own
+            return self.deps.by_name(name)
+        return self.deps.by_config(self.config) if self.deps.by_config else self.deps.own
 
     @property
     def models(self) -> tuple[AskedModel, ...]:
@@ -250,45 +243,45 @@ class NodeContext:
         return self._named.asked
 
     @property
-    def digester(self) -> BaseChatModel | None:
-        """The model that writes this run's digests. Raises as `models`."""
-        return self._named.digester
+    def summariser(self) -> BaseChatModel | None:
+        """The model that writes this run's summaries. Raises as `models`."""
+        return self._named.summariser
 
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where no prices are known."""
         if self.context is _NO_CONTEXT:
-            return self.kit.limits
+            return self.deps.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
-        limits = Limits(**{**dict(self.kit.limits), **update}) if update else self.kit.limits
+        limits = Limits(**{**dict(self.deps.limits), **update}) if update else self.deps.limits
         name = (self.context.model or "").strip()
-        if limits.cost is None or self.kit.priced is None or (limits.prices is not None and not name):
+        if limits.cost is None or self.deps.priced is None or (limits.prices is not None and not name):
             return limits
-        return limits.model_copy(update={"prices": self.kit.priced(name)})
+        return limits.model_copy(update={"prices": self.deps.priced(name)})
 
     @property
     def model_seconds(self) -> float | None:
         """How long the model may be silent."""
-        return self.context.model_seconds or self.kit.model_seconds
+        return self.context.model_seconds or self.deps.model_seconds
 
     @property
     def system_prompt(self) -> SystemPrompt:
         prompt = self.context.system_prompt
-        return self.kit.whole_prompt if prompt is None else self.kit.prompt_with(prompt)
+        return self.deps.whole_prompt if prompt is None else self.deps.prompt_with(prompt)
 
     @property
     def own_prompt(self) -> str | SystemMessage:
         """What of the system prompt is the user's, where no function makes it."""
         prompt = self.context.system_prompt
-        return self.kit.system_prompt if prompt is None else prompt
+        return self.deps.system_prompt if prompt is None else prompt
 
     @property
     def prompt_function(self) -> Callable[[Any, Any], Any] | None:
         """What makes the system prompt; None where it stands, or the run's context names another."""
-        return self.kit.prompt_function if self.context.system_prompt is None else None
+        return self.deps.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """All messages of the thread, read; only the new ones, when the last reading still holds."""
@@ -297,14 +290,14 @@ class NodeContext:
             return before
         if before is None:
             # Taken out while this node uses it: a second runner of the thread reads for itself.
-            before = self.kit.readings.pop(self._place(lineage(state.get("messages", ()))), None)
-        self._held, self._read = read_messages(state, self.kit.toolbox, before), state
+            before = self.deps.readings.pop(self._place(lineage(state.get("messages", ()))), None)
+        self._held, self._read = read_messages(state, self.deps.toolbox, before), state
         return self._held
 
     def give_back(self) -> None:
         """Keeps the reading for the next node of the thread."""
         if self._held is not None:
-            readings = self.kit.readings
+            readings = self.deps.readings
             if len(readings) >= _READINGS:
                 readings.pop(next(iter(readings), None), None)
             readings[self._place(self._held.lineage)] = self._held
@@ -336,165 +329,6 @@ class Report:
     event: Event | None
     update: dict[str, Any] = field(default_factory=dict)
 
-
-@runtime_checkable
-class Request(Protocol):
-    """Something that is waited for, and how it is done in an event loop."""
-
-    def do(self, scope: Any) -> Any: ...
-
-    async def ado(self, scope: Any) -> Any: ...
-
-
-class HasStore(Protocol):
-    """A scope with a store, or without one."""
-
-    @property
-    def store(self) -> BaseStore | None: ...
-
-
-@dataclass(frozen=True)
-class Store:
-    """Operations on the store; without a store every result is None."""
-
-    ops: Sequence[Op]
-
-    def do(self, scope: HasStore) -> list[Any]:
-        return scope.store.batch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
-
-    async def ado(self, scope: HasStore) -> list[Any]:
-        return await scope.store.abatch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
-
-
-@dataclass(frozen=True)
-class Swap:
-    """Puts `after` if the value is still `before`; says whether it did.
-
-    Atomic where the store has a `swap` of its own (`sqlite_storage`). With any other store two runners of one
-    thread at the same moment could both succeed.
-    """
-
-    namespace: tuple[str, ...]
-    key: str
-    before: dict[str, Any] | None
-    after: dict[str, Any]
-
-    def do(self, scope: HasStore) -> bool:
-        return scope.store is None or self.on(scope.store)
-
-    def on(self, store: BaseStore) -> bool:
-        """Does it on `store`."""
-        if swap := getattr(store, "swap", None):
-            return bool(swap(self.namespace, self.key, self.before, self.after))
-        item = store.get(self.namespace, self.key)
-        if (item.value if item else None) != self.before:
-            return False
-        store.put(self.namespace, self.key, self.after)
-        return True
-
-    async def ado(self, scope: HasStore) -> bool:
-        return await asyncio.to_thread(self.do, scope)
-
-
-@dataclass(frozen=True)
-class Files:
-    """Work on files, which an event loop must not wait for."""
-
-    work: Callable[[], object]
-
-    def do(self, scope: object) -> None:
-        self.work()
-
-    async def ado(self, scope: object) -> None:
-        await asyncio.to_thread(self.work)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """Something that its owner does in both ways."""
-
-    call: Callable[[], Any]
-    acall: Callable[[], Awaitable[Any]]
-
-    def do(self, scope: object) -> Any:
-        return self.call()
-
-    async def ado(self, scope: object) -> Any:
-        return await self.acall()
-
-
-def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
-    """Carries out what `steps` asks for; gives what it comes to."""
-    go_on: Callable[[], Any] = steps.__next__
-    try:
-        while True:
-            go_on = _done(steps, go_on(), scope)
-    except StopIteration as end:
-        result: _T = end.value
-        return result
-
-
-async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
-    """`carry_out`, for an event loop."""
-    go_on: Callable[[], Any] = steps.__next__
-    while True:
-        try:
-            request = go_on()
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-        go_on = await _adone(steps, request, scope)
-
-
-def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
-    """Carries out what `steps` asks for; gives on whatever else it yields."""
-    go_on: Callable[[], Any] = steps.__next__
-    while (item := _next(go_on)) is not _END:
-        if isinstance(item, Request):
-            go_on = _done(steps, item, scope)
-        else:
-            yield item
-            go_on = steps.__next__
-
-
-async def atell(steps: Generator[Any, Any, None], scope: object) -> AsyncGenerator[Any, None]:
-    """`tell`, for an event loop."""
-    go_on: Callable[[], Any] = steps.__next__
-    while (item := _next(go_on)) is not _END:
-        if isinstance(item, Request):
-            go_on = await _adone(steps, item, scope)
-        else:
-            yield item
-            go_on = steps.__next__
-
-
-_END = object()
-
-
-def _next(go_on: Callable[[], Any]) -> Any:
-    try:
-        return go_on()
-    except StopIteration:
-        return _END
-
-
-def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
-    """Carries out one request; how `steps` goes on."""
-    try:
-        return partial(steps.send, request.do(scope))
-    except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means
-        return partial(steps.throw, error)
-
-
-async def _adone(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
-    try:
-        return partial(steps.send, await request.ado(scope))
-    except BaseException as error:  # noqa: BLE001  as above
-        return partial(steps.throw, error)
-
-
-Part = Generator[Any, Any, _T]
-"""A part of a node that yields requests and gives a value."""
 
 Steps = Part[Report]
 Work = Callable[[AgentState, NodeContext], Report | Steps]
@@ -539,16 +373,16 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, kit: Dependencies, work: Work) -> None:
+    def __init__(self, state: State, deps: Dependencies, work: Work) -> None:
         self.state = state
-        self.kit = kit
+        self.deps = deps
         self.work = work
         self.name = str(state)
 
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.kit, config or {})
+        run = _begun(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
@@ -557,7 +391,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.kit, config or {})
+        run = _begun(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
@@ -567,16 +401,16 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         if report.event is not None or TRANSITIONS[self.state]:
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
-        if self.kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self.kit.keeper, state, update)
+        if self.deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
+            update |= kept(self.deps.keeper, state, update)
         return update
 
 
-def _begun(kit: Dependencies, config: RunnableConfig) -> NodeContext:
-    run, policy = NodeContext(kit, config), kit.toolbox.approvals
+def _begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+    run, policy = NodeContext(deps, config), deps.toolbox.approvals
     if policy.by_context:
-        box = replace(kit.toolbox, approvals=policy.within(run.users_context))
-        run.kit = replace(kit, toolbox=box)
+        box = replace(deps.toolbox, approvals=policy.within(run.users_context))
+        run.deps = replace(deps, toolbox=box)
     return run
 
 

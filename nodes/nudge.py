@@ -11,7 +11,7 @@ from signoff.nodes.node import NodeContext, Report
 
 def nudge(state: AgentState, run: NodeContext) -> Report:
     task, kind = run.task(state), state["decision"]["rule"]
-    texts, near = run.kit.texts, nearest(task, run.limits)
+    texts, near = run.deps.texts, nearest(task, run.limits)
     left = near.left(texts) if near else ""
     text = texts.nudges[kind].format(left=left, count=task.row.times)
     if kind == "near_limit" and near and near.name == "turns" and (name := _for_more(task, run)):
@@ -21,6 +21,6 @@ def nudge(state: AgentState, run: NodeContext) -> Report:
 
 def _for_more(task: Task, run: NodeContext) -> str:
     """The tool with which the model can still ask for more turns; empty when there is none."""
-    controls = run.kit.toolbox.controls
+    controls = run.deps.toolbox.controls
     names = (name for name in controls if controls.effect(name) is Effect.MORE_TURNS)
     return "" if task.requested else next(names, "")

@@ -15,7 +15,8 @@ from signoff.graph.messages import noted
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
-from signoff.nodes.node import Middleware, NodeContext, Part, Report, Steps
+from signoff.nodes.node import Middleware, NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.tools.control import needs_confirmation
 
 
@@ -28,6 +29,11 @@ class Hearing:
     claim: dict[str, Any]
     checked: CheckResults = field(default_factory=CheckResults)
     written: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def verified(self) -> str:
+        """What the claim rests on when its checks do not contradict it."""
+        return "verified" if self.checked.runs else "asserted"
 
 
 Judgement = Refusal | Report | None
@@ -62,8 +68,8 @@ def review(state: AgentState, run: NodeContext) -> Steps:
             return _with(judgement, hearing.written)
     checked = hearing.checked
     notes = {"seconds": checked.seconds} if checked.runs else {}
-    accepted = run.kit.texts.results["accepted"].format()
-    report = yield from accept(case, hearing.claim, checked.verified, accepted, checked.runs, **notes)
+    accepted = run.deps.texts.results["accepted"].format()
+    report = yield from accept(case, hearing.claim, hearing.verified, accepted, checked.runs, **notes)
     return _with(report, hearing.written)
 
 
@@ -86,7 +92,7 @@ def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
 
 
 def _claim(case: Case) -> dict[str, Any]:
-    controls, call = case.run.kit.toolbox.controls, case.call
+    controls, call = case.run.deps.toolbox.controls, case.call
     if controls.problem(call.name, call.args):
         return controls.salvage(call.name, call.args)
     return controls.read(call.name, call.args)
@@ -94,7 +100,7 @@ def _claim(case: Case) -> dict[str, Any]:
 
 def _arguments(hearing: Hearing) -> Judgement:
     case = hearing.case
-    error = case.run.kit.toolbox.controls.problem(case.call.name, case.call.args)
+    error = case.run.deps.toolbox.controls.problem(case.call.name, case.call.args)
     return case.refused("arguments", error=error) if error else None
 
 
@@ -113,7 +119,7 @@ def _siblings(hearing: Hearing) -> Judgement:
 def _alone(hearing: Hearing) -> Judgement:
     case = hearing.case
     work = [beside.name for beside in case.reply.calls if beside.effect is None]
-    return case.refused("mixed", names=", ".join(work)) if work and case.run.kit.finish_alone else None
+    return case.refused("mixed", names=", ".join(work)) if work and case.run.deps.finish_alone else None
 
 
 def _is_done(claim: Mapping[str, Any]) -> bool:
@@ -140,7 +146,7 @@ def _phase(hearing: Hearing) -> Judgement:
             return case.refused("phase_idle", **values)
     turn = 1 + next(at for at, reply in enumerate(task.replies) if reply is case.reply)
     phases = with_phase(case.state.get("phases"), task.id, claim, turn)
-    texts, following = case.run.kit.texts.results, phases["done"][-1]["next_phase"]
+    texts, following = case.run.deps.texts.results, phases["done"][-1]["next_phase"]
     goes_on = texts["next_phase"].format(phase=following) if following else texts["rest"].format()
     told = case.told("phase", percentage=f"{done:g}", next=goes_on)
     said = {name: value for name, value in phases["done"][-1].items() if name != "turn"}
@@ -150,7 +156,7 @@ def _phase(hearing: Hearing) -> Judgement:
 
 def _checks(hearing: Hearing) -> Part[Judgement]:
     case, claim = hearing.case, hearing.claim
-    if not _is_done(claim):
+    if not _is_done(claim) or not case.run.deps.checks:
         return None
     hearing.checked = checked = yield from run_checks(claim, case.call.args, case.state, case.run)
     if not checked.names:
@@ -162,8 +168,8 @@ def _checks(hearing: Hearing) -> Part[Judgement]:
 
 def _evidence(hearing: Hearing) -> Judgement:
     case, cited = hearing.case, hearing.claim.get("evidence")
-    box = case.run.kit.toolbox
-    if not case.run.kit.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
+    box = case.run.deps.toolbox
+    if not case.run.deps.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
         return None
     found = doubt(
         cited, case.call, case.task, box.is_effect, lambda name: box.kinds.get(name) is Kind.TERMINAL
@@ -172,7 +178,7 @@ def _evidence(hearing: Hearing) -> Judgement:
 
 
 def _middleware(hearing: Hearing) -> Judgement | Part[Judgement]:
-    around = hearing.case.run.kit.middleware
+    around = hearing.case.run.deps.middleware
     return None if around is None else _last_word(hearing, around)
 
 
@@ -186,7 +192,7 @@ def _confirmation(hearing: Hearing) -> Judgement:
     case, checked = hearing.case, hearing.checked
     if not needs_confirmation(hearing.claim):
         return None
-    return case.confirm(hearing.claim, checked.verified, seconds=checked.seconds, checks=checked.runs)
+    return case.confirm(hearing.claim, hearing.verified, seconds=checked.seconds, checks=checked.runs)
 
 
 BY_HISTORY = (

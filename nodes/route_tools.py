@@ -20,7 +20,8 @@ from signoff.graph.rules import TALKED, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import unique_ids
-from signoff.nodes.node import NodeContext, Part, Report, Steps
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import misfit
 from signoff.tools.toolbox import nearest_name
 
@@ -35,9 +36,9 @@ def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[dict
     if not left:
         return {}
     assert task.last is not None, "the calls are of the last reply"
-    effects = [call for call in left if run.kit.toolbox.is_effect(call.name)]
+    effects = [call for call in left if run.deps.toolbox.is_effect(call.name)]
     begun = yield from look(run, task.last.message.id or "", effects)
-    text = run.kit.texts.results[why]
+    text = run.deps.texts.results[why]
     return {
         call.index: not_run(call.id, call.name, text.format(name=call.name), why)
         for call in left
@@ -60,7 +61,7 @@ def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     One request of a task is heard. Granted without a person are at most as many turns as the limit; what was
     granted stands in the answer, so that the history alone says how many turns there are.
     """
-    box, texts = run.kit.toolbox, run.kit.texts.results
+    box, texts = run.deps.toolbox, run.deps.texts.results
     if error := box.problem(call.name, call.args):
         text = texts["invalid"].format(name=call.name, error=error)
         return not_run(call.id, call.name, text, "invalid")
@@ -81,7 +82,7 @@ def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
 
 def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
     """The number asked for, or set in its place by a person; 0 when that does not fit."""
-    box = run.kit.toolbox
+    box = run.deps.toolbox
     return 0 if box.problem(name, args) else int(box.controls.read(name, args).get("turns", 0))
 
 
@@ -89,7 +90,7 @@ def _answer(
     call: Call, turns: int, task: Task, run: NodeContext, words: str = "", **notes: Any
 ) -> ToolMessage:
     left = run.limits.turns + task.extra_turns + turns - task.turns
-    text = run.kit.texts.results["granted" if turns else "not_granted"]
+    text = run.deps.texts.results["granted" if turns else "not_granted"]
     shown = text.format(turns=turns, left=left, words=words).rstrip()
     return result(call.id, call.name, shown, ok=turns > 0, granted=turns, **notes)
 
@@ -120,7 +121,7 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
         if asked.calls:
             update["approvals"] = _asking(state, task, asked)
             return Report(Event.NEEDS_APPROVAL, update)
-        driven = run.kit.toolbox.is_driven(left[0].name)
+        driven = run.deps.toolbox.is_driven(left[0].name)
         return Report(Event.TO_HAND_OVER if driven else Event.WORK, update)
     if TALKED.applies(task, run.limits):
         why = "the reply is text without a call"
@@ -144,7 +145,7 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
 def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     """The result of a call that runs nothing: a thought, a call that cannot run, or one that a person
     rejected or answered. None for real work."""
-    texts, box = run.kit.texts.results, run.kit.toolbox
+    texts, box = run.deps.texts.results, run.deps.toolbox
     if call.problem:
         text = texts[call.problem].format(name=call.name, error=call.error)
         return not_run(call.id, call.name, text, call.problem)
@@ -166,8 +167,8 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
 
 def _above(call: Call, task: Task, run: NodeContext) -> str | None:
     """What is said of a call for which its reply has no place any more; None where it has."""
-    limit, texts = run.limits.calls_per_reply, run.kit.texts.results
-    if run.kit.toolbox.rounds:
+    limit, texts = run.limits.calls_per_reply, run.deps.texts.results
+    if run.deps.toolbox.rounds:
         limit = min(limit, _CALLS_IN_A_ROUND)
     place = sum(other.effect is None for other in task.reply_of(call).calls[: call.index])
     return texts["too_many"].format(name=call.name, limit=limit) if place >= limit else None
@@ -175,7 +176,7 @@ def _above(call: Call, task: Task, run: NodeContext) -> str | None:
 
 def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> ToolMessage:
     """The answer to a call of a tool that there is not, or not now. offered: of the working tools."""
-    texts, box = run.kit.texts.results, run.kit.toolbox
+    texts, box = run.deps.texts.results, run.deps.toolbox
     working = [name for name in box.tools if offered is None or name in offered]
     names = [*working, *box.controls]
     if call.name in box.tools:
@@ -188,7 +189,7 @@ def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> Too
 
 
 def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
-    texts = run.kit.texts.results
+    texts = run.deps.texts.results
     if not run.can_ask and (who := _whom(call, task, run)):
         return not_run(call.id, call.name, texts["nobody"].format(name=call.name, who=who), "nobody")
     decision = decided(call, task.decisions)
@@ -206,4 +207,4 @@ def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None
 def _whom(call: Call, task: Task, run: NodeContext) -> str:
     if call in task.undecided:
         return "a person's approval"
-    return "a driver" if run.kit.toolbox.is_driven(call.name) else ""
+    return "a driver" if run.deps.toolbox.is_driven(call.name) else ""

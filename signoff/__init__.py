@@ -3,6 +3,7 @@
 Each name is imported when it is first used: a program that only asks for one does not wait for all.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from signoff.graph.outcome import Change, CheckRun, Outcome, RunResult, Usage, current_outcome, outcome_of
     from signoff.graph.texts import Texts
     from signoff.nodes.model.retries import ModelRetries
+    from signoff.session.commands import Answer, Choose, Extend, Retry, Stop, ThreadCommand, request_pause
     from signoff.session.decisions import (
         Action,
         Approval,
@@ -38,10 +40,9 @@ if TYPE_CHECKING:
         Waiting,
     )
     from signoff.session.history import Turn
-    from signoff.session.moves import Answer, Choose, Extend, Move, Retry, Stop, request_pause
     from signoff.session.path import Step
     from signoff.session.session import Session, pause_on_signals
-    from signoff.session.standing import Condition, Expired, Standing, expire
+    from signoff.session.status import Condition, Expired, ThreadStatus, expire
     from signoff.storage.postgres import PostgresStorage, postgres_storage
     from signoff.storage.sqlite import SqliteStorage, sqlite_storage
     from signoff.tools.approvals import Policy
@@ -70,7 +71,6 @@ __all__ = [
     "Limits",
     "Message",
     "ModelRetries",
-    "Move",
     "Outcome",
     "Paused",
     "PendingCall",
@@ -85,7 +85,6 @@ __all__ = [
     "SetupError",
     "SignoffError",
     "SqliteStorage",
-    "Standing",
     "State",
     "Step",
     "Stop",
@@ -94,8 +93,10 @@ __all__ = [
     "Task",
     "Texts",
     "ThreadBusy",
+    "ThreadCommand",
     "ThreadError",
     "ThreadLost",
+    "ThreadStatus",
     "TokenCounts",
     "Turn",
     "Usage",
@@ -170,11 +171,11 @@ _NAMES = {
         "Waiting",
     ),
     "signoff.session.history": ("Turn",),
-    "signoff.session.moves": (
+    "signoff.session.commands": (
         "Answer",
         "Choose",
         "Extend",
-        "Move",
+        "ThreadCommand",
         "Retry",
         "Stop",
         "request_pause",
@@ -184,10 +185,10 @@ _NAMES = {
         "Session",
         "pause_on_signals",
     ),
-    "signoff.session.standing": (
+    "signoff.session.status": (
         "Condition",
         "Expired",
-        "Standing",
+        "ThreadStatus",
         "expire",
     ),
     "signoff.storage.postgres": (
@@ -209,7 +210,18 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
+# Former names, which still work and warn.
+_FORMER = {"Move": "ThreadCommand", "Standing": "ThreadStatus"}
+
+
 def __getattr__(name: str) -> Any:
+    if now := _FORMER.get(name):
+        warnings.warn(
+            f"signoff.{name} is called {now} now; the old name will go in a later version.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return __getattr__(now)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_MODULES[name]), name)

@@ -42,7 +42,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
 from signoff.session.session import Session
-from signoff.session.standing import reading_graph
+from signoff.session.status import reading_graph
 from signoff.storage.base import SaverInThreads
 
 

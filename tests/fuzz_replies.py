@@ -124,7 +124,7 @@ class Bench:
             storage=self.storage,
             limits=limits,
             approvals={"pay": True},
-            digest="lines",
+            compaction="lines",
         )
 
     def play(self, sent: list[Sent], way: str) -> None:
@@ -149,14 +149,14 @@ class Bench:
 
     def _check(self, session: Session, outcome: Outcome, views: list[list[BaseMessage]]) -> None:
         assert outcome.status in ("success", "limit", "error")
-        standing = session.standing()
-        found = standing.values["messages"]
+        thread_status = session.status()
+        found = thread_status.values["messages"]
         faults = [
             *history_faults(found, ended=True),
             *(fault for view in views for fault in view_faults(view)),
         ]
         assert not faults, faults
-        assert standing.outcome == outcome.model_dump()
+        assert thread_status.outcome == outcome.model_dump()
         assert len(self.ran) == len(set(self.ran)), "a call ran twice"
         if outcome.status == "success":
             assert finished_rightly(found, outcome.task, {"finish_task"})
@@ -174,7 +174,7 @@ def drive(session: Session, way: str, waiting: Decision | None) -> Decision:
             assert not isinstance(waiting, Finished | Failed | Message)
             given = Command(resume={getattr(waiting, "interrupt_id", ""): answer})
         session.graph.invoke(given, {"configurable": {"thread_id": session.thread_id}})
-        return session.run() if (now := session.standing()).waiting is None else now.waiting
+        return session.run() if (now := session.status()).waiting is None else now.waiting
     if way == "step":
         if waiting is None:
             return session.step("go")

@@ -32,7 +32,7 @@ from signoff.graph.build import Graph
 from signoff.graph.messages import is_genuine
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Approval
-from signoff.session.standing import Standing
+from signoff.session.status import ThreadStatus
 from signoff.tools.files import workspace_tools
 from signoff.workers import Order, drive, post
 
@@ -128,12 +128,12 @@ def begin(folder: Path, case: str) -> None:
 
 
 OPENS: dict[str, Callable[[Session], bool]] = {
-    "success": lambda session: (session.standing().outcome or {})["status"] == "success",
-    "limit": lambda session: (session.standing().outcome or {})["status"] == "limit",
-    "error": lambda session: (session.standing().outcome or {})["status"] == "error",
-    "question": lambda session: session.standing().waiting is not None,
-    "approval": lambda session: isinstance(session.standing().waiting, Approval),
-    "paused": lambda session: session.standing().left == "execute",
+    "success": lambda session: (session.status().outcome or {})["status"] == "success",
+    "limit": lambda session: (session.status().outcome or {})["status"] == "limit",
+    "error": lambda session: (session.status().outcome or {})["status"] == "error",
+    "question": lambda session: session.status().waiting is not None,
+    "approval": lambda session: isinstance(session.status().waiting, Approval),
+    "paused": lambda session: session.status().left == "execute",
 }
 
 
@@ -178,7 +178,7 @@ class Sender:
 
     def _post(self, text: str) -> None:
         """A retry has the same id: an inbox takes it once."""
-        waiting = Session(self.graph, "t").standing().waiting
+        waiting = Session(self.graph, "t").status().waiting
         if waiting is None:
             post(self.storage.store, "t", Order(f"id of {text}", text))
         else:
@@ -196,10 +196,10 @@ class Sender:
 
     def after(self, then: str) -> None:
         """Another process has died while it sent SENT."""
-        standing = Session(self.graph, "t").standing()
-        messages = standing.values.get("messages") or []
+        status = Session(self.graph, "t").status()
+        messages = status.values.get("messages") or []
         said = [SENT in one.text for one in messages if one.type in ("human", "tool")]
-        answered = standing.outcome is not None or isinstance((messages or [None])[-1], AIMessage)
+        answered = status.outcome is not None or isinstance((messages or [None])[-1], AIMessage)
         known = any(said) or (self.way == "workers" and then != "same")
         if then == "same" and not (any(said) and (answered or _replied(messages))):
             self.send(SENT)
@@ -215,7 +215,7 @@ class Sender:
         elif self.way == "workers":
             self.go_on()
         for _ in range(4):
-            if Session(self.graph, "t").standing().outcome is None:
+            if Session(self.graph, "t").status().outcome is None:
                 self.go_on()
 
 
@@ -225,10 +225,10 @@ def _replied(messages: list[BaseMessage]) -> bool:
     return any(isinstance(one, AIMessage) for one in messages[at:])
 
 
-def problems(standing: Standing, then: str) -> list[str]:
+def problems(status: ThreadStatus, then: str) -> list[str]:
     """What is wrong with the thread in the end."""
-    messages = standing.values.get("messages") or []
-    ended = (standing.outcome or {}).get("status")
+    messages = status.values.get("messages") or []
+    ended = (status.outcome or {}).get("status")
     found = [] if ended == "success" else [f"ended with {ended}"]
     for name in (SENT, OTHER) if then == "next" else (SENT,):
         stands = sum(is_genuine(one) and one.text == name for one in messages)
@@ -273,7 +273,7 @@ def go_on_after(folder: Path, case: str, way: str, then: str) -> None:
     with sqlite_storage(folder / "threads.sqlite") as storage:
         sender = Sender(folder, case, way, storage)
         sender.after(then)
-        found = problems(Session(sender.graph, "t").standing(), then)
+        found = problems(Session(sender.graph, "t").status(), then)
         (folder / "problems").write_text("\n".join(found))
 
 

@@ -149,12 +149,14 @@ def drive(session: Session, plan: Plan, world: World) -> dict[str, Any]:
     """Drives the thread to the end of its last task, as anyone would who knows only its ID."""
     outcomes = []
     while True:
-        standing = session.standing()
-        said = [message.text for message in standing.values.get("messages", ()) if message.type == "human"]
+        thread_status = session.status()
+        said = [
+            message.text for message in thread_status.values.get("messages", ()) if message.type == "human"
+        ]
         left = [task for task in plan.tasks if task not in said]
-        if standing.outcome is not None and not left:
+        if thread_status.outcome is not None and not left:
             break
-        begin = left[0] if standing.outcome is not None or not said else None
+        begin = left[0] if thread_status.outcome is not None or not said else None
         decision = session.run(begin)
         while not isinstance(decision, Finished | Failed):
             decision = session.resume(_answer(decision, world))
@@ -235,7 +237,7 @@ def run_one(seed: int, database: str, folder: Path) -> Result:
     with storage_at(database) as storage:
         session = session_on(storage, plan, world, f"r{seed}")
         ended = drive(session, plan, world)
-        messages = session.standing().values["messages"]
+        messages = session.status().values["messages"]
     effects, calls = world.seen(), _results(messages)
     twice = [name for name in set(effects) if effects.count(name) > 1]
     told = {name for name, text in calls.items() if text.startswith("did ")}

@@ -239,7 +239,7 @@ def _hand_to_workers(bench: QueueBench) -> None:
     with bench.graphs(waits) as graph:
         submit(bench.storage, "the first", waits)
         assert drive(graph, waits).state == "waiting"
-        waiting = Session(graph, waits).standing().waiting
+        waiting = Session(graph, waits).status().waiting
         assert waiting is not None
     bench.submit(Answer("blue", waiting.interrupt_id), waits)
     postgres.execute(bench.url, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")

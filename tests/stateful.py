@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 )
 
 from signoff import Action
-from signoff.session.moves import Answer, Extend, Retry, Stop
+from signoff.session.commands import Answer, Extend, Retry, Stop
 from signoff.session.path import steps as path_of
-from signoff.session.standing import Condition
+from signoff.session.status import Condition
 from tests.support.arguments import at_least
 from tests.support.hypothesis_runs import drawn_settings, program_options
 from tests.support.stateful.drawn import (
@@ -100,8 +100,8 @@ class Threads(Moves):
             return
         before = {thread: self._look(thread) for thread in self.threads}
         self._open()
-        for thread, standing in before.items():
-            assert same(standing, self._look(thread)), "the thread stands elsewhere after a restart"
+        for thread, status in before.items():
+            assert same(status, self._look(thread)), "the thread stands elsewhere after a restart"
 
     @rule(at=which, point=st.none() | st.integers(0, 5) | st.floats(0, 1), kill=kills)
     def fork(self, at: int, point: Any, kill: int) -> None:
@@ -140,12 +140,12 @@ class Threads(Moves):
     def _goes_on(self, at: int, by_step: bool, **how: Any) -> None:
         """Whatever comes next, as a driver that means well does it."""
         thread = self._thread(at)
-        standing = self._stands(thread)
-        handed_out = not isinstance(standing.waiting, Action) or thread in self.told
-        if standing.waiting is not None and handed_out:
+        status = self._stands(thread)
+        handed_out = not isinstance(status.waiting, Action) or thread in self.told
+        if status.waiting is not None and handed_out:
             self._answer(thread, "approve", how)
         else:
-            begins = standing.condition in (Condition.UNKNOWN, Condition.ENDED)
+            begins = status.condition in (Condition.UNKNOWN, Condition.ENDED)
             self._move(thread, "do it" if begins else None, by_step=by_step, **how)
 
     def _answer(self, thread: str, answer: Any, how: dict[str, Any]) -> None:

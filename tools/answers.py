@@ -127,14 +127,14 @@ _WORDS = ("feedback", "message", "args", "answer", "response", "text", "content"
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmationAnswer:
     """Whether a person confirmed the finish, and what they said beside it; for a no, the feedback."""
 
     ok: bool
     feedback: str = ""
 
 
-def read_confirmation(answer: Any) -> Confirmed:
+def read_confirmation(answer: Any) -> ConfirmationAnswer:
     """The answer, in any of its shapes: a bool, a word, any other text (which is feedback),
     `{"confirmed": …, "feedback": …}`, `{"type": "approve"}`, or a list of one of these, also under
     `decisions`, as inboxes and chat pages send it.
@@ -152,18 +152,18 @@ def read_confirmation(answer: Any) -> Confirmed:
     return _plain(answer)
 
 
-def _plain(answer: Any) -> Confirmed:
+def _plain(answer: Any) -> ConfirmationAnswer:
     if isinstance(answer, bool):
-        return Confirmed(answer)
+        return ConfirmationAnswer(answer)
     if not isinstance(answer, str) or not answer.strip():
         raise ValueError(f"{reprlib.repr(answer)} is neither a yes nor words")
     word = answer.strip().lower().rstrip(".!")
     if word in _YES:
-        return Confirmed(True)
-    return Confirmed(False, "" if word in NO else answer.strip())
+        return ConfirmationAnswer(True)
+    return ConfirmationAnswer(False, "" if word in NO else answer.strip())
 
 
-def _structured(answer: Mapping[str, Any]) -> Confirmed:
+def _structured(answer: Mapping[str, Any]) -> ConfirmationAnswer:
     said = next((found.strip() for key in _WORDS if isinstance(found := answer.get(key), str)), "")
     if "confirmed" in answer:
         return _with_words(_plain(answer["confirmed"]), said)
@@ -176,5 +176,5 @@ def _structured(answer: Mapping[str, Any]) -> Confirmed:
     raise ValueError(f"{reprlib.repr(answer)} is neither a yes nor words")
 
 
-def _with_words(found: Confirmed, said: str) -> Confirmed:
-    return Confirmed(found.ok, said or found.feedback)
+def _with_words(found: ConfirmationAnswer, said: str) -> ConfirmationAnswer:
+    return ConfirmationAnswer(found.ok, said or found.feedback)

@@ -23,9 +23,9 @@ from signoff.models import ScriptedModel
 with sqlite_storage({database!r}) as storage:
     graph = build_graph(ScriptedModel([]), storage=storage)
     t = time.perf_counter()
-    standing = Session(graph, "t").standing()
+    status = Session(graph, "t").status()
     print(time.perf_counter() - t)
-    assert standing.task.turns == {turns}
+    assert status.task.turns == {turns}
 """
 _HEAVY = ("langchain", "rich", "textual")
 

@@ -51,7 +51,8 @@ from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
 from signoff.graph.state import AgentState, Output
-from signoff.nodes.node import Node, acarry_out, carry_out
+from signoff.nodes.node import Node
+from signoff.nodes.requests import acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -226,7 +227,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if output.interrupts:
             found["__interrupt__"] = list(output.interrupts)
         node = self.builder.nodes[str(FIRST)].runnable
-        found.shape = node.kit.shape if isinstance(node, Node) else None
+        found.shape = node.deps.shape if isinstance(node, Node) else None
         return found
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:

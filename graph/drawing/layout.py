@@ -93,7 +93,7 @@ START_AT, END_AT = Point(30, 230), Point(562, 572)
 ENTRIES_AT, LINE_HEIGHT = Point(30, 260), 17
 
 BOXES: Mapping[State, Box] = {
-    State.COMPRESS: Box(120, 230, "clean, fold"),
+    State.COMPRESS: Box(120, 230, "clean, compact"),
     State.DECIDE: Box(310, 230, "ordered rules"),
     State.CALL_LLM: Box(500, 230, "one model call"),
     State.ROUTE_TOOLS: Box(690, 230, "check the calls"),

@@ -214,7 +214,7 @@ _AROUND = 120
 class Ledger:
     """`sums[i]` are the tokens of the first `i` messages; `replies` the positions of the model's replies;
     `places` the position of each message by its id; `systems` the texts of the system messages, which take
-    no place of their own in a view; `reported` the ids of the answers that other threads have given."""
+    no place of their own in a prompt; `reported` the ids of the answers that other threads have given."""
 
     __slots__ = ("places", "replies", "reported", "sums", "systems")
 
@@ -271,8 +271,8 @@ class Stray:
 
 @dataclass(slots=True)
 class PromptHead:
-    """How a view begins: its messages from the one at `start` on, up to the one at `upto`, which stay as they
-    are however the history goes on."""
+    """How a prompt begins: its messages from the one at `start` on, up to the one at `upto`, which stay as
+    they are however the history goes on."""
 
     start: int = -1
     upto: int = 0

@@ -96,7 +96,7 @@ class Task:
     it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start anew at a
     "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
-    digests have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
+    summaries have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
     number of replies before the last "resumed" mark. `before` is the task that came before this one.
     `unready` says what `compress` has to do before the rules can be applied.
     """

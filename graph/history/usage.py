@@ -184,7 +184,7 @@ SENT_BACK = "sent_back"
 
 
 class Used(NamedTuple):
-    """What was used: tokens of the model's replies (and of the digests that a model wrote), work calls that
+    """What was used: tokens of the model's replies (and of the summaries that a model wrote), work calls that
     ran, seconds in model calls and tools. `refused`: work calls above the limit of them. `estimated`: model
     calls of which the provider did not report all tokens. `retries`: how often a model call was tried again,
     with `held` seconds between.
@@ -224,8 +224,8 @@ class Tally:
         self._before = NOTHING
 
     def total(self, spent: Spent | None) -> Used:
-        """What was used since the task began. `spent`: what its digests cost."""
-        return self._all.plus(_of_digests(spent)) if spent else self._all
+        """What was used since the task began. `spent`: what its summaries cost."""
+        return self._all.plus(_of_summaries(spent)) if spent else self._all
 
     def used(self, total: Used) -> Used:
         """What of `total` counts against the limits: all since the task was last extended."""
@@ -257,7 +257,7 @@ class Tally:
         if kind == RESUMED:
             self.repeats = Repeats()
             if (spent := marks(message).get("extended")) is not None:
-                self._before = self._all.plus(_of_digests(spent))
+                self._before = self._all.plus(_of_summaries(spent))
         elif kind == REPEATING:
             self.repeats.told()
         elif kind == FROM_TOOL:
@@ -297,7 +297,7 @@ def _tries(notes: Marks) -> dict[str, Any]:
     return {"retries": notes["retries"], "held": notes.get("held", 0.0)}
 
 
-def _of_digests(spent: Mapping[str, Any] | None) -> Used:
+def _of_summaries(spent: Mapping[str, Any] | None) -> Used:
     if not spent:
         return NOTHING
     tokens = (spent["input_tokens"], spent["output_tokens"], spent["total_tokens"])

@@ -22,14 +22,14 @@ from signoff.graph.messages import is_genuine, is_reply, nudge_kind
 from signoff.graph.prompt.prompt import (
     SystemPrompt,
     beyond,
+    compacted,
     contract,
-    digest_message,
-    folded,
     front,
     shortened,
+    summary_message,
     turns_size,
 )
-from signoff.graph.state import AgentState, Contract, Digest
+from signoff.graph.state import AgentState, Contract, HistorySummary
 from signoff.graph.texts import Texts
 
 SMALLEST = 400
@@ -52,12 +52,12 @@ def spare(messages: Sequence[BaseMessage]) -> int:
     return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in _pieces(messages))
 
 
-def cut(view: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
-    """`view` in at most `most` tokens, as far as cutting the largest results from `last` on achieves that.
+def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
+    """`prompt` in at most `most` tokens, as far as cutting the largest results from `last` on achieves that.
 
-    The same view is always cut in the same way.
+    The same prompt is always cut in the same way.
     """
-    made = list(view)
+    made = list(prompt)
     pieces = list(_pieces(made[last:]))
     over = tokens(made) - most
     if over <= 0 or not pieces:
@@ -110,9 +110,9 @@ KEEP_TURNS = 2
 """So many of the last turns stay whole, unless they alone are over the budget; the very last always stays."""
 
 PIECE = 120
-"""Characters of one text or result in a line of the digest."""
+"""Characters of one text or result in a line of the summary."""
 
-_DIGEST_PART = 0.2
+_SUMMARY_PART = 0.2
 _LEAST_PART = 0.05
 _CONTRACT_PART = 0.1
 _TOOL = "tool"
@@ -120,16 +120,16 @@ _NOTE = re.compile(r"- \((\d+) older lines are not listed\)")
 
 
 @dataclass(frozen=True)
-class Folding:
-    """Turns that are to be folded, the oldest first, each with the messages between it and the next.
+class Compaction:
+    """Turns that are to be summarised, the oldest first, each with the messages between it and the next.
 
-    before: the digest so far. upto: the last message of the turns. room: the characters of the new digest.
-    most: the characters that a model's text of it may have. budget: the tokens of the view.
+    before: the summary so far. upto: the last message of the turns. room: the characters of the new summary.
+    most: the characters that a model's text of it may have. budget: the tokens of the prompt.
     """
 
     turns: Sequence[tuple[Reply, Sequence[BaseMessage]]]
     reader: Reader
-    before: Digest | None
+    before: HistorySummary | None
     upto: str
     contract: Contract
     room: int
@@ -141,26 +141,26 @@ class Folding:
         own = {message.id for message in self.reader.section.messages}
         return [line for turn in self.turns for line in _told(turn, own, self.reader, piece)]
 
-    def by_lines(self) -> Digest:
-        """The digest with one more line for each of the turns."""
+    def by_lines(self) -> HistorySummary:
+        """The summary with one more line for each of the turns."""
         text, lines = said(self.before)
         text = text[: self.room]
-        return self._digest(text, bounded([*lines, *self.told()], self.room - len(text)))
+        return self._summary(text, bounded([*lines, *self.told()], self.room - len(text)))
 
-    def by_text(self, text: str) -> Digest:
-        """The digest that is `text`: it stands for the digest so far and for the turns."""
-        return self._digest(text, [])
+    def by_text(self, text: str) -> HistorySummary:
+        """The summary that is `text`: it stands for the summary so far and for the turns."""
+        return self._summary(text, [])
 
-    def _digest(self, text: str, lines: list[str]) -> Digest:
-        made = Digest(upto=self.upto, lines=lines, contract=self.contract)
-        return Digest(**made, text=text) if text else made
+    def _summary(self, text: str, lines: list[str]) -> HistorySummary:
+        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract)
+        return HistorySummary(**made, text=text) if text else made
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The tokens of the view, if it were folded up to one message or another.
+    """The tokens of the prompt, if it were summarised up to one message or another.
 
-    It can be folded up to any of `ends`, the first of which is where it begins now: up to a reply before
+    It can be summarised up to any of `ends`, the first of which is where it begins now: up to a reply before
     which no call is open, at the latest up to the last reply.
     """
 
@@ -172,11 +172,11 @@ class _Sizes:
 
     @cached_property
     def start(self) -> int:
-        return folded(self.state, self.reader)[1]
+        return compacted(self.state, self.reader)[1]
 
     @cached_property
     def starts(self) -> Sequence[int]:
-        """Where the turns of the view begin."""
+        """Where the turns of the prompt begin."""
         places = self.reader.noted.replies
         return places[bisect_left(places, self.start) :]
 
@@ -197,21 +197,21 @@ class _Sizes:
         return self.turns(last) - spare(self.reader.messages[last:])
 
     def turns(self, end: int) -> int:
-        """What is not folded."""
+        """What is not summarised."""
         return turns_size(self.reader, end, self.texts)
 
     def fixed(self, end: int, held: Contract) -> int:
-        """All but the turns and the words of the digest."""
-        empty = Digest(upto="", lines=[_left_out(10**6)], contract=held)
-        message = digest_message(empty, self.reader.section.id, self.texts)
+        """All but the turns and the words of the summary."""
+        empty = HistorySummary(upto="", lines=[_left_out(10**6)], contract=held)
+        message = summary_message(empty, self.reader.section.id, self.texts)
         return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
             self.reader, self.budget
         )
 
     def free(self, count: int) -> int:
-        """What is left for the words of the digest when so many turns are folded."""
+        """What is left for the words of the summary when so many turns are summarised."""
         end = self.ends[count]
-        # The results of a last turn that stands alone are cut to make room for the digest.
+        # The results of a last turn that stands alone are cut to make room for the summary.
         staying = self.turns(end) if len(self.starts) > count + 1 else self.least
         return self.budget - self.fixed(end, self.contract(end)) - staying
 
@@ -222,15 +222,16 @@ class _Sizes:
 
 def compact(
     state: AgentState, reader: Reader, budget: int, system_prompt: SystemPrompt, texts: Texts
-) -> Folding | None:
-    """What to fold of a view that is over its budget; None when nothing can be folded.
+) -> Compaction | None:
+    """What to summarise of a prompt that is over its budget; None when nothing can be summarised.
 
-    Folds so many turns that those that stay take half of what is free, so that the prefix of the view stays
-    the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns and
-    the task's own messages are never folded. With no turns to fold, the digest itself is bounded anew.
+    Summarises so many turns that those that stay take half of what is free, so that the prefix of the prompt
+    stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns
+    and the task's own messages are never summarised. With no turns to summarise, the summary itself is
+    bounded again.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
-    before, start = folded(state, reader)
+    before, start = compacted(state, reader)
     count = _enough(sizes, before, reader)
     while (free := sizes.free(count)) < 0 and count < len(sizes.ends) - 1:
         count += 1
@@ -238,8 +239,8 @@ def compact(
     if end == 0:
         return None
     # Where nothing fits, a task that forgets all that it has done would not end either.
-    room = int(min(budget * _DIGEST_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
-    return Folding(
+    room = int(min(budget * _SUMMARY_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
+    return Compaction(
         turns=_turns(reader, sizes.starts[: count + 1], start),
         reader=reader,
         before=before,
@@ -251,8 +252,8 @@ def compact(
     )
 
 
-def _enough(sizes: _Sizes, before: Digest | None, reader: Reader) -> int:
-    """How many turns to fold."""
+def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
+    """How many turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
     noted, own = reader.noted, {message.id for message in reader.section.messages}
     text, lines = said(before)
@@ -262,7 +263,7 @@ def _enough(sizes: _Sizes, before: Digest | None, reader: Reader) -> int:
         used += sum(len(line) + 1 for line in _told(turns[count - 1], own, reader, PIECE))
         kept = [noted.places[id or ""] for id in own]
         fixed = base + sum(noted.sums[at + 1] - noted.sums[at] for at in kept if at < end)
-        fixed += min(used // CHARS, int(sizes.budget * _DIGEST_PART))
+        fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
         left = len(sizes.starts) - count
         if staying <= (free / 2 if left > KEEP_TURNS else free):
@@ -270,9 +271,9 @@ def _enough(sizes: _Sizes, before: Digest | None, reader: Reader) -> int:
     return len(sizes.ends) - 1
 
 
-def said(digest: Digest | None) -> tuple[str, list[str]]:
-    """The text and the lines of a digest; empty when there is none."""
-    return (digest.get("text", ""), digest["lines"]) if digest else ("", [])
+def said(summary: HistorySummary | None) -> tuple[str, list[str]]:
+    """The text and the lines of a summary; empty when there is none."""
+    return (summary.get("text", ""), summary["lines"]) if summary else ("", [])
 
 
 def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
@@ -289,7 +290,7 @@ def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Repl
 def _told(
     turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
 ) -> Iterator[str]:
-    """A turn in one line, and one for each message of the user, or of a tool, that the view does not keep
+    """A turn in one line, and one for each message of the user, or of a tool, that the prompt does not keep
     by itself."""
     reply, messages = turn
     for message in messages:

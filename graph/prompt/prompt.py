@@ -31,7 +31,7 @@ from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
-from signoff.graph.state import AgentState, Contract, Digest, Phases
+from signoff.graph.state import AgentState, Contract, HistorySummary, Phases
 from signoff.graph.texts import Texts
 
 CACHE_MARK = "cache_control"
@@ -163,8 +163,8 @@ def _reminders(messages: Sequence[BaseMessage]) -> Iterator[str]:
     return (message.text for message in messages if nudge_kind(message) in _NUDGES)
 
 
-DIGEST = "digest"
-"""The mark of the message in which a view shows the digest and the contract."""
+SUMMARY_MARK = "digest"
+"""The mark of the message in which a prompt shows the summary and the contract."""
 
 _RAW_SHOWN = 500
 _LOOK_BACK = 8
@@ -173,35 +173,36 @@ _LOOK_BACK = 8
 def build_prompt(
     state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> list[BaseMessage]:
-    """System prompt, the task's own messages, digest and contract, and the turns that are not folded, whole.
+    """System prompt, the task's own messages, summary and contract, and the turns that are not summarised,
+    whole.
 
-    The history itself is never changed; what is folded or repaired is so only in the view.
+    The history itself is never changed; what is summarised or repaired is so only in the prompt.
     """
-    digest, start = folded(state, reader)
-    head, _ = _head(digest, start, reader, system_prompt, texts)
+    summary, start = compacted(state, reader)
+    head, _ = _head(summary, start, reader, system_prompt, texts)
     kept = _kept(start, reader, texts)
     return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
 
 
 def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts) -> int:
-    """The tokens of the view, by estimate; costs as much as what is new and not folded."""
-    digest, start = folded(state, reader)
-    _, size = _head(digest, start, reader, system_prompt, texts)
+    """The tokens of the prompt, by estimate; costs as much as what is new and not summarised."""
+    summary, start = compacted(state, reader)
+    _, size = _head(summary, start, reader, system_prompt, texts)
     return size + turns_size(reader, start, texts)
 
 
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
-    """The tokens of what a view shows of the messages from `start` on, by estimate."""
+    """The tokens of what a prompt shows of the messages from `start` on, by estimate."""
     sums, waiting = reader.noted.sums, [one for calls in reader.open_calls.values() for one in calls]
     pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
     return sums[-1] - sums[start] + pending
 
 
 def beyond(reader: Reader, budget: int) -> int:
-    """The tokens that the provider counted on top of our estimate of the same view: tools, its tokenizer.
+    """The tokens that the provider counted on top of our estimate of the same prompt: tools, its tokenizer.
 
     By the last reply that it counted; 0 where it counts none. An estimated count says nothing new, and one
-    that leaves less than half of the budget is not believed: nothing would be left to fold.
+    that leaves less than half of the budget is not believed: nothing would be left to summarise.
     """
     for reply in reversed(reader.replies[-_LOOK_BACK:]):
         usage, notes = reply.message.usage_metadata, marks(reply.message)
@@ -210,18 +211,18 @@ def beyond(reader: Reader, budget: int) -> int:
     return 0
 
 
-def folded(state: AgentState, reader: Reader) -> tuple[Digest | None, int]:
-    """The digest and how many messages from the start it covers.
+def compacted(state: AgentState, reader: Reader) -> tuple[HistorySummary | None, int]:
+    """The summary and how many messages from the start it covers.
 
     None and 0 when there is none, or when the last message that it covers was removed from the history.
     """
-    digest = state.get("digest")
-    place = reader.noted.places.get(digest["upto"]) if digest else None
-    return (None, 0) if place is None else (digest, place + 1)
+    summary = state.get("digest")
+    place = reader.noted.places.get(summary["upto"]) if summary else None
+    return (None, 0) if place is None else (summary, place + 1)
 
 
 def front(start: int, reader: Reader, system_prompt: SystemPrompt) -> list[BaseMessage]:
-    """What stands before the digest: the system prompt, joined by the history's system messages in their
+    """What stands before the summary: the system prompt, joined by the history's system messages in their
     order, and those of the task's own messages that are among the first `start` of the history."""
     noted = reader.noted
     own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
@@ -249,26 +250,26 @@ def _system_message(text: str) -> SystemMessage:
     return slim(SystemMessage(content=text))
 
 
-def digest_message(digest: Digest, task: str, texts: Texts) -> HumanMessage:
-    """The digest, and what of the contract holds for `task`."""
-    parts = [part for part in (digest.get("text"), *digest["lines"]) if part]
-    found = digest.get("contract")
+def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMessage:
+    """The summary, and what of the contract holds for `task`."""
+    parts = [part for part in (summary.get("text"), *summary["lines"]) if part]
+    found = summary.get("contract")
     bound = contract_text(found, task, texts)
-    text = "\n\n".join(part for part in (texts.digest.format(lines="\n".join(parts)), bound) if part)
+    text = "\n\n".join(part for part in (texts.history_summary.format(lines="\n".join(parts)), bound) if part)
     notes = {"approach": found["approach"], "status": found["status"]} if found and bound else {}
-    return nudge(DIGEST, text, **notes)
+    return nudge(SUMMARY_MARK, text, **notes)
 
 
 def _head(
-    digest: Digest | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
+    summary: HistorySummary | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> tuple[list[BaseMessage], int]:
     """What stands before the turns, and its tokens."""
     counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)
-    of = (digest, texts, reader.section)
+    of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
         shown = front(start, reader, system_prompt)
-        if digest is not None:
-            shown.append(digest_message(digest, reader.section.id, texts))
+        if summary is not None:
+            shown.append(summary_message(summary, reader.section.id, texts))
         reader.head = counts, of, (shown, tokens(shown))
     found: tuple[list[BaseMessage], int] = reader.head[2]
     return found
@@ -341,7 +342,7 @@ def _sendable(reply: Reply) -> AIMessage:
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
 
 
-def last_turn(view: Sequence[BaseMessage]) -> int:
-    """Where the last turn of a view begins; its end when there is none."""
-    replies = (at for at in range(len(view) - 1, -1, -1) if isinstance(view[at], AIMessage))
-    return next(replies, len(view))
+def last_turn(prompt: Sequence[BaseMessage]) -> int:
+    """Where the last turn of a prompt begins; its end when there is none."""
+    replies = (at for at in range(len(prompt) - 1, -1, -1) if isinstance(prompt[at], AIMessage))
+    return next(replies, len(prompt))

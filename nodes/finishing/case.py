@@ -21,7 +21,8 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import noted, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
-from signoff.nodes.node import NodeContext, Part, Report
+from signoff.nodes.node import NodeContext, Report
+from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, once
 
 _MOST_TOLD = 4_000
@@ -87,13 +88,13 @@ class Case:
 
     def refused(self, kind: str, **values: Any) -> Refusal:
         """The refusal of this kind, a key of `Texts.refusals`."""
-        text = self.run.kit.texts.refusals[kind].format(**values)
+        text = self.run.deps.texts.refusals[kind].format(**values)
         return Refusal(text, RefusedFinish(kind=kind, why=text))
 
     def told(self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any) -> list[BaseMessage]:
         """What the model is told: the result of the call, or a reminder where an imported history has a
         result already. `kind` is a key of both in `Texts`."""
-        texts, notes = self.run.kit.texts, {"seconds": seconds} if seconds else {}
+        texts, notes = self.run.deps.texts, {"seconds": seconds} if seconds else {}
         if self.reply.open(self.call):
             text = texts.results[kind].format(**values)
             return [result(self.call.id, self.call.name, text, ok=ok, **notes)]
@@ -126,7 +127,7 @@ class Case:
         told = list(messages)
         if not told and self.reply.open(self.call):
             notes = {"seconds": seconds} if seconds else {}
-            text = self.run.kit.texts.results["nobody_confirms"].format()
+            text = self.run.deps.texts.results["nobody_confirms"].format()
             told = [result(self.call.id, self.call.name, text, ok=False, **notes)]
         return Report(Event.FAILED, {"ending": ending, "messages": told})
 
@@ -275,12 +276,12 @@ def _accepted(
 
 
 def _is_run(case: Case) -> bool:
-    return case.run.kit.toolbox.controls[case.call.name].is_run
+    return case.run.deps.toolbox.controls[case.call.name].is_run
 
 
 def _answer(case: Case) -> Part[_Answer]:
     """Runs the tool, or reads what the history says that it returned."""
-    call, reply, box = case.call, case.reply, case.run.kit.toolbox
+    call, reply, box = case.call, case.reply, case.run.deps.toolbox
     found: BaseMessage | None = reply.result(call)
     written = Written()
 

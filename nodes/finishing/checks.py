@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from signoff.graph.foreign import being_ended, capped, gets_past
 from signoff.graph.state import AgentState
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part
 from signoff.tools.checks import CommandCheck, Failure, Found, FunctionCheck, OneCheck
 
 _LEAST_CHARACTERS = 1_000
@@ -37,11 +38,6 @@ class CheckResults:
     names: tuple[str, ...] = ()
     output: str = ""
     mark: str = ""
-
-    @property
-    def verified(self) -> str:
-        """What a claim rests on that these checks do not contradict."""
-        return "verified" if self.runs else "asserted"
 
 
 @dataclass(frozen=True)
@@ -93,8 +89,8 @@ class Checking:
 
     def _read(self, found: Sequence[Found], begun: float, run: NodeContext) -> CheckResults:
         failures = [failure for failure in found if isinstance(failure, Failure)]
-        texts, keep = run.kit.texts.results, run.outputs.keep("check")
-        most = max(_LEAST_CHARACTERS, run.kit.result_chars // max(1, len(failures)))
+        texts, keep = run.deps.texts.results, run.outputs.keep("check")
+        most = max(_LEAST_CHARACTERS, run.deps.result_chars // max(1, len(failures)))
         told = []
         for failure in failures:
             line = texts[failure.why].format(name=failure.name, detail=failure.detail)
@@ -126,9 +122,7 @@ def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
 def run_checks(
     claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: NodeContext
 ) -> Part[CheckResults]:
-    """A part of a node: the checks of the graph, on this claim."""
-    if not run.kit.checks:
-        return CheckResults()
+    """A part of a node: the checks of the graph, which has some, on this claim."""
     given = {
         "claim": copy.deepcopy(dict(claim)),
         "arguments": copy.deepcopy(dict(arguments)),
@@ -136,7 +130,7 @@ def run_checks(
         "state": dict(state),
         "context": run.users_context,
     }
-    checked: CheckResults = yield Checking(run.kit.checks, given)
+    checked: CheckResults = yield Checking(run.deps.checks, given)
     return checked
 
 

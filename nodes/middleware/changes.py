@@ -72,7 +72,7 @@ class Changes:
         if [one.id for one in after[: len(before)]] != [one.id for one in before]:
             raise CannotWrite(
                 "it takes messages out of the history, by which the machine decides; to show the model less, "
-                "write view_tokens=…, or change request.messages in wrap_model_call"
+                "write prompt_tokens=…, or change request.messages in wrap_model_call"
             )
         news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if _differ(new, old)]
         self.put([*news, *map(self._added, after[len(before) :])])
@@ -106,7 +106,7 @@ class Changes:
         return any(call.id == message.tool_call_id and call.effect is None for call in calls)
 
     def _write(self, given: Mapping[str, Any]) -> None:
-        channels, saved = self.run.kit.channels, self.run.can_ask or self.run.store is not None
+        channels, saved = self.run.deps.channels, self.run.can_ask or self.run.store is not None
         found = checked_update(given, channels, self.state, saved=saved)
         if isinstance(found, Refused):
             why = found.why if found.channel in channels else f"there are: {found.why or 'none'}"
@@ -116,7 +116,7 @@ class Changes:
 
     def update(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What is to be written: all that was taken, and then `more`."""
-        channels, given = self.run.kit.channels, dict(more or {})
+        channels, given = self.run.deps.channels, dict(more or {})
         theirs = {key: given.pop(key) for key in list(given) if key in channels}
         updates = [*self.updates, theirs] if theirs else self.updates
         found = {**combined(updates, channels, self._before), **given} if updates else given

@@ -24,7 +24,8 @@ from signoff.graph.state import MIDDLEWARE, AgentState, Ending, HookMarks
 from signoff.nodes.middleware.changes import PLACES, Changes
 from signoff.nodes.middleware.given import Given, either, has
 from signoff.nodes.model.messages import unique_ids
-from signoff.nodes.node import NodeContext, Part, Report, Steps, Work, WrongWay
+from signoff.nodes.node import NodeContext, Report, Steps, Work, WrongWay
+from signoff.nodes.requests import Part
 
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 _MOST_TOLD = 4_000
@@ -222,7 +223,7 @@ class Hooks:
         if (last := run.task(changes.state).last) is not None:
             # A reply that a hook wrote has not come from the model.
             changes.note(_heard(changes.state, task, last.message))
-        # They may hold calls to run first. What is to be folded is seen to after the model call.
+        # They may hold calls to run first. What is to be summarised is seen to after the model call.
         return (yield from _steps(work(_again(changes), run)))
 
     def _route(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
@@ -290,7 +291,8 @@ def _has_had_its_word(ending: Ending, task: Task) -> bool:
 
 
 def _again(changes: Changes) -> AgentState:
-    """The state as `decide` looks at it once more: whether the view is full is seen to where it came from."""
+    """The state as `decide` looks at it once more: whether the prompt is full is seen to where it came
+    from."""
     return {**changes.state, "event": Event.READY} if changes.messages else changes.state
 
 
@@ -320,7 +322,7 @@ def _set_aside(changes: Changes, jump: Jump, run: NodeContext) -> list[Any]:
     """Answers to the calls of a reply that a hook has gone back to the model from."""
     last = run.task(changes.state).last
     assert last is not None, "there is a reply to route"
-    text = run.kit.texts.results["middleware"]
+    text = run.deps.texts.results["middleware"]
     return [
         not_run(
             call.id, call.name, text.format(name=call.name, by=jump.hook), MIDDLEWARE, reply=last.message.id

@@ -27,7 +27,8 @@ from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
-from signoff.nodes.node import NodeContext, Part, Report, acarry_out, carry_out
+from signoff.nodes.node import NodeContext, Report
+from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.tools.toolbox import Toolbox
 
 _NOTHING = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
@@ -62,7 +63,7 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
     return Composed(given, commands)
 
 
-def _judge(error: Exception, passed: Sequence[Exception], whose: str) -> None:
+def _raise_own_failure(error: Exception, passed: Sequence[Exception], whose: str) -> None:
     """Raises what says that a middleware's own code has failed: the advice for an error of the model would
     lead astray. passed: the errors that its handler has raised."""
     known = error, error.__cause__, error.__context__
@@ -100,7 +101,7 @@ def layer(one: Given, inner: Handler) -> Handler:
         try:
             given = one.wrap_model_call(request, handler)
         except Exception as error:
-            _judge(error, passed, one.name)
+            _raise_own_failure(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 
@@ -126,7 +127,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
         try:
             given = await one.awrap_model_call(request, handler)
         except Exception as error:
-            _judge(error, passed, one.name)
+            _raise_own_failure(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 
@@ -250,9 +251,11 @@ class _Asking:
         self._shown = call.shown
         self.request: Request = ModelRequest(
             model=call.models[0].model,
-            messages=call.shown.view[1:],
+            messages=call.shown.messages[1:],
             system_message=self._prompt,
-            tools=_offered(run.kit.toolbox if call.names is None else run.kit.toolbox.with_only(call.names)),
+            tools=_offered(
+                run.deps.toolbox if call.names is None else run.deps.toolbox.with_only(call.names)
+            ),
             state=cast(Any, {**state, "messages": list(state["messages"])}),
             runtime=run.users_runtime,
         )
@@ -264,19 +267,19 @@ class _Asking:
         stop."""
         if self.run.draining and self.came:
             raise CallStopped
-        view = self._view(request)
-        message = yield from self.call.asked(self._models(request), view)
+        prompt = self._new_prompt(request)
+        message = yield from self.call.asked(self._models(request), prompt)
         if message is None:
             raise CallStopped
         self.came.append((message, self.call.shown.size))
         self._spend(message)
         return message  # type: ignore[no-any-return]  # of `ModelCall`
 
-    def _view(self, request: Request) -> list[BaseMessage]:
-        before: list[BaseMessage] = self._shown.view
+    def _new_prompt(self, request: Request) -> list[BaseMessage]:
+        before: list[BaseMessage] = self._shown.messages
         system = before[0]
         if request.system_message is not self._prompt:
-            told = self.run.kit.prompt_with(request.system_message or "")
+            told = self.run.deps.prompt_with(request.system_message or "")
             (system,) = front(0, self.run.reader(self.state), told)
         messages = list(request.messages)
         same = len(messages) == len(self._messages) and all(
@@ -285,10 +288,10 @@ class _Asking:
         if same and system is before[0]:
             self.call.shown = self._shown
             return before
-        view = [system, *messages]
-        more = tokens(view) - tokens(before)
-        self.call.shown = replace(self._shown, view=view, size=max(0, self._shown.size + more))
-        return view
+        prompt = [system, *messages]
+        more = tokens(prompt) - tokens(before)
+        self.call.shown = replace(self._shown, messages=prompt, size=max(0, self._shown.size + more))
+        return prompt
 
     def _models(self, request: Request) -> tuple[AskedModel, ...]:
         if request.response_format is not None:
@@ -296,7 +299,7 @@ class _Asking:
                 "A middleware sets request.response_format; give build_graph(response_format=…), by which "
                 "the finish carries the result."
             )
-        box, options = self.run.kit.toolbox, dict(request.model_settings)
+        box, options = self.run.deps.toolbox, dict(request.model_settings)
         if request.tool_choice is not None:
             options["tool_choice"] = request.tool_choice
         for tool in request.tools:

@@ -10,7 +10,8 @@ from signoff.nodes.middleware.given import Given, checked, either, has
 from signoff.nodes.middleware.hooks import Hooks, hooks_of
 from signoff.nodes.middleware.model_calls import WrappedCall, wrapped_call
 from signoff.nodes.middleware.tool_calls import atool_call, tool_call
-from signoff.nodes.node import NodeContext, Part, Work, WrongWay
+from signoff.nodes.node import NodeContext, Work, WrongWay
+from signoff.nodes.requests import Part
 
 _WRAPS = ("wrap_model_call", "wrap_tool_call")
 

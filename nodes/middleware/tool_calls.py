@@ -62,11 +62,11 @@ class _Running:
 
     def __init__(self, job: Any) -> None:
         self.job = job
-        box = job.run.kit.toolbox
+        box = job.run.deps.toolbox
         self._again = not box.is_effect(job.call.name) or box.may_repeat(job.call.name)
         self._came = ""
         call, run = job.asked(), job.run
-        runtime = run.kit.injector.runtime(call, job.state, job.config, lambda: run.users_context)
+        runtime = run.deps.injector.runtime(call, job.state, job.config, lambda: run.users_context)
         state = {**job.state, "messages": list(job.state["messages"])}
         self.request = ToolCallRequest(tool_call=call, tool=job.tool, state=state, runtime=runtime)
 
@@ -94,7 +94,7 @@ class _Running:
             raise RunsOnce
         self._came = "nothing yet"
         run, tool = self.job.run, request.tool or self.job.tool
-        injector = run.kit.injector if tool is self.job.tool else Injector([tool])
+        injector = run.deps.injector if tool is self.job.tool else Injector([tool])
         args = dict(request.tool_call["args"])
         call = ToolCall(name=tool.name, args=args, id=self.job.call.id, type="tool_call")
         filled = injector.filled(call, self.job.state, self.job.config, lambda: run.users_context)
@@ -112,7 +112,7 @@ class _Running:
 
     def once(self) -> ToolMessage:
         """The result of a call that was to run again."""
-        text = self.job.run.kit.texts.results["once"]
+        text = self.job.run.deps.texts.results["once"]
         name = self.job.call.name
         said = text.format(name=name, result=self._came)
         return ToolMessage(said, tool_call_id=self.job.call.id, name=name, status="error")

@@ -28,7 +28,7 @@ from signoff.graph.foreign import gets_past, is_plain, strict_serde, valid_text,
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
 from signoff.graph.inside.speed import in_thread
 from signoff.graph.messages import KEY, marks
-from signoff.graph.prompt.compaction import cut
+from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (
     beyond,
     build_prompt,
@@ -39,31 +39,32 @@ from signoff.graph.prompt.prompt import (
 )
 from signoff.graph.state import AgentState
 from signoff.nodes.model.models import Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext, Part
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext
+from signoff.nodes.requests import Part
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """A view, its tokens by estimate, and those that the provider counts on top of an estimate.
+class FittedPrompt:
+    """A prompt, its tokens by estimate, and those that the provider counts on top of an estimate.
 
     own: what of its system prompt is the user's.
     """
 
-    view: list[BaseMessage]
+    messages: list[BaseMessage]
     size: int
     beyond: int
     own: str | SystemMessage = ""
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The view with the largest results of its last turn cut, their full texts kept in files."""
+class Truncate:
+    """The prompt with the largest results of its last turn cut, their full texts kept in files."""
 
-    view: list[BaseMessage]
+    prompt: list[BaseMessage]
     most: int
 
     def do(self, run: NodeContext) -> list[BaseMessage]:
-        return cut(self.view, last_turn(self.view), self.most, lambda name: keeping(run, name))
+        return truncate(self.prompt, last_turn(self.prompt), self.most, lambda name: keeping(run, name))
 
     async def ado(self, run: NodeContext) -> list[BaseMessage]:
         return await asyncio.to_thread(self.do, run)
@@ -130,45 +131,46 @@ def _made(
     return valid_text(found) if isinstance(found, str) else found
 
 
-def show(state: AgentState, run: NodeContext) -> Part[Prompt]:
-    """A part of a node: the view of the next model call. Raises PromptError where it has no system prompt."""
-    reader, told, texts, own = run.reader(state), run.system_prompt, run.kit.texts, run.own_prompt
+def show(state: AgentState, run: NodeContext) -> Part[FittedPrompt]:
+    """A part of a node: the prompt of the next model call. Raises PromptError where it has no system
+    prompt."""
+    reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
-        # What a function says is no part of the history, by which old turns are folded: it is counted by what
-        # the provider counts on top of the rest.
+        # What a function says is no part of the history, by which old turns are summarised: it is counted by
+        # what the provider counts on top of the rest.
         own = yield from _made(state, run, function)
-        base, told = told, run.kit.prompt_with(own)
+        base, told = told, run.deps.prompt_with(own)
         more = max(0, system_size(reader, told) - system_size(reader, base))
-    view = build_prompt(state, reader, told, texts)
+    prompt = build_prompt(state, reader, told, texts)
     extra = max(beyond(reader, most), more)
-    if size + extra > most and (whole := tokens(view) - more) + extra > most:
-        view = yield Cut(view, most - extra + more)
-        size -= whole - (tokens(view) - more)
-    if run.kit.cache == ANTHROPIC and not isinstance(view[-1], AIMessage | SystemMessage):
-        view[-1] = marked(view[-1], dict(ANTHROPICS_MARK))
-    return Prompt(view, size, extra, own)
+    if size + extra > most and (whole := tokens(prompt) - more) + extra > most:
+        prompt = yield Truncate(prompt, most - extra + more)
+        size -= whole - (tokens(prompt) - more)
+    if run.deps.cache == ANTHROPIC and not isinstance(prompt[-1], AIMessage | SystemMessage):
+        prompt[-1] = marked(prompt[-1], dict(ANTHROPICS_MARK))
+    return FittedPrompt(prompt, size, extra, own)
 
 
 def is_full(state: AgentState, run: NodeContext) -> bool:
-    """Whether the view is over its budget, before anything in it is cut."""
+    """Whether the prompt is over its budget, before anything in it is cut."""
     reader, most = run.reader(state), budget(state, state.get("task", ""), run)
-    return prompt_size(state, reader, run.system_prompt, run.kit.texts) + beyond(reader, most) > most
+    return prompt_size(state, reader, run.system_prompt, run.deps.texts) + beyond(reader, most) > most
 
 
 def budget(state: AgentState, task: str, run: NodeContext) -> int:
-    """The most tokens of a view of this task: less than usual once the provider found one too long."""
+    """The most tokens of a prompt of this task: less than usual once the provider found one too long."""
     too_long = state.get("too_long")
     # The provider's own count may be far from the estimate that the usual budget was made of.
-    squeezed = too_long["budget"] if too_long and too_long["task"] == task else run.kit.view_tokens
-    return min(run.kit.view_tokens, squeezed)
+    squeezed = too_long["budget"] if too_long and too_long["task"] == task else run.deps.prompt_tokens
+    return min(run.deps.prompt_tokens, squeezed)
 
 
 def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
     """Keeps the full text of a result: where a tool of the graph can read it, if one says so by its `keep`
     (those of a workspace), else in the folder for outputs."""
-    tools = run.kit.toolbox.tools.values()
+    tools = run.deps.toolbox.tools.values()
     own = next((keep for tool in tools if (keep := getattr(tool, "keep", None))), None)
     found: Callable[[str], str] = (own or _in_outputs(run))(name)
     return found
@@ -184,12 +186,12 @@ _TOLD_BY = ("on_llm_new_token", "on_stream_event")
 _SILENT = (BaseCallbackHandler, AsyncCallbackHandler)
 
 
-# Pydantic's record of the fields that were given: one for all views.
+# Pydantic's record of the fields that were given: one for all prompts.
 _GIVEN = {"messages"}
 
 
-class View(ChatPromptValue):
-    """A view that is made for one call of a model: nobody else holds it, so it is not copied."""
+class PromptInput(ChatPromptValue):
+    """A prompt that is made for one call of a model: nobody else holds it, so it is not copied."""
 
     messages: list[BaseMessage]
 
@@ -197,12 +199,15 @@ class View(ChatPromptValue):
         return self.messages
 
 
-def prompt(model: Runnable[LanguageModelInput, BaseMessage], view: list[BaseMessage]) -> LanguageModelInput:
-    """`view` for `model`: the list itself where something else than LangChain's own code might look at it."""
+def model_input(
+    model: Runnable[LanguageModelInput, BaseMessage], prompt: list[BaseMessage]
+) -> LanguageModelInput:
+    """`prompt` for `model`: the list itself where something else than LangChain's own code might look at
+    it."""
     model = _inmost(model)
     own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
-    # Without validation: what is in a view are messages already.
-    return View.model_construct(_GIVEN, messages=view) if own else view
+    # Without validation: what is in a prompt are messages already.
+    return PromptInput.model_construct(_GIVEN, messages=prompt) if own else prompt
 
 
 def is_streamed(model: Runnable[Any, Any], policy: Streaming, config: RunnableConfig) -> bool:

@@ -24,46 +24,50 @@ from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
 from signoff.tools.toolbox import Toolbox, provider_name
 
-_VIEW_PART = 0.8
-_VIEW_TOKENS = 100_000
+_PROMPT_PART = 0.8
+_PROMPT_TOKENS = 100_000
 _ROOMY = 16_000
 
-Digests = Literal["model", "lines"] | BaseChatModel | None
-"""Who writes digests; see `build_graph`."""
+SummaryWriter = Literal["model", "lines"] | BaseChatModel | None
+"""Who writes summaries; see `build_graph`."""
 Streaming = Literal["always", "auto", "never"]
 """When a reply is streamed; see `build_graph`."""
 
 
-def view_budget(*models: Model) -> int:
-    """The tokens of a view: 80 % of the context that the model's profile names (the smallest of them where
+def prompt_budget(*models: Model) -> int:
+    """The tokens of a prompt: 80 % of the context that the model's profile names (the smallest of them where
     there are several), else 100,000."""
     sizes = [size for model in models if (size := _context(model))]
-    return int(min(sizes) * _VIEW_PART) if sizes else _VIEW_TOKENS
+    return int(min(sizes) * _PROMPT_PART) if sizes else _PROMPT_TOKENS
 
 
-def digester(
-    model: Model, digest: Digests, view_tokens: int, controls: Controls, streaming: Streaming = "always"
+def summariser(
+    model: Model,
+    compaction: SummaryWriter,
+    prompt_tokens: int,
+    controls: Controls,
+    streaming: Streaming = "always",
 ) -> BaseChatModel | None:
-    """The model that writes digests, without tools; None for digests by lines.
+    """The model that writes summaries, without tools; None for summaries by lines.
 
     By default the lines serve where nothing is known of the model's context, and where it is so small that
-    turns are folded every few turns: a call for each digest would cost more than it gives.
+    turns are summarised every few turns: a call for each summary would cost more than it gives.
 
-    Raises SetupError for anything that `digest` cannot be.
+    Raises SetupError for anything that `compaction` cannot be.
     """
-    if digest is None:
-        digest = "model" if _context(model) and view_tokens >= _ROOMY else "lines"
-    if digest == "lines":
+    if compaction is None:
+        compaction = "model" if _context(model) and prompt_tokens >= _ROOMY else "lines"
+    if compaction == "lines":
         return None
-    if digest != "model" and not isinstance(digest, BaseChatModel):
-        raise SetupError(f"digest is {digest!r}; give 'model', 'lines' or a chat model.")
-    writer: BaseChatModel = _plain(model if digest == "model" else digest)
-    # Nobody is shown a digest while it comes in.
+    if compaction != "model" and not isinstance(compaction, BaseChatModel):
+        raise SetupError(f"compaction is {compaction!r}; give 'model', 'lines' or a chat model.")
+    writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
+    # Nobody is shown a summary while it comes in.
     return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
 
 
 def _plain(model: Model) -> Model:
-    """The model that `model` wraps, if it does (`TaggedText`): a digest is text, in no protocol."""
+    """The model that `model` wraps, if it does (`TaggedText`): a summary is text, in no protocol."""
     inner = getattr(model, "model", None)
     return inner if isinstance(inner, BaseChatModel) else model
 
@@ -110,11 +114,11 @@ class AskedModel:
 
 @dataclass(frozen=True)
 class BoundModels:
-    """The models as a graph uses them. asked: in the order in which they are. digester: writes digests; None
-    for digests by lines."""
+    """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries;
+    None for summaries by lines."""
 
     asked: tuple[AskedModel, ...]
-    digester: BaseChatModel | None
+    summariser: BaseChatModel | None
 
     @property
     def offers(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
@@ -147,8 +151,8 @@ class ModelSet:
 
     given: Sequence[Model]
     box: Toolbox
-    digest: Digests
-    view_tokens: int
+    compaction: SummaryWriter
+    prompt_tokens: int
     retries: ModelRetries | None
     streaming: Streaming = "always"
 
@@ -161,7 +165,7 @@ class ModelSet:
         if name:
             found[0] = replace(found[0], model=renamed(found[0].model, name))
         asked = tuple(map(self._asked, found))
-        writer = digester(found[0].model, self.digest, self.view_tokens, self.box, self.streaming)
+        writer = summariser(found[0].model, self.compaction, self.prompt_tokens, self.box, self.streaming)
         return BoundModels(asked, writer)
 
     def _asked(self, found: Unwrapped) -> AskedModel:

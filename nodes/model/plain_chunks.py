@@ -84,7 +84,7 @@ def _is_known() -> bool:
         return False
 
 
-class _Passing:
+class _Proxy:
     """The SDK's client, but for what a subclass has in its place."""
 
     def __init__(self, inner: Any) -> None:
@@ -96,7 +96,7 @@ class _Passing:
         return getattr(self._inner, name)
 
 
-class _Client(_Passing):
+class _Client(_Proxy):
     def create(self, **given: Any) -> Any:
         if given.get("stream") is not True:
             return self._inner.create(**given)
@@ -105,7 +105,7 @@ class _Client(_Passing):
         return _Chunks(self._inner.with_raw_response.create(**given).parse(to=Stream[object]))
 
 
-class _AsyncClient(_Passing):
+class _AsyncClient(_Proxy):
     async def create(self, **given: Any) -> Any:
         if given.get("stream") is not True:
             return await self._inner.create(**given)
@@ -115,7 +115,7 @@ class _AsyncClient(_Passing):
         return _AsyncChunks(made.parse(to=AsyncStream[object]))
 
 
-class _Chunks(_Passing):
+class _Chunks(_Proxy):
     def __enter__(self) -> "_Chunks":
         return self
 
@@ -126,7 +126,7 @@ class _Chunks(_Passing):
         return map(dumped, _joined(self._inner) if _may_join() else self._inner)
 
 
-class _AsyncChunks(_Passing):
+class _AsyncChunks(_Proxy):
     async def __aenter__(self) -> "_AsyncChunks":
         return self
 

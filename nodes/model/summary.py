@@ -1,7 +1,7 @@
-"""A digest written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
+"""A summary written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
 
-It is no turn and writes nothing by itself: a process killed in the middle of it folds again when the thread
-goes on.
+It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
+thread goes on.
 """
 
 import time
@@ -21,12 +21,13 @@ from signoff.graph.history.reader import CHARS
 from signoff.graph.history.replies import StopReason, reason_of, stop_of, words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
-from signoff.graph.prompt.compaction import PIECE, Folding, bounded, said
+from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, said
 from signoff.graph.prompt.prompt import shortened
-from signoff.graph.state import Digest, Spent
+from signoff.graph.state import HistorySummary, Spent
 from signoff.nodes.model.messages import in_loops, streams
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
@@ -60,7 +61,7 @@ class SummaryReply:
 
     @property
     def text(self) -> str:
-        """The text, if it can serve as the digest; empty for one that is cut off, refused, or no text."""
+        """The text, if it can serve as the summary; empty for one that is cut off, refused, or no text."""
         chunks = self.chunks
         stopped = any(
             stop_of(chunk) is not StopReason.NORMAL or marks(chunk).get("stopped") for chunk in chunks
@@ -75,7 +76,7 @@ class SummaryReply:
 
 @dataclass(frozen=True)
 class Summarise:
-    """A call of the model that writes digests; what comes of it within its watch goes into `answer`."""
+    """A call of the model that writes summaries; what comes of it within its watch goes into `answer`."""
 
     model: BaseChatModel
     prompt: list[BaseMessage]
@@ -107,21 +108,21 @@ class Summarise:
     def _ended(self, error: BaseException | None) -> None:
         self.answer.left = True
         if self.watch.end is not None:
-            raise TimeoutError("the digest has not come in time")
+            raise TimeoutError("the summary has not come in time")
         if error is not None:
             raise error
 
 
-def write_digest(
-    folding: Folding, spent: Spent | None, run: NodeContext, task: Task
-) -> Part[tuple[Digest, Spent | None]]:
-    """A part of a node: the new digest, by the model if there is one for it, else by lines; and what the
-    digests of this task have cost until now."""
-    model = run.digester
+def write_summary(
+    compaction: Compaction, spent: Spent | None, run: NodeContext, task: Task
+) -> Part[tuple[HistorySummary, Spent | None]]:
+    """A part of a node: the new summary, by the model if there is one for it, else by lines; and what the
+    summaries of this task have cost until now."""
+    model = run.summariser
     # Nobody who wants the run to stop waits for a text.
-    if model is None or not folding.turns or folding.most < _LEAST or run.draining:
-        return folding.by_lines(), spent
-    answer, prompt, begun = SummaryReply(folding.most), _prompt(folding, run), time.monotonic()
+    if model is None or not compaction.turns or compaction.most < _LEAST or run.draining:
+        return compaction.by_lines(), spent
+    answer, prompt, begun = SummaryReply(compaction.most), _prompt(compaction, run), time.monotonic()
     try:
         yield Summarise(model, prompt, answer, _watch(task, run))
     except GraphBubbleUp:
@@ -129,29 +130,29 @@ def write_digest(
     except Exception:  # noqa: BLE001  whatever a provider raises costs the text, never the run
         answer.whole = False
     text = answer.text
-    cost = _cost(spent, folding.contract["task"], answer, prompt, time.monotonic() - begun)
-    return (folding.by_text(text) if text else folding.by_lines()), cost
+    cost = _cost(spent, compaction.contract["task"], answer, prompt, time.monotonic() - begun)
+    return (compaction.by_text(text) if text else compaction.by_lines()), cost
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
-    """Not longer than a digest may take, nor than the task has time left; nor when the run is to stop."""
+    """Not longer than a summary may take, nor than the task has time left; nor when the run is to stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
-    until = time.monotonic() + run.kit.digest_seconds
+    until = time.monotonic() + run.deps.compaction_seconds
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
 
 
-def _prompt(folding: Folding, run: NodeContext) -> list[BaseMessage]:
-    """What the model is shown: of each turn as much as half of the budget of a view has room for."""
-    texts, (text, lines) = run.kit.texts, said(folding.before)
-    room = folding.budget // 2 * CHARS
-    task = "\n".join(shortened(message.text, room // 8) for message in folding.reader.section.messages)
+def _prompt(compaction: Compaction, run: NodeContext) -> list[BaseMessage]:
+    """What the model is shown: of each turn as much as half of the budget of a prompt has room for."""
+    texts, (text, lines) = run.deps.texts, said(compaction.before)
+    room = compaction.budget // 2 * CHARS
+    task = "\n".join(shortened(message.text, room // 8) for message in compaction.reader.section.messages)
     notes = "\n".join([text, *lines]).strip() or "(none)"
     room -= len(task) + len(notes)
-    told = (folding.told(piece) for piece in _PIECES)
+    told = (compaction.told(piece) for piece in _PIECES)
     turns = next((lines for lines in told if sum(map(len, lines)) <= room), None)
     if turns is None:
-        turns = bounded(folding.told(), room)
-    words = folding.most // _CHARS_A_WORD
+        turns = bounded(compaction.told(), room)
+    words = compaction.most // _CHARS_A_WORD
     material = texts.material.format(task=task, before=notes, turns="\n".join(turns))
     return [SystemMessage(texts.summarise.format(words=words)), HumanMessage(material)]
 
@@ -159,7 +160,8 @@ def _prompt(folding: Folding, run: NodeContext) -> list[BaseMessage]:
 def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
-    """What the digests of the task have cost with this one; estimated where the provider reports nothing."""
+    """What the summaries of the task have cost with this one; estimated where the provider reports
+    nothing."""
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
     marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
@@ -195,4 +197,4 @@ def _calls(chunk: AIMessage) -> bool:
 def _config(run: NodeContext) -> RunnableConfig:
     """The run's own, so that callbacks and traces see the call; its words are not part of the reply that is
     streamed to a user."""
-    return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "digest"}
+    return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "summary"}

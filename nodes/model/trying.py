@@ -14,7 +14,8 @@ from signoff.nodes.model.advice import in_short
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.stream import CallBounds
-from signoff.nodes.node import NodeContext, Part
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part
 
 RETRYING = "signoff_retrying"
 """The name of the event that tells of a wait: for `on_custom_event` of a callback handler and of

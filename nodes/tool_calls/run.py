@@ -56,7 +56,8 @@ from signoff.nodes.journal import (
     outcome_known,
     unknown,
 )
-from signoff.nodes.node import NodeContext, Part, Store
+from signoff.nodes.node import NodeContext
+from signoff.nodes.requests import Part, Store
 from signoff.nodes.tool_calls.progress import telling
 
 _DEEPEST = 200
@@ -177,12 +178,12 @@ class ResultWriter:
             if isinstance(found, Refused):
                 return self._answer(self._refused(found), ok=False)
             if found and set(found) == set(output.update or ()) and not output.goto:
-                text = self.run.kit.texts.results["written"].format(channels=", ".join(found))
+                text = self.run.deps.texts.results["written"].format(channels=", ".join(found))
                 return replace(self._answer(text, ok=True), update=found)
             update = found
             output, more = _from_command(output, self.call, update)
         if not isinstance(output, ToolMessage):
-            text = self.run.kit.texts.results["unsupported"]
+            text = self.run.deps.texts.results["unsupported"]
             return self._answer(text.format(name=self.call.name, type=type(output).__name__), ok=False)
         said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
         answer = self._answer(
@@ -192,7 +193,7 @@ class ResultWriter:
 
     def _update(self, command: Command[Any]) -> Mapping[str, Any] | Refused:
         """What a command writes to the user's channels, where the graph has some."""
-        channels = self.run.kit.channels
+        channels = self.run.deps.channels
         if not channels or not isinstance(command.update, Mapping) or command.graph is not None:
             return {}
         given = {key: value for key, value in command.update.items() if key != "messages"}
@@ -200,7 +201,7 @@ class ResultWriter:
         return checked_update(given, channels, self.state, saved=saved) if given else {}
 
     def _refused(self, found: Refused) -> str:
-        text = self.run.kit.texts.results[found.kind]
+        text = self.run.deps.texts.results[found.kind]
         return text.format(name=self.call.name, channel=found.channel, why=found.why)
 
     def broken(self, error: BaseException) -> ToolResult:
@@ -218,7 +219,7 @@ class ResultWriter:
 
     def _has_not_begun(self, error: ValidationError) -> bool:
         """Whether it is LangChain that says so, of the arguments, before the tool's own code has run."""
-        tool = self.run.kit.toolbox.run_tool(self.call.name)
+        tool = self.run.deps.toolbox.run_tool(self.call.name)
         bodies = [getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun")]
         own = type(tool).__module__.partition(".")[0] not in ("langchain_core", "langchain")
         codes = [getattr(unwrap(body), "__code__", None) for body in (bodies if own else bodies[:2]) if body]
@@ -226,7 +227,7 @@ class ResultWriter:
 
     def late(self, seconds: float | None) -> ToolResult:
         """It has not come back within its time."""
-        text = self.run.kit.texts.results["timeout"]
+        text = self.run.deps.texts.results["timeout"]
         return self._answer(text.format(name=self.call.name, seconds=seconds), ok=False, unknown=True)
 
     def _answer(
@@ -241,11 +242,11 @@ class ResultWriter:
         content = savable(content)
         kept = artifact if artifact is not None and saves(artifact) else None
         if artifact is not None and kept is None:
-            lost = self.run.kit.texts.results["no_artifact"].format()
+            lost = self.run.deps.texts.results["no_artifact"].format()
             content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
         if self.edited is not None:
             notes |= {"edited": True, "ran": dict(self.edited)}
-            note, args = self.run.kit.texts.results["edited"], as_json(dict(self.edited))
+            note, args = self.run.deps.texts.results["edited"], as_json(dict(self.edited))
             if isinstance(content, str):
                 content = note.format(args=args, result=content)
             else:
@@ -260,13 +261,13 @@ class ResultWriter:
 
     def _fit(self, content: Any) -> str | list[Any]:
         """`content` with every text in it valid and of bounded length."""
-        kit = self.run.kit
+        deps = self.run.deps
         keep = self.run.outputs.keep(self.call.id)
         found = savable(content)
         if isinstance(found, str):
-            return capped(found, limit=kit.result_chars, keep=keep)
+            return capped(found, limit=deps.result_chars, keep=keep)
         return [
-            {**as_block(part), "text": capped(text(part), limit=kit.result_chars, keep=keep)}
+            {**as_block(part), "text": capped(text(part), limit=deps.result_chars, keep=keep)}
             if is_text(part)
             else part
             for part in found
@@ -278,7 +279,7 @@ def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
 
     A tool that handles such an error by itself says what the model is told.
     """
-    tool = run.kit.toolbox.run_tool(call.name)
+    tool = run.deps.toolbox.run_tool(call.name)
     handler = tool.handle_validation_error if tool else None
     if isinstance(handler, str):
         text = handler
@@ -288,7 +289,7 @@ def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
         except Exception as raised:  # noqa: BLE001  a function of the user's own may raise anything
             text = f"{type(raised).__name__}: {words(raised)}"
     else:
-        text = run.kit.texts.results["invalid"].format(name=call.name, error=explain(error))
+        text = run.deps.texts.results["invalid"].format(name=call.name, error=explain(error))
     return not_run(call.id, call.name, valid_text(text), "invalid")
 
 
@@ -328,11 +329,11 @@ class ToolRun:
         self.state = state
         self.run = run
         self.edited = edited
-        tool = run.kit.toolbox.run_tool(call.name)
+        tool = run.deps.toolbox.run_tool(call.name)
         assert tool is not None, "only calls of tools that are run get here"
         self.tool = tool
-        self.seconds = run.kit.toolbox.seconds(call.name, run.kit.tool_seconds)
-        around = run.kit.middleware
+        self.seconds = run.deps.toolbox.seconds(call.name, run.deps.tool_seconds)
+        around = run.deps.middleware
         # What ends or pauses the run passes through nothing.
         self.around = around if around is not None and around.wraps_tools and call.effect is None else None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
@@ -472,7 +473,7 @@ class ToolRun:
 
     def _unheard(self, tool: BaseTool) -> bool:
         """Whether nothing but the tool's own function has to be called."""
-        if tool is not self.tool or tool.name not in self.run.kit.plain or listened(self.run.config):
+        if tool is not self.tool or tool.name not in self.run.deps.plain or listened(self.run.config):
             return False
         return self.config is self.run.config
 
@@ -496,7 +497,7 @@ class ToolRun:
         text = output
         if isinstance(output, ToolMessage):
             text = output.content if output.artifact is None else None
-        return isinstance(text, str) and len(text) <= self.run.kit.result_chars
+        return isinstance(text, str) and len(text) <= self.run.deps.result_chars
 
     def asked(self) -> ToolCall:
         """The call with the arguments that run, without what its tool asks for beside them."""
@@ -505,7 +506,7 @@ class ToolRun:
 
     def _request(self) -> ToolCall:
         call = self.asked()
-        return self.run.kit.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
+        return self.run.deps.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:

@@ -21,6 +21,7 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.models.choose import check_model, choose_model
+from signoff.session.commands import Answer, Extend, Retry, ThreadCommand
 from signoff.session.decisions import (
     Action,
     Approval,
@@ -33,9 +34,8 @@ from signoff.session.decisions import (
     Waiting,
 )
 from signoff.session.events import Decided, Wrote
-from signoff.session.moves import Answer, Extend, Move, Retry
 from signoff.session.session import Session
-from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -44,19 +44,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Begin:
     """What a run begins with: a move, or what a person has to answer first."""
 
-    move: Move = None
+    move: ThreadCommand = None
     waiting: Waiting | None = None
     note: str = ""
 
 
-Plan = Callable[[Standing], Begin]
+Plan = Callable[[ThreadStatus], Begin]
 """Decides from where a thread stands how the run begins. Raises ThreadError when it cannot."""
 
 
 def with_task(task: str) -> Plan:
     """A new task for a new or an existing thread; the answer, when the thread waits for one."""
 
-    def plan(thread: Standing) -> Begin:
+    def plan(thread: ThreadStatus) -> Begin:
         if waiting := thread.waiting:
             return Begin(task, note=f"The thread waits: your message {_taken_as(waiting)}.")
         if thread.condition is not Condition.STOPPED:
@@ -82,7 +82,7 @@ def _taken_as(waiting: Waiting) -> str:
 def to_resume(answer: str | None, database: Database) -> Plan:
     """Going on with an existing thread: with an answer, or just on."""
 
-    def plan(thread: Standing) -> Begin:
+    def plan(thread: ThreadStatus) -> Begin:
         _known(thread, database)
         if thread.outcome is not None:
             if answer is not None:
@@ -103,7 +103,7 @@ def to_resume(answer: str | None, database: Database) -> Plan:
     return plan
 
 
-def _for_which(thread: Standing, database: Database) -> ThreadError:
+def _for_which(thread: ThreadStatus, database: Database) -> ThreadError:
     how = command("resume", thread.thread_id, database)
     return ThreadError(
         "The answer does not say which calls it is for, and others may wait by now. See what waits, and the "
@@ -114,7 +114,7 @@ def _for_which(thread: Standing, database: Database) -> ThreadError:
 def to_extend(turns: int, database: Database) -> Plan:
     """Going on after a limit."""
 
-    def plan(thread: Standing) -> Begin:
+    def plan(thread: ThreadStatus) -> Begin:
         if _end(thread, database, "A limit") == "limit":
             return Begin(Extend(turns))
         raise _has_ended(thread, database)
@@ -125,7 +125,7 @@ def to_extend(turns: int, database: Database) -> Plan:
 def to_retry(database: Database) -> Plan:
     """Trying again after an error."""
 
-    def plan(thread: Standing) -> Begin:
+    def plan(thread: ThreadStatus) -> Begin:
         if _end(thread, database, "An error") == "error":
             return Begin(Retry())
         raise _has_ended(thread, database)
@@ -133,7 +133,7 @@ def to_retry(database: Database) -> Plan:
     return plan
 
 
-def _end(thread: Standing, database: Database, needed: str) -> str:
+def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
     _known(thread, database)
     if thread.outcome is None:
         how = command("resume", thread.thread_id, database)
@@ -143,18 +143,18 @@ def _end(thread: Standing, database: Database, needed: str) -> str:
     return str(thread.outcome["status"])
 
 
-def _known(thread: Standing, database: Database) -> None:
+def _known(thread: ThreadStatus, database: Database) -> None:
     if thread.condition is Condition.UNKNOWN:
         raise unknown(thread.thread_id, database)
 
 
 def unknown(thread_id: str, database: Database) -> ThreadError:
     """The error for a thread that is not there."""
-    shown = Standing(thread_id, Condition.UNKNOWN).shown
+    shown = ThreadStatus(thread_id, Condition.UNKNOWN).shown
     return ThreadError(f"There is no thread {shown!r} in {database}; `signoff threads` lists them.")
 
 
-def _has_ended(thread: Standing, database: Database) -> ThreadError:
+def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:
     thread_id, outcome = thread.thread_id, thread.outcome or {}
     status = outcome["status"]
     what = {
@@ -256,31 +256,31 @@ class _Launch:
     def run(self, plan: Plan) -> CommandReport:
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
-        standing = look(reading_graph(self.storage), self.thread_id)
-        begin = plan(standing)
+        thread_status = look(reading_graph(self.storage), self.thread_id)
+        begin = plan(thread_status)
         settings = settle(self.options, recall(self.storage.store, self.thread_id), os.environ)
-        if self.options.approve is not None and isinstance(standing.waiting, Approval):
+        if self.options.approve is not None and isinstance(thread_status.waiting, Approval):
             raise ThreadError("Calls wait for approval: decide on them first, then change --approve.")
         move = begin.move
         with working_tools(settings, self.display.output) as tools:
-            checked = for_waiting(tools, standing.waiting)
+            checked = for_waiting(tools, thread_status.waiting)
             if begin.waiting:
                 answer = self.display.ask(begin.waiting)
                 if answer is None:
                     return report.of_waiting(begin.waiting, self.thread_id, self.database)
                 move = Answer(answer, begin.waiting.interrupt_id)
-            return self._with(*checked, settings, standing, move, begin.note)
+            return self._with(*checked, settings, thread_status, move, begin.note)
 
     def _with(
         self,
         tools: list[BaseTool],
         handed_over: list[str],
         settings: Settings,
-        standing: Standing,
-        move: Move,
+        thread_status: ThreadStatus,
+        move: ThreadCommand,
         note: str,
     ) -> CommandReport:
-        policy = policy_of(settings, tools, standing.waiting)
+        policy = policy_of(settings, tools, thread_status.waiting)
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)
@@ -296,7 +296,7 @@ class _Launch:
                 how = report.command("resume", self.thread_id, self.database)
                 return CommandReport(self.thread_id, "error", Exit.ERROR, resume=how, error=str(error))
 
-    def _until_done(self, session: Session, move: Move, streamed: Streamed) -> CommandReport:
+    def _until_done(self, session: Session, move: ThreadCommand, streamed: Streamed) -> CommandReport:
         while True:
             decision = self._drive(session, move, streamed)
             if isinstance(decision, Finished | Failed):
@@ -312,7 +312,7 @@ class _Launch:
                 return report.of_waiting(decision, self.thread_id, self.database)
             move = Answer(answer, decision.interrupt_id)
 
-    def _drive(self, session: Session, move: Move, streamed: Streamed) -> Decision:
+    def _drive(self, session: Session, move: ThreadCommand, streamed: Streamed) -> Decision:
         """Runs to the next decision. A signal pauses at the next step boundary, a second one at once."""
 
         def soon() -> None:

@@ -19,10 +19,10 @@ from signoff.front.threads import checked_thread_id, forked_thread_id, new_threa
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text
+from signoff.session.commands import Answer, Extend, Retry, request_pause
 from signoff.session.decisions import Question
-from signoff.session.moves import Answer, Extend, Retry, request_pause
 from signoff.session.session import Session
-from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
 from signoff.workers.submitting import check, of_workers, submit
@@ -158,7 +158,7 @@ def fork(
         session = Session(reading_graph(storage, thread_id), thread_id).fork(_point(at), target)
         if settings := recall(storage.store, thread_id):
             remember(storage.store, session.thread_id, settings)
-        waiting = session.standing().waiting
+        waiting = session.status().waiting
     how = command("resume", target, file, *([ANSWER] if waiting else []))
     if as_json:
         found = {"thread_id": target, "forked_from": thread_id, "resume": how}
@@ -231,25 +231,25 @@ def _next_task(thread_id: str, file: Database) -> str:
     return shell_command(["signoff", "submit", "--thread", thread_id, *file.options, "the next task"])
 
 
-def _just_goes_on(standing: Standing, inbox: Inbox) -> bool:
+def _just_goes_on(status: ThreadStatus, inbox: Inbox) -> bool:
     """Whether nobody has to say more: what was said is to be delivered, or the thread was only paused."""
-    if waiting := standing.waiting:
+    if waiting := status.waiting:
         return inbox.answers(waiting.interrupt_id)
     return inbox.paused or bool(inbox.orders)
 
 
-def _begin(standing: Standing, file: Database, plan: Plan) -> Begin:
+def _begin(status: ThreadStatus, file: Database, plan: Plan) -> Begin:
     """What is to be said to the thread. Raises ThreadError where nothing can be said."""
-    thread_id = standing.thread_id
-    if standing.condition is Condition.UNKNOWN:
+    thread_id = status.thread_id
+    if status.condition is Condition.UNKNOWN:
         raise ThreadError(
             f"Thread {thread_id!r} is in the queue and has not begun; there is nothing to answer."
         )
-    if standing.outcome and standing.outcome["status"] == "success":
+    if status.outcome and status.outcome["status"] == "success":
         raise ThreadError(
             f"Thread {thread_id!r} has ended; give it another task: {_next_task(thread_id, file)}"
         )
-    return plan(standing)
+    return plan(status)
 
 
 def hand_over(
@@ -262,10 +262,10 @@ def hand_over(
     with file.open() as storage:
         if storage.checkpointer.is_running(thread_id):
             raise busy(thread_id)
-        standing = look(reading_graph(storage), thread_id)
+        status = look(reading_graph(storage), thread_id)
         inbox = read_inbox(storage.store, thread_id)
-        just_on = bare and inbox is not None and _just_goes_on(standing, inbox)
-        begin = Begin() if just_on else _begin(standing, file, plan)
+        just_on = bare and inbox is not None and _just_goes_on(status, inbox)
+        begin = Begin() if just_on else _begin(status, file, plan)
         move = begin.move
         if begin.waiting:
             answer = display.ask(begin.waiting)

@@ -39,12 +39,12 @@ from signoff.session.events import (
 )
 from signoff.session.history import Chapter, Turn, chapters
 from signoff.session.path import Step, steps
-from signoff.session.standing import (
+from signoff.session.status import (
     Condition,
     Expired,
-    Standing,
+    ThreadStatus,
+    deps_of,
     expire,
-    kit_of,
     look,
     readable,
     reading_graph,
@@ -106,22 +106,22 @@ def show(
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        standing, told, outcomes, running, path = _read(storage, thread_id)
-        if standing.condition is Condition.UNKNOWN:
+        thread_status, told, outcomes, running, path = _read(storage, thread_id)
+        if thread_status.condition is Condition.UNKNOWN:
             if read_inbox(storage.store, thread_id):
                 raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; look later.")
             raise unknown(thread_id, file)
         settings = recall(storage.store, thread_id)
     if html is not None:
-        _write_page(console, html, standing, told, outcomes, path, running, settings)
+        _write_page(console, html, thread_status, told, outcomes, path, running, settings)
         return
-    status = "running" if running else status_of(standing)
-    now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(standing, file)
+    status = "running" if running else status_of(thread_status)
+    now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(thread_status, file)
     if as_json:
         document = {
             "thread_id": thread_id,
             "status": status,
-            "changed": standing.changed,
+            "changed": thread_status.changed,
             "settings": settings and settings.model_dump(),
             "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in told],
             "outcome": now.outcome,
@@ -131,8 +131,8 @@ def show(
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
         return
     place = (settings.workspace, settings.model) if settings else ()
-    waits_for = standing.waiting.waits_for if standing.waiting else None
-    state = stands(status, waits_for, standing.outcome).title
+    waits_for = thread_status.waiting.waits_for if thread_status.waiting else None
+    state = stands(status, waits_for, thread_status.outcome).title
     console.print(Text(" · ".join(map(one_line, (thread_id, state, *place))), style="dim"), soft_wrap=True)
     console.print()
     _print(console, told, outcomes, None if running else now, file)
@@ -211,11 +211,11 @@ def _table(found: list[Row], width: int) -> Table:
     return table
 
 
-def _write_page(console: Console, file: str, standing: Standing, *rest: Any) -> None:
+def _write_page(console: Console, file: str, thread_status: ThreadStatus, *rest: Any) -> None:
     # It builds on this package, so that it cannot be imported with it; and most commands need none of it.
     from signoff.page import STDOUT, Run, page, save
 
-    save(page(Run(standing, *rest)), file)
+    save(page(Run(thread_status, *rest)), file)
     if file != STDOUT:
         told = f"Written to {one_line(file)}. It shows all that the thread holds: look before you share it."
         console.print(Text(told), soft_wrap=True)
@@ -223,19 +223,19 @@ def _write_page(console: Console, file: str, standing: Standing, *rest: Any) -> 
 
 def _read(
     storage: OpenStorage, thread_id: str
-) -> tuple[Standing, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
+) -> tuple[ThreadStatus, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
     # Asked first: else a run that ends in between would look as if it had been stopped.
     running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
-    standing = look(graph, thread_id)
+    thread_status = look(graph, thread_id)
     with readable(thread_id):
         path = steps(storage.checkpointer, thread_id)
-        told = chapters(standing.values, kit_of(graph).toolbox, path)
+        told = chapters(thread_status.values, deps_of(graph).toolbox, path)
         ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
     outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
-    if standing.outcome is not None:
-        outcomes[standing.outcome["task"]] = dict(standing.outcome)
-    return standing, told, outcomes, running, path
+    if thread_status.outcome is not None:
+        outcomes[thread_status.outcome["task"]] = dict(thread_status.outcome)
+    return thread_status, told, outcomes, running, path
 
 
 def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -259,12 +259,12 @@ def _turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _now(standing: Standing, database: Database) -> CommandReport:
-    if standing.outcome is not None:
-        return of_outcome(standing.outcome, standing.thread_id, database)
-    if standing.waiting:
-        return of_waiting(standing.waiting, standing.thread_id, database)
-    return of_stop(standing.thread_id, database)
+def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
+    if thread_status.outcome is not None:
+        return of_outcome(thread_status.outcome, thread_status.thread_id, database)
+    if thread_status.waiting:
+        return of_waiting(thread_status.waiting, thread_status.thread_id, database)
+    return of_stop(thread_status.thread_id, database)
 
 
 def _print(

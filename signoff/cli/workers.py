@@ -26,7 +26,7 @@ from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
 from signoff.session.decisions import Approval, Confirmation
-from signoff.session.standing import look, reading_graph
+from signoff.session.status import look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.verify.worlds import load, run_theirs
 from signoff.workers.inbox import DEFAULT_QUEUE, HEARTBEAT_SECONDS, packages

@@ -42,7 +42,7 @@ from signoff.models.tagged import TAGGED_LIMITS
 from signoff.nodes.journal import label
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.node import MODEL_SECONDS
-from signoff.session.standing import readable
+from signoff.session.status import readable
 
 TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")

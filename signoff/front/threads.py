@@ -14,7 +14,7 @@ from signoff.graph.compiled.graph import checked_thread_id as checked
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.vocabulary import stands
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
-from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.workers.figures import QueueFigures, backlog, job_states
 from signoff.workers.inbox import Inbox, read_inbox
 
@@ -109,22 +109,22 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     # Asked first: else a run that ends in between would look as if it had been stopped.
     running = storage.checkpointer.is_running(thread_id)
     try:
-        standing = look(reading_graph(storage), thread_id)
+        thread_status = look(reading_graph(storage), thread_id)
     except StorageError:
         return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
-    outcome = standing.outcome or {}
-    waiting = None if running else standing.waiting
+    outcome = thread_status.outcome or {}
+    waiting = None if running else thread_status.waiting
     inbox = read_inbox(storage.store, thread_id)
-    status = "running" if running else _status(standing, inbox, job)
+    status = "running" if running else _status(thread_status, inbox, job)
     told = inbox.problem if inbox and status == "failed" else None
-    first = standing.task.messages[0].text if standing.task.messages else ""
+    first = thread_status.task.messages[0].text if thread_status.task.messages else ""
     return Row(
         thread_id=thread_id,
         status=status,
         claim=outcome.get("claim"),
         reason=outcome.get("reason"),
-        turns=standing.task.turns,
-        changed=standing.changed,
+        turns=thread_status.task.turns,
+        changed=thread_status.changed,
         task=first or _next_task(inbox),
         waits_for=waiting.waits_for if waiting else None,
         what=_what(waiting) if waiting else told,
@@ -132,16 +132,16 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     )
 
 
-def _status(standing: Standing, inbox: Inbox | None, job: str | None) -> str:
+def _status(thread_status: ThreadStatus, inbox: Inbox | None, job: str | None) -> str:
     """The status of a thread that does not run at this moment."""
     if inbox is None:
-        return status_of(standing)
-    goes_on = bool(inbox.orders) or standing.condition is Condition.STOPPED
+        return status_of(thread_status)
+    goes_on = bool(inbox.orders) or thread_status.condition is Condition.STOPPED
     if inbox.paused and goes_on:
         return "paused"
     if job not in (None, "done") and goes_on:
         return "failed" if job == "failed" else "queued"
-    return status_of(standing)
+    return status_of(thread_status)
 
 
 def _next_task(inbox: Inbox | None) -> str:
@@ -162,11 +162,11 @@ def _what(waiting: Waiting) -> str:
             return summary
 
 
-def status_of(standing: Standing) -> str:
+def status_of(thread_status: ThreadStatus) -> str:
     """`waiting`, `stopped`, or how the current task ended."""
-    if standing.condition is Condition.ENDED and standing.outcome:
-        return str(standing.outcome["status"])
-    return str(standing.condition)
+    if thread_status.condition is Condition.ENDED and thread_status.outcome:
+        return str(thread_status.outcome["status"])
+    return str(thread_status.condition)
 
 
 def in_words(item: Row) -> Text:

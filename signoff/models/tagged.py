@@ -84,7 +84,7 @@ class TaggedText(BaseChatModel):
     """Where the work of the thread stands, while a graph works on it; None to read it from the messages."""
 
     def __init__(self, model: BaseChatModel, **kwargs: Any) -> None:
-        # The view is budgeted by the profile; a reply is cached by the inner model, if by any.
+        # The prompt is budgeted by the profile; a reply is cached by the inner model, if by any.
         given = {"cache": False, "profile": getattr(model, "profile", None), **kwargs}
         super().__init__(**{"model": model, **given})
 

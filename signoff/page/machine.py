@@ -24,7 +24,7 @@ from signoff.graph.foreign import counted
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State
 from signoff.page.run import Run
 from signoff.session.path import Step
-from signoff.session.standing import Condition
+from signoff.session.status import Condition
 
 _RING = 9
 # In the order in which they lie on each other.
@@ -177,9 +177,9 @@ def _flag(run: Run, state: State) -> str:
         return ""
     if run.running:
         return "runs here"
-    if run.standing.condition is Condition.ENDED:
+    if run.status.condition is Condition.ENDED:
         return "ended here"
-    return "waits here" if run.standing.waiting else "stopped here"
+    return "waits here" if run.status.waiting else "stopped here"
 
 
 def _doors(drawn: Sequence[Line], counts: Counts) -> list[tuple[str, int, str]]:

@@ -23,7 +23,7 @@ from signoff.graph.vocabulary import CLAIMS, VERIFIED, WAITS, heading
 from signoff.page import text
 from signoff.page.machine import picture
 from signoff.page.run import Run
-from signoff.page.timeline import Gap, Piece, Reply, look, overview, pieces
+from signoff.page.timeline import Gap, Piece, TurnBox, look, overview, pieces
 from signoff.tools.approvals import DECISIONS
 
 STDOUT = "-"
@@ -93,7 +93,7 @@ def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
     rest = parts[len(first) :]
     last = list(_draw_first(reversed(rest), MOST_BYTES - sum(len(part.encode()) for _, part in first)))[::-1]
     if gap := rest[: len(rest) - len(last)]:
-        turns = sum(isinstance(piece, Reply) for _, piece in gap)
+        turns = sum(isinstance(piece, TurnBox) for _, piece in gap)
         first.append((gap[0][0], draw(Gap(turns), 0)))
     return first + last
 

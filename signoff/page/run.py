@@ -21,7 +21,7 @@ from signoff.models.choose import SCRIPTED
 from signoff.session.events import Answered, CallFinished
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
-from signoff.session.standing import Condition, Standing
+from signoff.session.status import Condition, ThreadStatus
 
 # Whoever gets a page has another database: its commands name none.
 _DATABASE = Database("", named=False)
@@ -47,7 +47,7 @@ class Run:
     outcomes: of the tasks that have ended, by task. steps: as by `path.steps`. running: in some process now.
     """
 
-    standing: Standing
+    status: ThreadStatus
     chapters: Sequence[Chapter]
     outcomes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     steps: Sequence[Step] = ()
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def thread_id(self) -> str:
-        return self.standing.thread_id
+        return self.status.thread_id
 
     @cached_property
     def heading(self) -> Heading:
@@ -94,10 +94,10 @@ class Run:
         """How the thread stands, with the commands that go on."""
         if self.running:
             return CommandReport(self.thread_id, "stopped", Exit.PAUSED)
-        if self.standing.outcome is not None:
-            return self.ending(self.standing.outcome)
-        if self.standing.waiting:
-            return of_waiting(self.standing.waiting, valid_text(self.thread_id), _DATABASE)
+        if self.status.outcome is not None:
+            return self.ending(self.status.outcome)
+        if self.status.waiting:
+            return of_waiting(self.status.waiting, valid_text(self.thread_id), _DATABASE)
         return of_stop(valid_text(self.thread_id), _DATABASE)
 
     def ending(self, outcome: Mapping[str, Any]) -> CommandReport:
@@ -116,7 +116,7 @@ class Run:
         )
 
     def _totals(self, chapter: Chapter) -> Totals:
-        turns, task = chapter.turns, self.standing.task
+        turns, task = chapter.turns, self.status.task
         waited = sum(e.waited for turn in turns for e in turn.events if isinstance(e, Answered))
         if outcome := self.outcomes.get(chapter.task):
             usage, active = outcome["usage"], outcome["seconds_active"]
@@ -158,26 +158,24 @@ class Run:
         if outcome := self.outcomes.get(task):
             phases: Sequence[Mapping[str, Any]] = outcome["phases"]
             return phases
-        return phases_of(self.standing.values.get("phases"), task)
+        return phases_of(self.status.values.get("phases"), task)
 
     @cached_property
     def notes(self) -> Mapping[str, Mapping[str, Any]]:
         """What Signoff noted on the result of each call, by call id."""
-        messages = self.standing.values.get("messages", ())
+        messages = self.status.values.get("messages", ())
         return {found.tool_call_id: marks(found) for found in messages if isinstance(found, ToolMessage)}
 
     @cached_property
     def decisions(self) -> Mapping[str, Mapping[str, Any]]:
         """What a person decided on calls, by call id; kept of the last task that had such calls."""
-        calls: Mapping[str, Mapping[str, Any]] = (self.standing.values.get("approvals") or {}).get(
-            "calls", {}
-        )
+        calls: Mapping[str, Mapping[str, Any]] = (self.status.values.get("approvals") or {}).get("calls", {})
         return calls
 
     @cached_property
     def stands_in(self) -> State | None:
         """The state that the thread has come to: the last one, or the one that it waits or stopped in."""
-        if self.standing.condition is Condition.ENDED:
+        if self.status.condition is Condition.ENDED:
             return State.FINISH
         if not self.steps:
             return None
@@ -196,7 +194,7 @@ class Run:
     def _confirmed(self) -> Mapping[str, str]:
         tasks, current = {chapter.task for chapter in self.chapters}, ""
         found: dict[str, str] = {}
-        for message in self.standing.values.get("messages", ()):
+        for message in self.status.values.get("messages", ()):
             current = message.id if message.id in tasks else current
             if isinstance(message, ToolMessage) and (notes := marks(message)).get("confirmed"):
                 # Version 0.1.0 kept the words in the text alone.

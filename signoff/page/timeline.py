@@ -118,7 +118,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallBox:
     """A call that has ended, but for a finish.
 
     look: of its box. summary: its arguments in short. glance: its result in short. person: what a person
@@ -154,7 +154,7 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class Reply:
+class TurnBox:
     """A turn of the model: what it said and did, what came of it, and the way of the machine.
 
     signed: what the finish rests on that was accepted; None for a turn without one. decided: a person decided
@@ -163,7 +163,7 @@ class Reply:
 
     turn: Turn
     anchor: str
-    events: Fold[SessionEvent | Call | Finish]
+    events: Fold[SessionEvent | CallBox | Finish]
     phases: Sequence[Mapping[str, Any]]
     decided: bool
     signed: Sign | None
@@ -211,14 +211,14 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Stop:
+class Unfinished:
     """A thread with work left: it runs somewhere, or was stopped or killed."""
 
     running: bool
     command: str | None
 
 
-Piece = Beginning | Fork | Reply | End | Pause | Stop
+Piece = Beginning | Fork | TurnBox | End | Pause | Unfinished
 """A part of the timeline that is on the page whole or not at all."""
 
 
@@ -261,7 +261,7 @@ def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
         if end := _end(run, chapter):
             yield at, end
     known = {chapter.task for chapter in run.chapters}
-    outcome = run.standing.outcome
+    outcome = run.status.outcome
     if not run.chapters or (outcome and outcome["task"] not in known):
         yield len(run.chapters) + 1, _last(run)
 
@@ -329,8 +329,8 @@ def _phases(run: Run, turn: Turn) -> list[Mapping[str, Any]]:
     return [phase for phase in run.phases(turn.task) if phase["turn"] == turn.number]
 
 
-def _reply(run: Run, at: int, turn: Turn) -> Reply:
-    return Reply(
+def _reply(run: Run, at: int, turn: Turn) -> TurnBox:
+    return TurnBox(
         turn=turn,
         anchor=_anchor(at, turn),
         events=fold([event for event in turn.events if _is_drawn(event)], _MOST_EVENTS).each(
@@ -348,7 +348,7 @@ def _is_drawn(event: SessionEvent) -> bool:
     return not isinstance(event, PhaseAccepted | Confirmed)
 
 
-def _view(run: Run, event: SessionEvent) -> SessionEvent | Call | Finish:
+def _view(run: Run, event: SessionEvent) -> SessionEvent | CallBox | Finish:
     if not isinstance(event, CallFinished):
         return event
     if event.name == FINISH_NAME:
@@ -366,7 +366,7 @@ def _decided(run: Run, turn: Turn) -> bool:
 # A call.
 
 
-def _call(call: CallFinished, decision: Mapping[str, Any]) -> Call:
+def _call(call: CallFinished, decision: Mapping[str, Any]) -> CallBox:
     sign, verdict, look = _verdict(call)
     change = _change(call.args) if call.name == "edit_file" else ()
     # What the line above it says in full already is not said again.
@@ -374,7 +374,7 @@ def _call(call: CallFinished, decision: Mapping[str, Any]) -> Call:
     rest = dict(call.args)
     if isinstance(path, str) and len(path) < _SHORT_PATH:
         del rest["path"]
-    return Call(
+    return CallBox(
         event=call,
         sign=sign,
         verdict=verdict,
@@ -480,21 +480,21 @@ def look(row: str) -> str:
 # The end of a task, and where a thread stands that has not ended.
 
 
-def _end(run: Run, chapter: Chapter) -> End | Pause | Stop | None:
+def _end(run: Run, chapter: Chapter) -> End | Pause | Unfinished | None:
     outcome, current = run.outcomes.get(chapter.task), chapter is run.chapters[-1]
     if outcome and not (current and run.now.outcome is None):
         return _ended(outcome, run.ending(outcome).resume, run.confirmation(chapter))
     return _last(run) if current else None
 
 
-def _last(run: Run) -> End | Pause | Stop:
+def _last(run: Run) -> End | Pause | Unfinished:
     """Where a thread stands that has not ended, or that has ended without a task."""
     report = run.now
     if report.outcome is not None:
         return _ended(report.outcome, report.resume)
     if report.waiting:
         return _pause(report.waiting, report.ways)
-    return Stop(run.running, report.resume)
+    return Unfinished(run.running, report.resume)
 
 
 def _ended(outcome: Mapping[str, Any], command: str | None, confirmed: str | None = None) -> End:

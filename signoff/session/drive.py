@@ -28,13 +28,22 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.journal import hand_out
-from signoff.nodes.node import Dependencies, Operation, Store, atell, tell
+from signoff.nodes.node import Dependencies
+from signoff.nodes.requests import Operation, Store, atell, tell
 from signoff.nodes.tool_calls.progress import ListeningControl
+from signoff.session.commands import (
+    OnPending,
+    Start,
+    ThreadCommand,
+    drop_request,
+    look_for_request,
+    requested,
+    start,
+)
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
 from signoff.session.following import Follower
-from signoff.session.moves import Move, OnPending, Start, drop_request, look_for_request, requested, start
-from signoff.session.standing import Condition, Standing, readable, standing_of, state_of
+from signoff.session.status import Condition, ThreadStatus, read_status, readable, state_of
 
 _T = TypeVar("_T")
 Part = Generator[Any, Any, _T]
@@ -113,13 +122,13 @@ Driver = Generator[Any, Any, None]
 """Yields requests and events, and gets the results of the requests."""
 
 
-def events_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> Iterator[SessionEvent]:
+def events_of(thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted") -> Iterator[SessionEvent]:
     """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
     numbers = itertools.count(1)
     with (
         ExitStack() as stack,
         storage_errors(),
-        closing(tell(drive(thread, move, wanted), Held(thread.graph.store, stack))) as events,
+        closing(tell(drive(thread, command, wanted), Held(thread.graph.store, stack))) as events,
     ):
         for event in events:
             yield numbered(event, next(numbers)) if wanted.events else event
@@ -129,13 +138,15 @@ def numbered(event: SessionEvent, number: int) -> SessionEvent:
     return replace(event, seq=number, at=time.time())
 
 
-async def aevents_of(thread: "DrivenThread", move: Move, wanted: "Wanted") -> AsyncIterator[SessionEvent]:
+async def aevents_of(
+    thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted"
+) -> AsyncIterator[SessionEvent]:
     """`events_of`, for an event loop."""
     numbers = itertools.count(1)
     async with AsyncExitStack() as stack:
         with storage_errors():
             async with aclosing(
-                atell(drive(thread, move, wanted), Held(thread.graph.store, stack))
+                atell(drive(thread, command, wanted), Held(thread.graph.store, stack))
             ) as events:
                 async for event in events:
                     yield numbered(event, next(numbers)) if wanted.events else event
@@ -201,7 +212,7 @@ class DrivenThread:
     """What a session drives."""
 
     graph: Graph
-    kit: Dependencies
+    deps: Dependencies
     thread_id: str
     config: RunnableConfig
     context: Any
@@ -210,13 +221,13 @@ class DrivenThread:
     handed: dict[str, float] = field(default_factory=dict)
     """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
 
-    def look(self) -> Part[Standing]:
+    def look(self) -> Part[ThreadStatus]:
         """Where the thread stands."""
         asked = Operation(
             partial(self.graph.get_state, self.config), partial(self.graph.aget_state, self.config)
         )
         with readable(self.thread_id):
-            return standing_of(self.graph, self.thread_id, (yield asked))
+            return read_status(self.graph, self.thread_id, (yield asked))
 
     def enter(self, event: Event, **values: Any) -> Operation:
         """Enters the thread from outside; what was pending is dropped."""
@@ -241,7 +252,7 @@ class DrivenThread:
         """The limit of one task."""
         given = self.context or {}
         own = given.get("turns") if isinstance(given, dict) else getattr(given, "turns", None)
-        return own if isinstance(own, int) else self.kit.limits.turns
+        return own if isinstance(own, int) else self.deps.limits.turns
 
 
 @dataclass(frozen=True)
@@ -254,41 +265,41 @@ class Wanted:
     pieces: bool = False
 
 
-def drive(thread: DrivenThread, move: Move, wanted: Wanted) -> Driver:
+def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Driver:
     """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
         yield Hold(thread.graph, thread.config)
-        standing = yield from thread.look()
-        begun = start(move, standing, thread.on_pending, thread.kit.texts, thread.handed)
+        status = yield from thread.look()
+        begun = start(command, status, thread.on_pending, thread.deps.texts, thread.handed)
         yield Store([drop_request(thread.thread_id)])
-        if standing.condition is not Condition.UNKNOWN:
+        if status.condition is not Condition.UNKNOWN:
             yield Resumed(begun.how, begun.interrupt_id, begun.by, begun.extra_turns)
         decision = None
         if begun.how == "go on":
-            decision = yield from _reached(thread, standing)
-        elif standing.left or standing.condition is Condition.STOPPED:
-            yield thread.settle(standing.left)
-            standing = yield from thread.look()
+            decision = yield from _reached(thread, status)
+        elif status.left or status.condition is Condition.STOPPED:
+            yield thread.settle(status.left)
+            status = yield from thread.look()
         if decision is None:
-            decision = yield from _on(thread, begun, standing, wanted)
+            decision = yield from _on(thread, begun, status, wanted)
         yield Decided(decision)
     finally:
         thread.asked.end()
 
 
-def _on(thread: DrivenThread, begun: Start, standing: Standing, wanted: Wanted) -> Part[Any]:
+def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted) -> Part[Any]:
     """Runs the graph, again where it came back too early, until there is a decision."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
         if stop:
             # What was pending is dropped, and the rules find the stop.
-            yield thread.enter(Event.STOP, stop=standing.task.id)
-            standing = yield from thread.look()
-            given = standing.go_on
-        happened, said = yield from _stretch(thread, given, standing, extra, wanted)
-        standing, extra = (yield from thread.look()), 0
-        decision = yield from _reached(thread, standing)
+            yield thread.enter(Event.STOP, stop=status.task.id)
+            status = yield from thread.look()
+            given = status.go_on
+        happened, said = yield from _stretch(thread, given, status, extra, wanted)
+        status, extra = (yield from thread.look()), 0
+        decision = yield from _reached(thread, status)
         if decision is not None:
             return decision
         stop = thread.asked.stopped()
@@ -298,14 +309,14 @@ def _on(thread: DrivenThread, begun: Start, standing: Standing, wanted: Wanted) 
             return Paused(thread.asked.word)
         idle = 0 if happened or stop else idle + 1
         if idle > _IDLE:
-            raise ThreadError(f"Thread {standing.shown!r} does not go on; begin another one.")
-        given = standing.go_on
+            raise ThreadError(f"Thread {status.shown!r} does not go on; begin another one.")
+        given = status.go_on
 
 
-def _stretch(thread: DrivenThread, given: Any, standing: Standing, extra: int, wanted: Wanted) -> Part[Any]:
+def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int, wanted: Wanted) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
-    task, messages = standing.task, standing.values.get("messages", ()) if wanted.events else None
-    follower = Follower(task, thread.kit.toolbox, thread.turns, task.extra_turns + extra, messages)
+    task, messages = status.task, status.values.get("messages", ()) if wanted.events else None
+    follower = Follower(task, thread.deps.toolbox, thread.turns, task.extra_turns + extra, messages)
     control = thread.asked.control(wanted.pieces)
     modes = ["updates", "messages"] if wanted.pieces else ["updates"]
     stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, wanted.events)
@@ -350,27 +361,27 @@ def _piece(data: Any) -> AIMessageChunk | None:
     return chunk if ours else None
 
 
-def _reached(thread: DrivenThread, standing: Standing) -> Part[Any]:
+def _reached(thread: DrivenThread, status: ThreadStatus) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
-    if standing.outcome is not None:
-        return _ended(standing, thread.kit)
-    if isinstance(standing.waiting, Action):
-        return (yield from _handed_out(thread, standing, standing.waiting))
-    return standing.waiting
+    if status.outcome is not None:
+        return _ended(status, thread.deps)
+    if isinstance(status.waiting, Action):
+        return (yield from _handed_out(thread, status, status.waiting))
+    return status.waiting
 
 
-def _ended(standing: Standing, kit: Dependencies) -> Decision:
-    assert standing.outcome is not None, "so it has ended"
-    with readable(standing.thread_id):
-        outcome = typed_outcome(standing.outcome, kit.shape)
+def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
+    assert status.outcome is not None, "so it has ended"
+    with readable(status.thread_id):
+        outcome = typed_outcome(status.outcome, deps.shape)
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)
 
 
-def _handed_out(thread: DrivenThread, standing: Standing, action: Action) -> Part[Any]:
+def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Any]:
     """The action, noted as started in the journal: who gets it next cannot know what came of it."""
-    task, store = standing.task, thread.graph.store
+    task, store = status.task, thread.graph.store
     thread.handed.setdefault(action.interrupt_id, time.monotonic())
     call = next((call for call in task.due if call.id == action.call_id), None)
     if call is None or store is None:

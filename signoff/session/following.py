@@ -189,21 +189,20 @@ class Follower:
         )
         self.open = {one.call_id: one for one in called}
         if fresh:
+            tokens = _tokens(message)
             self.turn += 1
-            self.tokens += _tokens(message)
+            self.tokens += tokens
             notes, text = marks(message), message.text.strip()
             seconds, at = float(notes.get("seconds", 0.0)), notes.get("at")
             beside = read_text(message.text).plain if called and tagged_notes(message) is not None else None
-            tokens = _tokens(message)
             retries, name = notes.get("retries", 0), message.id or ""
             yield Said(self.turn, text, called, tokens, seconds, beside, retries, name, at=at)
 
     def _result(self, message: ToolMessage) -> Iterator[SessionEvent]:
         called = self.open.pop(message.tool_call_id, None)
         called = called or Called(message.name or "", {}, message.tool_call_id)
-        effect, notes, args, ok = (
-            self.toolbox.effect(called.name), marks(message), called.args, message.status != "error",
-        )  # fmt: skip
+        effect, notes = self.toolbox.effect(called.name), marks(message)
+        args, ok = called.args, message.status != "error"
         self.extra += notes.get("granted", 0)
         waited, by = float(notes.get("waited", 0.0)), notes.get("by", "")
         ids: dict[str, Any] = {

@@ -17,7 +17,7 @@ from signoff.graph.history.task import read
 from signoff.graph.machine import ALIASES, Event, State, next_states
 from signoff.graph.schemas.state import for_a_copy
 from signoff.nodes.journal import copy_entries
-from signoff.session.standing import config_of, kit_of, readable
+from signoff.session.status import config_of, deps_of, readable
 
 _START = "__start__"
 # LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.
@@ -254,12 +254,12 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
         with readable(thread_id):
             snapshot = _point(graph, thread_id, at)
             values: Any = snapshot.values
-            task = read(values, kit_of(graph).toolbox)
+            task = read(values, deps_of(graph).toolbox)
         if graph.store is not None and task.last is not None:
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
         if outcome := values.get("outcome"):
             values = {**values, "outcome": {**outcome, "thread_id": target}}
-        copied = for_a_copy(values, kit_of(graph).channels)
+        copied = for_a_copy(values, deps_of(graph).channels)
         if snapshot.next == (str(State.FINISH),):
             # The rules would not find an end again that a finish has been granted already. Where that event
             # leads is known: the last state has no way of its own.
@@ -284,7 +284,7 @@ def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
     if now.created_at is None:
         raise ThreadError(f"There is no thread {thread_id!r} to fork.")
     values: Any = now.values
-    turns = read(values, kit_of(graph).toolbox).turns
+    turns = read(values, deps_of(graph).toolbox).turns
     if at is None or at == turns:
         return now
     if isinstance(at, int) and not 0 <= at < turns:

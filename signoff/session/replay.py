@@ -29,7 +29,8 @@ from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, ma
 from signoff.graph.state import MIDDLEWARE, AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
-from signoff.nodes.node import Dependencies, Files, NodeContext, Report, Steps, Store, Swap, kept
+from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
+from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
 from signoff.session.path import (
     NO_TASK,
@@ -41,7 +42,7 @@ from signoff.session.path import (
     trail,
     unsaved,
 )
-from signoff.session.standing import config_of, kit_of, readable
+from signoff.session.status import config_of, deps_of, readable
 
 DECIDED = frozenset(
     {State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.NUDGE, State.REVIEW, State.FINISH}
@@ -94,12 +95,12 @@ def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
     read.
     """
     config_of(thread_id)
-    kit = kit_of(graph)
+    deps = deps_of(graph)
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
     with readable(thread_id):
         moments = tuple(_moments(graph, trail(graph.checkpointer, thread_id)))
-        return _Again(graph, kit, thread_id, moments, context).replay()
+        return _Again(graph, deps, thread_id, moments, context).replay()
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,18 @@ def _take_up(
             live[name].update([value])
 
 
+# Reasons in the words of older versions, with today's: other words for a reason are no other decision.
+_REWORDED = {"the view is over its budget": "the prompt is over its budget"}
+
+
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
     """The state of a thread: the channels that are stored whole, and those that only what is written to."""
     names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
-    return {**plain, **{name: channel.get() for name, channel in live.items()}}
+    found = {**plain, **{name: channel.get() for name, channel in live.items()}}
+    if decision := found.get("decision"):
+        found["decision"] = {**decision, "why": _REWORDED.get(decision["why"], decision["why"])}
+    return found
 
 
 class _NotKept(Exception):
@@ -180,15 +188,15 @@ class _Again:
     """Decides the moments of one thread again."""
 
     def __init__(
-        self, graph: Graph, kit: Dependencies, thread_id: str, moments: Sequence[_Moment], context: Any
+        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[_Moment], context: Any
     ) -> None:
         self._graph = graph
         self._context = Context() if context is None else context
         self._thread_id = thread_id
         # Readings of its own: a run of the thread at the same time must not find these.
-        self._kit = replace(kit, readings={}, answers=True)
-        self._silent = replace(self._kit, answers=False)
-        self._works = works_of(self._kit)
+        self._deps = replace(deps, readings={}, answers=True)
+        self._silent = replace(self._deps, answers=False)
+        self._works = works_of(self._deps)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
         self._recorded: dict[str, tuple[_Moment, int, Any]] = {}
@@ -218,11 +226,11 @@ class _Again:
     def _run(self, moment: _Moment) -> NodeContext:
         # Whether a message told the end is taken as it is stored: version 0.1.0 wrote none.
         told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
-        kit = self._kit if told else self._silent
+        deps = self._deps if told else self._silent
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
         runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
-        return NodeContext(kit, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
+        return NodeContext(deps, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
 
     def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
@@ -250,8 +258,8 @@ class _Again:
             self._differs(moment, "error", moment.step.event, f"{type(error).__name__}: {error}")
             return True
         update = {"event": str(report.event or "ended"), **report.update}
-        if self._kit.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self._kit.keeper, moment.before, update)
+        if self._deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
+            update |= kept(self._deps.keeper, moment.before, update)
         self._compare(moment, update)
         return True
 

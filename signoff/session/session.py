@@ -15,20 +15,21 @@ from typing import Any, Generic
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from typing_extensions import deprecated
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.graph.outcome import ResultT
-from signoff.nodes.node import acarry_out, carry_out
+from signoff.nodes.requests import acarry_out, carry_out
+from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.history import Turn, chapters
-from signoff.session.moves import Answer, Extend, Move, OnPending, Retry, Stop
 from signoff.session.path import fork, steps
-from signoff.session.standing import Standing, config_of, kit_of, readable
+from signoff.session.status import ThreadStatus, config_of, deps_of, readable
 
 _ON_PENDING = ("answer", "supersede", "refuse")
 
@@ -47,8 +48,8 @@ class Session(Generic[ResultT]):
     StorageError when the database fails; in both cases nothing is lost. A failing model, a limit or a stop
     is a decision, never an exception.
 
-    A move is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes on
-    from where it stands.
+    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes
+    on from where it stands.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Session(Generic[ResultT]):
         on_pending: OnPending = "answer",
         config: RunnableConfig | None = None,
     ) -> None:
-        kit = kit_of(graph)
+        deps = deps_of(graph)
         if not isinstance(graph.checkpointer, BaseCheckpointSaver):
             raise SetupError(
                 "A session needs a checkpointer to pause and resume with; build the graph with storage=."
@@ -76,7 +77,7 @@ class Session(Generic[ResultT]):
         self._given = config
         self._thread = DrivenThread(
             graph,
-            kit,
+            deps,
             thread_id,
             merge_configs(config, config_of(thread_id)),
             context,
@@ -84,19 +85,19 @@ class Session(Generic[ResultT]):
             PauseRequest(),
         )
 
-    def run(self, move: Move = None) -> Decision[ResultT]:
+    def run(self, command: ThreadCommand = None) -> Decision[ResultT]:
         """Runs until the task ends or somebody is needed; what the model only says is passed over.
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
-        return _last(self._events(move, Wanted()))
+        return _last(self._events(command, Wanted()))
 
-    def step(self, move: Move = None) -> Decision[ResultT]:
+    def step(self, command: ThreadCommand = None) -> Decision[ResultT]:
         """Runs to the next decision: something the model says, something to do or to answer, or the end.
 
         Answer one with `step(Answer(value))`.
         """
-        return _last(self._events(move, Wanted(by_step=True)))
+        return _last(self._events(command, Wanted(by_step=True)))
 
     def resume(
         self, answer: Any, interrupt_id: str | None = None, by: str | None = None
@@ -117,7 +118,7 @@ class Session(Generic[ResultT]):
         return self.run(Retry())
 
     def events(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
+        self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
     ) -> Iterator[SessionEvent]:
         """What happens, as it happens; the last event is `Decided`.
 
@@ -127,18 +128,18 @@ class Session(Generic[ResultT]):
         waits afterwards. A callback's `on_custom_event` is told of them at once in any case. Leaving the
         iteration stops the run at once; what was saved stays.
         """
-        return self._events(move, Wanted(by_step, True, tokens))
+        return self._events(command, Wanted(by_step, True, tokens))
 
-    def standing(self) -> Standing:
-        """Where the thread stands: what it waits for, how it ended, or that it is to go on."""
+    def status(self) -> ThreadStatus:
+        """The thread as it is saved: what it waits for, how it ended, or that it is to go on."""
         return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
         """Every turn of the thread: what was said and done, and which rule fired why."""
-        found = self.standing()
+        found = self.status()
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
-            told = chapters(found.values, self._thread.kit.toolbox, path)
+            told = chapters(found.values, self._thread.deps.toolbox, path)
         return [turn for chapter in told for turn in chapter.turns]
 
     def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
@@ -176,13 +177,13 @@ class Session(Generic[ResultT]):
         """
         return None if self._thread.asked.ask("stop") else self.run(Stop())
 
-    async def arun(self, move: Move = None) -> Decision[ResultT]:
+    async def arun(self, command: ThreadCommand = None) -> Decision[ResultT]:
         """`run` for an event loop."""
-        return await _alast(self._aevents(move, Wanted()))
+        return await _alast(self._aevents(command, Wanted()))
 
-    async def astep(self, move: Move = None) -> Decision[ResultT]:
+    async def astep(self, command: ThreadCommand = None) -> Decision[ResultT]:
         """`step` for an event loop."""
-        return await _alast(self._aevents(move, Wanted(by_step=True)))
+        return await _alast(self._aevents(command, Wanted(by_step=True)))
 
     async def aresume(
         self, answer: Any, interrupt_id: str | None = None, by: str | None = None
@@ -199,14 +200,24 @@ class Session(Generic[ResultT]):
         return await self.arun(Retry())
 
     def aevents(
-        self, move: Move = None, *, by_step: bool = False, tokens: bool = True
+        self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop. `tokens` takes no other threads here; waits are told in any case."""
-        return self._aevents(move, Wanted(by_step, True, tokens))
+        return self._aevents(command, Wanted(by_step, True, tokens))
 
-    async def astanding(self) -> Standing:
-        """`standing` for an event loop."""
+    async def astatus(self) -> ThreadStatus:
+        """`status` for an event loop."""
         return await acarry_out(self._thread.look(), None)
+
+    @deprecated("Session.standing() is called status() now; the old name will go in a later version.")
+    def standing(self) -> ThreadStatus:
+        """The former name of `status`."""
+        return self.status()
+
+    @deprecated("Session.astanding() is called astatus() now; the old name will go in a later version.")
+    async def astanding(self) -> ThreadStatus:
+        """The former name of `astatus`."""
+        return await self.astatus()
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""
@@ -220,11 +231,11 @@ class Session(Generic[ResultT]):
         """`stop` for an event loop."""
         return None if self._thread.asked.ask("stop") else await self.arun(Stop())
 
-    def _events(self, move: Move, wanted: Wanted) -> Iterator[SessionEvent]:
-        return events_of(self._thread, move, wanted)
+    def _events(self, command: ThreadCommand, wanted: Wanted) -> Iterator[SessionEvent]:
+        return events_of(self._thread, command, wanted)
 
-    def _aevents(self, move: Move, wanted: Wanted) -> AsyncIterator[SessionEvent]:
-        return aevents_of(self._thread, move, wanted)
+    def _aevents(self, command: ThreadCommand, wanted: Wanted) -> AsyncIterator[SessionEvent]:
+        return aevents_of(self._thread, command, wanted)
 
 
 def _last(events: Iterator[SessionEvent]) -> Decision[Any]:

@@ -28,7 +28,7 @@ from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.vocabulary import WAITS, heading
 from signoff.session.decisions import Waiting
 from signoff.session.events import CallStarted, Decided, Entered, Resumed, Stopping, Token
-from signoff.session.standing import Condition
+from signoff.session.status import Condition
 from signoff.ui.asking import Asking, hint
 from signoff.ui.conversation import Conversation
 from signoff.ui.pane import TerminalPane
@@ -212,17 +212,17 @@ class Board(Vertical):
 
     async def show(self, story: Story, settings: Settings, thread_id: str) -> None:
         """Shows a thread as it stands."""
-        standing = story.standing
+        status = story.status
         self.conversation.begin(thread_id, story.events)
         self.machine.reset(story.at, story.edges)
         facts = self.status.facts
-        facts.turn, facts.turns = standing.task.turns, settings.turns + standing.task.extra_turns
-        facts.tokens, facts.seconds = standing.task.total.total_tokens, standing.task.total.seconds
+        facts.turn, facts.turns = status.task.turns, settings.turns + status.task.extra_turns
+        facts.tokens, facts.seconds = status.task.total.total_tokens, status.task.total.seconds
         facts.model, facts.thread = settings.model, thread_id
         self.set_class("shell" not in settings.tools, "-no-terminal")
         await self._terminal_in(settings.workspace)
         self.ask(None)
-        self.status.end(*standing_word(story))
+        self.status.end(*status_word(story))
 
     async def _terminal_in(self, folder: str) -> None:
         """A terminal in this folder; the one that is there when it is the same."""
@@ -239,10 +239,10 @@ class Board(Vertical):
         for event in story.events[seen:]:
             self.conversation.add(event)
         self.machine.reset(story.at, story.edges)
-        self.status.facts.turn = story.standing.task.turns
-        self.status.facts.tokens = story.standing.task.total.total_tokens
-        self.status.worked(story.standing.task.total.seconds)
-        self.status.tell(*standing_word(story))
+        self.status.facts.turn = story.status.task.turns
+        self.status.facts.tokens = story.status.task.total.total_tokens
+        self.status.worked(story.status.task.total.seconds)
+        self.status.tell(*status_word(story))
 
     def ask(self, waiting: Waiting | None) -> None:
         """Shows what waits for the person; None for nothing."""
@@ -301,16 +301,16 @@ class Board(Vertical):
                 self.conversation.add(news)
 
 
-def standing_word(story: Story) -> tuple[str, str]:
+def status_word(story: Story) -> tuple[str, str]:
     """A word for where the thread stands, and its style."""
-    standing = story.standing
+    status = story.status
     if story.running:
         return "watching: another process runs this thread", "bold yellow"
-    if standing.outcome is not None:
-        found = heading(standing.outcome)
+    if status.outcome is not None:
+        found = heading(status.outcome)
         return one_line(found.title), f"bold {COLOURS[found.tone]}"
-    if standing.condition is Condition.UNKNOWN:
+    if status.condition is Condition.UNKNOWN:
         return "ready", "dim"
-    if standing.waiting:
-        return WAITS[standing.waiting.waits_for].to_you, "bold magenta"
+    if status.waiting:
+        return WAITS[status.waiting.waits_for].to_you, "bold magenta"
     return "stopped", f"bold {AMBER}"

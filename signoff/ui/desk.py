@@ -14,13 +14,13 @@ from signoff.front.settings import Given, Settings
 from signoff.front.text import plain
 from signoff.front.threads import new_thread_id
 from signoff.graph.errors import SignoffError, ThreadBusy
+from signoff.session.commands import Answer, Extend, Retry, Stop, ThreadCommand, request_pause
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Wrote
-from signoff.session.moves import Answer, Extend, Move, Retry, Stop, request_pause
-from signoff.session.standing import Condition
+from signoff.session.status import Condition
 from signoff.tools.pty.shell import ShellResult
 from signoff.ui.asking import Asking
-from signoff.ui.board import Board, standing_word
+from signoff.ui.board import Board, status_word
 from signoff.ui.work import SHELL, Models, News, Story, Work, read_story
 
 _WATCH_SECONDS = 1.0
@@ -60,14 +60,14 @@ class Desk(Board):
     def _stand(self, story: Story) -> None:
         """What a person can do with a thread as it is saved."""
         self.prompt.focus()
-        waiting = story.standing.waiting
+        waiting = story.status.waiting
         if story.running:
             return
         if waiting and not (isinstance(waiting, Action) and waiting.tool == SHELL):
             self.ask(waiting)
-        elif outcome := story.standing.outcome:
+        elif outcome := story.status.outcome:
             self._say_how(outcome["status"])
-        elif story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+        elif story.status.condition in (Condition.STOPPED, Condition.WAITING):
             self.remark("It was stopped in the middle. F5 goes on; a new task takes its place.")
 
     @property
@@ -101,7 +101,7 @@ class Desk(Board):
             self.remark("Asked the process that runs it to pause.")
         elif self.asking.waiting:
             self.notify("It waits for you.", severity="warning")
-        elif self.story and self.story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+        elif self.story and self.story.status.condition in (Condition.STOPPED, Condition.WAITING):
             self.drive(None)
         else:
             self.notify("There is nothing to go on with; send a task.", severity="warning")
@@ -113,15 +113,15 @@ class Desk(Board):
             self.status.tell("stopping", "bold yellow")
             if self.pane and self.pane.running:
                 self.pane.interrupt()
-        elif self.story and self.story.standing.condition in (Condition.STOPPED, Condition.WAITING):
+        elif self.story and self.story.status.condition in (Condition.STOPPED, Condition.WAITING):
             self.drive(Stop())
         else:
             self.notify("There is no task to stop.", severity="warning")
 
     def more(self) -> None:
         """More turns after a limit; another try after an error."""
-        outcome = (self.story and self.story.standing.outcome) or {}
-        moves: dict[str, Move] = {"limit": Extend(MORE_TURNS), "error": Retry()}
+        outcome = (self.story and self.story.status.outcome) or {}
+        moves: dict[str, ThreadCommand] = {"limit": Extend(MORE_TURNS), "error": Retry()}
         if self.driving or outcome.get("status") not in moves:
             self.notify(
                 "More turns are for a task that ended at a limit or with an error.", severity="warning"
@@ -129,9 +129,9 @@ class Desk(Board):
         else:
             self.drive(moves[outcome["status"]])
 
-    def drive(self, move: Move) -> None:
+    def drive(self, command: ThreadCommand) -> None:
         """Runs the thread until a person is needed or the task has ended."""
-        self._begin(partial(self.work.go, move))
+        self._begin(partial(self.work.go, command))
 
     def on_asking_answered(self, event: Asking.Answered) -> None:
         self.drive(Answer(event.value, event.waiting.interrupt_id))
@@ -189,7 +189,7 @@ class Desk(Board):
         self.catch_up(story, len(story.events))
         match decision:
             case Finished(outcome=outcome) | Failed(outcome=outcome):
-                self.status.end(*standing_word(story))
+                self.status.end(*status_word(story))
                 self._say_how(outcome.status)
             case Paused():
                 self.status.end("paused", "bold yellow")

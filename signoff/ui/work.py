@@ -17,13 +17,13 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.nodes.journal import recorded
+from signoff.session.commands import Answer, ThreadCommand
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
 from signoff.session.history import Chapter, chapters
-from signoff.session.moves import Answer, Move
 from signoff.session.path import Step, steps
 from signoff.session.session import Session
-from signoff.session.standing import Standing, kit_of, look, readable, reading_graph
+from signoff.session.status import ThreadStatus, deps_of, look, readable, reading_graph
 from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
@@ -42,7 +42,7 @@ class Story:
     running: whether a process runs the thread now.
     """
 
-    standing: Standing
+    status: ThreadStatus
     events: Sequence[SessionEvent]
     edges: Counter[Edge]
     at: State | None
@@ -54,16 +54,16 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
     # Asked first: a run that ends in between is looked at once more; one that had ended is read whole.
     running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
-    standing = look(graph, thread_id)
+    status = look(graph, thread_id)
     with readable(thread_id):
         path = steps(storage.checkpointer, thread_id)
-        told = chapters(standing.values, kit_of(graph).toolbox, path)
+        told = chapters(status.values, deps_of(graph).toolbox, path)
         ends = {end.task: end.model_dump() for end in recorded(storage.store, thread_id)}
-    if standing.outcome is not None:
-        ends[standing.task.id] = dict(standing.outcome)
-    ran = [step for step in path if step.task == standing.task.id and step.state]
+    if status.outcome is not None:
+        ends[status.task.id] = dict(status.outcome)
+    ran = [step for step in path if step.task == status.task.id and step.state]
     at = _next_state(path) or (ran[-1].state if ran else None)
-    return Story(standing, list(_events(told, ends)), _edges(ran, at), at, running)
+    return Story(status, list(_events(told, ends)), _edges(ran, at), at, running)
 
 
 def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
@@ -160,7 +160,7 @@ class Work:
         """What the thread runs with. Raises SetupError for options that do not fit."""
         return settle(self.given, recall(self.storage.store, self.thread_id), os.environ)
 
-    def go(self, move: Move) -> Decision:
+    def go(self, command: ThreadCommand) -> Decision:
         """Runs until a person is needed or the task has ended; terminal commands run in the pane meanwhile.
 
         Raises ThreadBusy, ThreadError, SetupError or StorageError; nothing is lost by any of them.
@@ -168,35 +168,35 @@ class Work:
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
         self._asked = ""
-        standing, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
+        status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as found:
-            policy = policy_of(settings, found, standing.waiting)
-            tools, handed_over = for_waiting(found, standing.waiting)
+            policy = policy_of(settings, found, status.waiting)
+            tools, handed_over = for_waiting(found, status.waiting)
             shell = [SHELL] if any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
             self._session = Session(graph, self.thread_id)
             remember(self.storage.store, self.thread_id, settings)
             self.tell(Ready(settings))
             try:
-                return self._until_needed(move, settings)
+                return self._until_needed(command, settings)
             finally:
                 self._session = None
 
-    def _until_needed(self, move: Move, settings: Settings) -> Decision:
+    def _until_needed(self, command: ThreadCommand, settings: Settings) -> Decision:
         while True:
-            decision = self._drive(move)
+            decision = self._drive(command)
             match decision:
                 case Message():
-                    move = None
+                    command = None
                 case Action(tool="run_shell", unknown=False):
-                    move = Answer(self.act(decision, settings), decision.interrupt_id)
+                    command = Answer(self.act(decision, settings), decision.interrupt_id)
                 case _:
                     return decision
 
-    def _drive(self, move: Move) -> Decision:
+    def _drive(self, command: ThreadCommand) -> Decision:
         assert self._session is not None, "`go` has made it"
-        for event in self._session.events(move):
+        for event in self._session.events(command):
             # What was asked for while a command ran takes effect at the first state after it.
             if isinstance(event, Entered) and self._asked:
                 asked, self._asked = self._asked, ""

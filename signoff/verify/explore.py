@@ -89,7 +89,7 @@ class Exploration:
 
 def key(point: MachinePoint, machine: Machine) -> Hashable:
     """All that the rules and the nodes look at, counts no further than the limits count."""
-    reader = read_messages(point.state, machine.kit.toolbox)
+    reader = read_messages(point.state, machine.deps.toolbox)
     task = current_task(reader, point.state, can_ask=machine.can_ask)
     return (
         point.place,
@@ -103,7 +103,7 @@ def key(point: MachinePoint, machine: Machine) -> Hashable:
 
 
 def _task(task: Task, machine: Machine) -> Hashable:
-    limits = machine.kit.limits
+    limits = machine.deps.limits
     left = max(0, limits.turns + task.extra_turns - task.turns)
     fresh = task.fresh
     return (
@@ -327,7 +327,7 @@ class Explorer:
                 self._break(ENDS, f"{MOST_STEPS} steps, and the model was not asked", point.path)
                 return
             asked = point.place is State.CALL_LLM
-            machine.kit.readings.clear()
+            machine.deps.readings.clear()
             try:
                 step = machine.step(point, ALPHABET[self.world.replies[0]] if asked else None)
             except _FAULTS as error:
@@ -363,8 +363,8 @@ class Explorer:
         """The steps from a point, in a process that has read its history up to the last message."""
         machine = self.world.machine
         before = {**point.state, "messages": point.messages[:-1]}
-        machine.kit.readings.clear()
-        machine.kit.readings[THREAD] = read_messages(cast(AgentState, before), machine.kit.toolbox)
+        machine.deps.readings.clear()
+        machine.deps.readings[THREAD] = read_messages(cast(AgentState, before), machine.deps.toolbox)
         try:
             yield from self.world.successors(point)
         except _FAULTS as error:
@@ -374,7 +374,7 @@ class Explorer:
         """The same step by a process that had gone on another way before."""
         machine = self.world.machine
         elsewhere = {**opened.state, "messages": [*opened.messages, AIMessage("elsewhere", id="elsewhere")]}
-        machine.kit.readings[THREAD] = read_messages(cast(AgentState, elsewhere), machine.kit.toolbox)
+        machine.deps.readings[THREAD] = read_messages(cast(AgentState, elsewhere), machine.deps.toolbox)
         symbol = ALPHABET[choice.name] if choice.sort == REPLY else None
         again = machine.step(opened, symbol, choice.value)
         if _plain(again) != _plain(step):
@@ -398,7 +398,7 @@ class Explorer:
         machine = self.world.machine
         trail = [key(point, machine)]
         while point.place not in (None, State.CALL_LLM) and point.waiting is None and len(trail) < MOST_STEPS:
-            machine.kit.readings.clear()
+            machine.deps.readings.clear()
             point = machine.step(point).after
             trail.append(key(point, machine))
         return trail
@@ -461,7 +461,7 @@ class Explorer:
 
 def _plain(step: MachineStep) -> Any:
     """A step without what the clock wrote."""
-    return step.after.place, step.after.waiting, step.ran, _untimed(dict(step.update)), step.view
+    return step.after.place, step.after.waiting, step.ran, _untimed(dict(step.update)), step.prompt
 
 
 def _untimed(value: Any) -> Any:

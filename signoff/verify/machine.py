@@ -266,7 +266,7 @@ class MachineStep:
     before: MachinePoint
     after: MachinePoint
     said: str = ""
-    view: list[BaseMessage] | None = None
+    prompt: list[BaseMessage] | None = None
     ran: tuple[str, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
     operations: int = 0
@@ -275,8 +275,8 @@ class MachineStep:
 class Machine:
     """Runs the nodes of one graph. can_ask: whether there is a checkpointer to wait with."""
 
-    def __init__(self, kit: Dependencies, names: Names, *, can_ask: bool = True) -> None:
-        self.kit = kit
+    def __init__(self, deps: Dependencies, names: Names, *, can_ask: bool = True) -> None:
+        self.deps = deps
         self.names = names
         self.can_ask = can_ask
 
@@ -298,9 +298,9 @@ class Machine:
         is the same, with what the store and the world have kept.
         """
         assert point.place is not None, "a thread that has ended does nothing"
-        shelf, ran, view = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
+        shelf, ran, prompt = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
         run = self._run(shelf, answer, drained=symbol is STOPPED)
-        seen = _World(self, point, symbol, ran, view)
+        seen = _World(self, point, symbol, ran, prompt)
         token = var_child_runnable_config.set(run.config)
         try:
             report = seen.drive(NODES[point.place](point.state, run), run)
@@ -322,7 +322,7 @@ class Machine:
             ran=_more(point.ran, ran),
             via=report.event,
         )
-        shown = view if symbol is not None else None
+        shown = prompt if symbol is not None else None
         return MachineStep(point, after, "", shown, tuple(ran), report.update, shelf.operations)
 
     def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> NodeContext:
@@ -340,7 +340,7 @@ class Machine:
             **played(runtime=runtime, pad=pad, saver=_SAVER if self.can_ask else None),
         }
         config: RunnableConfig = {"configurable": given}
-        return NodeContext(self.kit, config)
+        return NodeContext(self.deps, config)
 
 
 @dataclass
@@ -351,7 +351,7 @@ class _World:
     point: MachinePoint
     symbol: Symbol | None
     ran: list[str]
-    view: list[BaseMessage]
+    prompt: list[BaseMessage]
 
     def drive(self, work: Any, run: NodeContext) -> Report:
         if isinstance(work, Report):
@@ -382,7 +382,7 @@ class _World:
 
     def _reply(self, request: Stream) -> list[BaseMessage]:
         assert self.symbol is not None, "the model is asked only where it is played"
-        self.view.extend(request.view)
+        self.prompt.extend(request.prompt)
         if self.symbol.error:
             raise RuntimeError(self.symbol.error)
         return list[BaseMessage]([message(self.symbol, self.machine.names, f"r{len(self.point.messages)}")])

@@ -34,7 +34,7 @@ def within_limits(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
     told = reading.of_task(step.before)
-    most = machine.kit.limits.turns + _extra(step)
+    most = machine.deps.limits.turns + _extra(step)
     if len(told) < most or (told and reading.person_spoke(step.before, told[-1])):
         return None
     return f"the model is asked for reply {len(told) + 1} of at most {most}"
@@ -53,7 +53,7 @@ def real_limit(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome") if ends(step) else None
     if not outcome or outcome["status"] != "limit" or step.before.via is Event.ENDED:
         return None
-    limits, told = machine.kit.limits, reading.of_task(step.after)
+    limits, told = machine.deps.limits, reading.of_task(step.after)
     if outcome["reason"] == "turns" and len(told) < limits.turns:
         return f"ended by turns after {len(told)}"
     talk = sum(not reply.calls for reply in told)
@@ -73,7 +73,7 @@ def row_ends(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
     if not told or "resumed" in reading.nudges(step.before) or reading.person_spoke(step.before, told[-1]):
         return None
-    limits = machine.kit.limits
+    limits = machine.deps.limits
     if reading.silent_in_a_row(told) >= limits.talk_turns:
         return f"{limits.talk_turns} replies in a row without a call, and the model is asked again"
     if len(told) > 1 and all(reply.stop == "content_filter" for reply in told[-2:]):
@@ -92,7 +92,7 @@ def row_ends(step: MachineStep, machine: Machine) -> Why:
 
 def budget_ends(step: MachineStep, machine: Machine) -> Why:
     told = reading.of_task(step.before) if asks_model(step) else []
-    limits = machine.kit.limits
+    limits = machine.deps.limits
     if not told or "resumed" in reading.nudges(step.before):
         return None
     used = sum((reply.message.usage_metadata or {"total_tokens": 0})["total_tokens"] for reply in told)
@@ -131,7 +131,7 @@ def slip_is_told(step: MachineStep, machine: Machine) -> Why:
     if reading.person_spoke(step.before, told[-1]) or reading.control_at(told[-1], machine) is not None:
         return None
     kinds = {marks(message).get("nudge") for message in reading.words_since(step.before, told[-1])}
-    if machine.kit.toolbox.dialogue and told[-1].message.text and told[-1].stop == "stop":
+    if machine.deps.toolbox.dialogue and told[-1].message.text and told[-1].stop == "stop":
         return "what the model said was not put to the user"
     return None if kinds & {*_SILENT, "resumed"} else "nobody told the model what its last reply lacks"
 
@@ -139,7 +139,7 @@ def slip_is_told(step: MachineStep, machine: Machine) -> Why:
 def near_is_told(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
-    limits, told = machine.kit.limits, reading.of_task(step.before)
+    limits, told = machine.deps.limits, reading.of_task(step.before)
     left = limits.turns + _extra(step) - len(told)
     if left == 1 and len(told) and "near_limit" not in reading.nudges(step.before):
         return "the last turn, and the model was not told that it is"
@@ -150,9 +150,9 @@ def near_is_told(step: MachineStep, machine: Machine) -> Why:
 
 
 def round_is_thought(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) and machine.kit.toolbox.rounds else []
+    told = reading.of_task(step.before) if asks_model(step) and machine.deps.toolbox.rounds else []
     worked = bool(told) and any(
-        call["name"] in machine.kit.toolbox.tools for call in told[-1].message.tool_calls
+        call["name"] in machine.deps.toolbox.tools for call in told[-1].message.tool_calls
     )
     if not worked or told[-1].stop == "length":
         return None
@@ -213,15 +213,15 @@ def answered_once(step: MachineStep, _: Machine) -> Why:
     return "a result belongs to no call" if strange else None
 
 
-def view_is_whole(step: MachineStep, _: Machine) -> Why:
-    return None if step.view is None else open_call(step.view)
+def prompt_is_whole(step: MachineStep, _: Machine) -> Why:
+    return None if step.prompt is None else open_call(step.prompt)
 
 
-def open_call(view: list[BaseMessage]) -> Why:
+def open_call(prompt: list[BaseMessage]) -> Why:
     """Why a provider would refuse these messages; None when it would not."""
     waiting: list[str] = []
     known: set[str] = set()
-    for message in view:
+    for message in prompt:
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in waiting:
                 return "a result without its call"
@@ -245,7 +245,7 @@ def at_most_once(step: MachineStep, machine: Machine) -> Why:
         for call in told.message.tool_calls
     }
     again = [
-        c for c in step.ran if step.after.ran[c] > 1 and machine.kit.toolbox.is_effect(effects.get(c, ""))
+        c for c in step.ran if step.after.ran[c] > 1 and machine.deps.toolbox.is_effect(effects.get(c, ""))
     ]
     return f"{effects[again[0]]} has run {step.after.ran[again[0]]} times" if again else None
 
@@ -256,7 +256,7 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
     point = step.after if ends(step) else step.before
     for told in reading.replies(point.messages):
         for call, found in zip(told.calls, told.results, strict=True):
-            ran = call["id"] in point.ran and machine.kit.toolbox.is_effect(call["name"])
+            ran = call["id"] in point.ran and machine.deps.toolbox.is_effect(call["name"])
             if ran and any("not_run" in marks(result) for result in found):
                 return f"{call['name']} has run, and the history says that it has not"
     return None
@@ -274,7 +274,7 @@ def only_agreed(step: MachineStep, machine: Machine) -> Why:
         for call in told.message.tool_calls:
             if call["id"] not in step.ran or call["id"] in step.before.agreed:
                 continue
-            if machine.kit.toolbox.needs_approval(call["name"], call["args"]):
+            if machine.deps.toolbox.needs_approval(call["name"], call["args"]):
                 return f"{call['name']} has run, and no person agreed to it"
     return None
 
@@ -321,7 +321,7 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
     otherwise = ends(step) and (step.after.state.get("outcome") or {}).get("status") != "success"
     if not (asks_model(step) or otherwise) or not reading.right_finish(told[-1], machine):
         return None
-    if reading.person_spoke(step.before, told[-1]) or _continued(step, told[-1]) or machine.kit.finish_alone:
+    if reading.person_spoke(step.before, told[-1]) or _continued(step, told[-1]) or machine.deps.finish_alone:
         return None
     return "a right finish has not ended the task"
 
@@ -416,7 +416,7 @@ PROPERTIES: tuple[Property, ...] = (
         nothing_after,
     ),
     Property("answered once", "Every call is answered exactly once in the history.", answered_once),
-    Property("whole views", "The model is never shown an open call.", view_is_whole),
+    Property("whole prompts", "The model is never shown an open call.", prompt_is_whole),
     Property("its own task", "An earlier task never ends a later one, nor counts in it.", own_task),
     Property(
         "at most once",

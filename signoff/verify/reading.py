@@ -85,7 +85,7 @@ def right_finish(told: ReplyRecord, machine: Machine) -> bool:
     plain = args.get("completion_percentage", 100) == 100 and not args.get("requires_user_confirmation")
     said = str(args.get("summary", "x")).strip()
     proven = (
-        not said.startswith("Unproven") or args.get("outcome", "done") != "done" or not machine.kit.checks
+        not said.startswith("Unproven") or args.get("outcome", "done") != "done" or not machine.deps.checks
     )
     return whole and plain and bool(said) and proven and not any(told.failed(before) for before in range(at))
 

@@ -18,7 +18,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Effect
 from signoff.graph.rules import COUNTED
 from signoff.nodes.node import Dependencies
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.tools.control import ControlRegistry
 from signoff.tools.toolbox import Toolbox
 from signoff.verify.choices import World
@@ -114,8 +114,8 @@ def worlds(graph: Graph, finish_args: Mapping[str, Any] | None = None) -> list[W
     finish_args: arguments of a right finish, where those made from its schema do not fit.
     Raises SetupError for a graph that `build_graph` did not make, and for arguments that do not fit.
     """
-    kit = _short(kit_of(graph))
-    return [_world(kit, actors, finish_args) for actors in casts(kit.toolbox)]
+    deps = _short(deps_of(graph))
+    return [_world(deps, actors, finish_args) for actors in casts(deps.toolbox)]
 
 
 def casts(box: Toolbox) -> Iterator[Actors]:
@@ -134,9 +134,9 @@ def casts(box: Toolbox) -> Iterator[Actors]:
         yield Actors(finish, writes[0], read)
 
 
-def _world(kit: Dependencies, actors: Actors, finish_args: Mapping[str, Any] | None) -> World:
-    names = _names(kit.toolbox, actors, finish_args)
-    known = kit.toolbox.controls[actors.finish].tool.get_input_jsonschema().get("properties", {})
+def _world(deps: Dependencies, actors: Actors, finish_args: Mapping[str, Any] | None) -> World:
+    names = _names(deps.toolbox, actors, finish_args)
+    known = deps.toolbox.controls[actors.finish].tool.get_input_jsonschema().get("properties", {})
     replies = [
         name
         for name in (*CORE, *_MORE)
@@ -145,7 +145,7 @@ def _world(kit: Dependencies, actors: Actors, finish_args: Mapping[str, Any] | N
         and all(set(args) <= set(known) for role, args in symbol.calls if role == "finish")
     ]
     told = [actors.finish, *(name for name in (actors.write, actors.read) if name)]
-    return World(", ".join(told), Machine(kit, names), replies, _EVENTS, 1)
+    return World(", ".join(told), Machine(deps, names), replies, _EVENTS, 1)
 
 
 def _names(box: Toolbox, actors: Actors, finish_args: Mapping[str, Any] | None) -> Names:
@@ -176,22 +176,22 @@ def _args(tool: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _short(kit: Dependencies) -> Dependencies:
-    """The parts of a graph with short limits, without a model for digests, and with finishes that hold."""
-    limits = kit.limits.model_copy(
+def _short(deps: Dependencies) -> Dependencies:
+    """The parts of a graph with short limits, without a model for summaries, and with finishes that hold."""
+    limits = deps.limits.model_copy(
         update={
-            "turns": min(kit.limits.turns or _TURNS, _TURNS),
-            "talk_turns": min(kit.limits.talk_turns or _IN_A_ROW, _IN_A_ROW),
-            "refusals": min(kit.limits.refusals or _IN_A_ROW, _IN_A_ROW),
+            "turns": min(deps.limits.turns or _TURNS, _TURNS),
+            "talk_turns": min(deps.limits.talk_turns or _IN_A_ROW, _IN_A_ROW),
+            "refusals": min(deps.limits.refusals or _IN_A_ROW, _IN_A_ROW),
             **dict.fromkeys({"repeats", *COUNTED} - {"turns"}),
         }
     )
     controls = [
-        replace(found, decide=_holds) if found.is_run else found for found in kit.toolbox.controls.values()
+        replace(found, decide=_holds) if found.is_run else found for found in deps.toolbox.controls.values()
     ]
-    box = replace(kit.toolbox, controls=ControlRegistry(controls))
+    box = replace(deps.toolbox, controls=ControlRegistry(controls))
     return replace(
-        kit, limits=limits, toolbox=box, own=replace(kit.own, digester=None), middleware=None, readings={}
+        deps, limits=limits, toolbox=box, own=replace(deps.own, summariser=None), middleware=None, readings={}
     )
 
 

@@ -7,10 +7,10 @@ from langchain_core.messages import HumanMessage
 
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadBusy, ThreadLost
+from signoff.session.commands import Answer, Choose, Extend, Retry, ThreadCommand
 from signoff.session.decisions import Decision, Paused
-from signoff.session.moves import Answer, Choose, Extend, Move, Retry
 from signoff.session.session import Session
-from signoff.session.standing import Condition, Standing, kit_of
+from signoff.session.status import Condition, ThreadStatus, deps_of
 from signoff.workers.inbox import Inbox, Order, read_inbox, take_out
 
 DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "unknown"]
@@ -48,7 +48,7 @@ class Driving:
     """
 
     def __init__(self, graph: Graph, thread_id: str) -> None:
-        kit_of(graph)
+        deps_of(graph)
         if graph.store is None:
             raise SetupError("Workers need a graph with a store; give build_graph(storage=…).")
         self.thread_id = thread_id
@@ -84,22 +84,22 @@ class Driving:
         inbox = read_inbox(self._store, self.thread_id) or Inbox()
         return rests.left != _ids(inbox) or (rests.state == "paused" and not inbox.paused)
 
-    def _choose(self, standing: Standing) -> Move:
+    def _choose(self, thread_status: ThreadStatus) -> ThreadCommand:
         """What the thread is to be run with. Raises Rests when it is not to be run."""
         inbox = read_inbox(self._store, self.thread_id) or Inbox()
-        seen = {message.id for message in standing.values.get("messages", ())}
-        if done := {order.id for order in inbox.orders if order.id in seen or _is_past(order, standing)}:
+        seen = {message.id for message in thread_status.values.get("messages", ())}
+        if done := {order.id for order in inbox.orders if order.id in seen or _is_past(order, thread_status)}:
             take_out(self._store, self.thread_id, done)
             inbox = inbox.without(done)
         if self._draining:
             raise Rests("drained", _ids(inbox))
         if inbox.paused:
             raise Rests("paused", _ids(inbox))
-        if standing.condition is Condition.STOPPED:
+        if thread_status.condition is Condition.STOPPED:
             return None
-        due = next((order for order in inbox.orders if _fits(order, standing)), None)
+        due = next((order for order in inbox.orders if _fits(order, thread_status)), None)
         if due is None:
-            raise Rests(_STATES[standing.condition], _ids(inbox))
+            raise Rests(_STATES[thread_status.condition], _ids(inbox))
         return _move(due)
 
 
@@ -123,29 +123,29 @@ def drive(graph: Graph, thread_id: str) -> Driven:
     return Driving(graph, thread_id).run()
 
 
-def _fits(order: Order, standing: Standing) -> bool:
+def _fits(order: Order, thread_status: ThreadStatus) -> bool:
     """Whether the order can be delivered where the thread stands; a task waits until the one before ended."""
     match order.request:
         case Answer(interrupt_id=interrupt_id):
-            return standing.waiting is not None and interrupt_id == standing.waiting.interrupt_id
+            return thread_status.waiting is not None and interrupt_id == thread_status.waiting.interrupt_id
         case Extend():
-            return _ended_by(order, standing, "limit")
+            return _ended_by(order, thread_status, "limit")
         case Retry():
-            return _ended_by(order, standing, "error")
-    return standing.condition in (Condition.UNKNOWN, Condition.ENDED)
+            return _ended_by(order, thread_status, "error")
+    return thread_status.condition in (Condition.UNKNOWN, Condition.ENDED)
 
 
-def _is_past(order: Order, standing: Standing) -> bool:
+def _is_past(order: Order, thread_status: ThreadStatus) -> bool:
     """Whether the thread is past what the order answers: it was delivered, or somebody else was faster."""
-    return not isinstance(order.request, str) and not _fits(order, standing)
+    return not isinstance(order.request, str) and not _fits(order, thread_status)
 
 
-def _ended_by(order: Order, standing: Standing, status: str) -> bool:
-    outcome = standing.outcome or {}
+def _ended_by(order: Order, thread_status: ThreadStatus, status: str) -> bool:
+    outcome = thread_status.outcome or {}
     return (outcome.get("status"), outcome.get("task")) == (status, order.task)
 
 
-def _move(order: Order) -> Move:
+def _move(order: Order) -> ThreadCommand:
     return [HumanMessage(order.request, id=order.id)] if isinstance(order.request, str) else order.request
 
 

@@ -15,8 +15,8 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 from signoff.graph.installing import install_hint
 from signoff.nodes.journal import label
-from signoff.nodes.node import Swap
-from signoff.session.moves import Answer, Extend, Retry
+from signoff.nodes.requests import Swap
+from signoff.session.commands import Answer, Extend, Retry
 
 INBOX = "inbox"
 _LONGEST_ID = 500

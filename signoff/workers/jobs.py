@@ -24,7 +24,7 @@ from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import DictRow
 
 from signoff.graph.foreign import counted
-from signoff.nodes.node import Swap
+from signoff.nodes.requests import Swap
 from signoff.storage.postgres import PostgresStorage
 from signoff.storage.postgres_address import Address, aconfigure
 from signoff.storage.postgres_tables import swap_in

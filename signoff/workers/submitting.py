@@ -7,9 +7,9 @@ from typing import Any
 from signoff.graph.compiled.settings import shown
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.texts import DEFAULT_TEXTS
-from signoff.nodes.node import Swap
-from signoff.session.moves import Answer, Extend, Retry, request_pause, start
-from signoff.session.standing import Condition, Standing, look, reading_graph
+from signoff.nodes.requests import Swap
+from signoff.session.commands import Answer, Extend, Retry, request_pause, start
+from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import (
     DEFAULT_QUEUE,
@@ -83,8 +83,8 @@ def check(
     """What `submit` would hand over, and to which queue; raises what it would raise, and changes nothing."""
     known = read_inbox(storage.store, thread_id)
     whose = _queue(queue, known, thread_id)
-    standing = look(reading_graph(storage), thread_id)
-    return whose, _order(request, standing, known or Inbox(), id or uuid.uuid4().hex)
+    status = look(reading_graph(storage), thread_id)
+    return whose, _order(request, status, known or Inbox(), id or uuid.uuid4().hex)
 
 
 def _is_known(storage: PostgresStorage, thread_id: str, order_id: str) -> bool:
@@ -125,22 +125,20 @@ def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
     return name
 
 
-def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str) -> Order | None:
+def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: str) -> Order | None:
     """The request as it is kept. Raises ThreadError when it does not fit where the thread stands."""
     if request is None:
-        if standing.condition is Condition.UNKNOWN and not inbox.orders:
-            raise ThreadError(f"There is no thread {standing.shown!r}; begin it with a task.")
+        if status.condition is Condition.UNKNOWN and not inbox.orders:
+            raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
         return None
     if isinstance(request, str):
-        if standing.waiting is not None:
+        if status.waiting is not None:
             raise ThreadError(
-                f"Thread {standing.shown!r} waits for {standing.waiting.waits_for}; answer that first. "
+                f"Thread {status.shown!r} waits for {status.waiting.waits_for}; answer that first. "
                 "Nothing was changed."
             )
         if inbox.paused:
-            raise ThreadError(
-                f"Thread {standing.shown!r} is paused; let it go on first. Nothing was changed."
-            )
+            raise ThreadError(f"Thread {status.shown!r} is paused; let it go on first. Nothing was changed.")
         if not request.strip():
             raise SetupError("The task is empty; say what is to be done.")
         return Order(name, request)
@@ -148,22 +146,22 @@ def _order(request: Request | None, standing: Standing, inbox: Inbox, name: str)
         raise SetupError(
             f"Workers take the text of a task, an Answer, Extend, Retry or None, not {shown(request)}."
         )
-    _refuse_second(inbox, standing)
-    start(request, standing, "refuse", DEFAULT_TEXTS)
+    _refuse_second(inbox, status)
+    start(request, status, "refuse", DEFAULT_TEXTS)
     if isinstance(request, Answer):
-        assert standing.waiting is not None, "an answer to nothing has just been refused"
-        return Order(name, replace(request, interrupt_id=standing.waiting.interrupt_id))
-    return Order(name, replace(request, id=name), standing.task.id)
+        assert status.waiting is not None, "an answer to nothing has just been refused"
+        return Order(name, replace(request, interrupt_id=status.waiting.interrupt_id))
+    return Order(name, replace(request, id=name), status.task.id)
 
 
-def _refuse_second(inbox: Inbox, standing: Standing) -> None:
-    waits, task = standing.waiting, standing.task.id
+def _refuse_second(inbox: Inbox, status: ThreadStatus) -> None:
+    waits, task = status.waiting, status.task.id
     again = any(isinstance(one.request, Extend | Retry) and one.task == task for one in inbox.orders)
     if again or (waits is not None and inbox.answers(waits.interrupt_id)):
         still = inbox.paused or inbox.problem
         then = "stands still; let it go on with nothing new" if still else "a worker is about to"
         raise ThreadError(
-            f"Thread {standing.shown!r} was told how to go on already, and {then}. Nothing was changed."
+            f"Thread {status.shown!r} was told how to go on already, and {then}. Nothing was changed."
         )
 
 

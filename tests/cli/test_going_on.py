@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from signoff import sqlite_storage
-from signoff.session.standing import config_of, reading_graph
+from signoff.session.status import config_of, reading_graph
 from tests.support.benches.cli import Bench, offered, one_sentence, steps, words_of
 
 DONE = 'call("finish_task", summary="All done.")'

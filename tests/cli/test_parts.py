@@ -28,7 +28,7 @@ from signoff.session.events import (
     Wrote,
 )
 from signoff.session.following import Follower
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.storage.sqlite import is_locked, lock_folder, thread_lock
 from signoff.tools.toolbox import Toolbox
 
@@ -211,4 +211,4 @@ def test_a_reply_whose_calls_got_new_ids_is_still_one_turn() -> None:
 
 
 def toolbox() -> Toolbox:
-    return kit_of(build_graph(ScriptedModel([]))).toolbox
+    return deps_of(build_graph(ScriptedModel([]))).toolbox

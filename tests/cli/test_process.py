@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signoff import sqlite_storage
-from signoff.session.standing import Condition, config_of, look, reading_graph
+from signoff.session.status import Condition, config_of, look, reading_graph
 from signoff.storage.sqlite import is_locked
 from tests.support.benches.cli import Bench, offered, steps
 from tests.support.benches.cli_terminal import run_words, terminal, wait_for

@@ -10,7 +10,7 @@ import pytest
 
 from signoff import build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.session.standing import config_of
+from signoff.session.status import config_of
 from signoff.storage.sqlite import thread_lock
 from tests.support.benches.cli import Bench, one_sentence, steps
 

@@ -9,7 +9,7 @@ import pytest
 from signoff import Action, Session, build_graph, sqlite_storage
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
-from signoff.session.standing import config_of
+from signoff.session.status import config_of
 from signoff.tools.files import workspace_tools
 from tests.support.benches.cli import Bench, offered, one_sentence, steps
 

@@ -27,7 +27,7 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.session.standing import Condition, expire
+from signoff.session.status import Condition, expire
 from signoff.workers import Order, drive, post
 from tests.message_sweep import OPENINGS, script
 
@@ -120,8 +120,8 @@ def answered(graph: Graph) -> list[str]:
 def test_it_stands_in_the_thread_which_has_not_ended(graph: Graph) -> None:
     state = graph.get_state(THREAD)
     assert (said(graph), current_outcome(state.values), state.interrupts) == ([ONE], None, ())
-    standing = Session(graph, "t").standing()
-    assert (standing.condition, standing.outcome, standing.waiting) == (Condition.STOPPED, None, None)
+    status = Session(graph, "t").status()
+    assert (status.condition, status.outcome, status.waiting) == (Condition.STOPPED, None, None)
 
 
 def by_readme(graph: Graph) -> None:

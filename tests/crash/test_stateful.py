@@ -9,8 +9,8 @@ import pytest
 
 from signoff import Extend, Failed, Finished, Limits, Retry, SignoffError, sqlite_storage
 from signoff.nodes.journal import recorded
-from signoff.session.moves import Stop
-from signoff.session.standing import Condition
+from signoff.session.commands import Stop
+from signoff.session.status import Condition
 from tests.stateful import Threads, play
 from tests.support.benches.session import DONE, Bench
 from tests.support.stateful.cast import Settings
@@ -73,7 +73,7 @@ def after_a_kill(world: World, said: list[str], move: Any, moment: int) -> bool:
         killed = True
     world.close()
     world.open()
-    stood = world.session("a").standing()
+    stood = world.session("a").status()
     if stood.condition is Condition.UNKNOWN:
         # Nothing of the task was saved yet.
         return killed
@@ -84,7 +84,7 @@ def after_a_kill(world: World, said: list[str], move: Any, moment: int) -> bool:
     except SignoffError:
         # Not possible where the thread stands, as when it had not ended.
         return killed
-    after = world.session("a").standing().values["messages"]
+    after = world.session("a").status().values["messages"]
     lost = [*shrunk(before, after), *history_faults(after, ended=True, was_routed=False)]
     assert not lost, (moment, lost)
     assert [m.text for m in after if m.type == "human"][:1] == ["do it"], moment
@@ -135,5 +135,5 @@ def test_a_task_after_a_dialogue_that_ended_is_its_own(tmp_path: Path) -> None:
         assert isinstance(first, Finished)
         assert isinstance(second, Finished)
         assert second.outcome.task != first.outcome.task
-        assert session.standing().task.id == second.outcome.task
+        assert session.status().task.id == second.outcome.task
         assert {turn.task for turn in session.history()} == {first.outcome.task, second.outcome.task}

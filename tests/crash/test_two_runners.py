@@ -63,7 +63,7 @@ def race(database: str, rounds: int) -> list[list[int]]:
         for end in (gate, start, ready, tell):
             os.close(end)
         with storage_at(database) as storage:
-            messages = session_on(storage, thread_id).standing().values["messages"]
+            messages = session_on(storage, thread_id).status().values["messages"]
         answered = sum(message.name == "ask_user" for message in messages)
         if codes == [LOST, CUT] and not answered:
             with storage_at(database) as storage:

@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a limit of model calls": (lambda: [ModelCallLimitMiddleware(run_limit=1)], r"limits=Limits\(turns=…\)"),
     "one made of it": (lambda: [Mine(run_limit=1)], r"holds Mine, which .* limits=Limits\(turns=…\)"),
     "a limit of tool calls": (lambda: [ToolCallLimitMiddleware(run_limit=1)], r"Limits\(tool_calls=…\)"),
-    "summaries": (lambda: [SummarizationMiddleware(MODEL)], r"write view_tokens=…, and digest='model'"),
+    "summaries": (lambda: [SummarizationMiddleware(MODEL)], r"write prompt_tokens=…, and compaction='model'"),
 }
 
 

@@ -624,6 +624,6 @@ def test_without_middleware_the_states_are_what_they_were() -> None:
     from signoff.graph.build import NODES, works_of
 
     plain = graph([FINISH])
-    kit: Any = next(iter(plain.builder.nodes.values())).runnable
-    assert works_of(kit.kit) is NODES
+    deps: Any = next(iter(plain.builder.nodes.values())).runnable
+    assert works_of(deps.deps) is NODES
     assert "middleware" not in plain.channels

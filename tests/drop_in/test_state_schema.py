@@ -35,7 +35,7 @@ from signoff.graph.build import Graph
 from signoff.graph.studio import served
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Step
-from signoff.session.standing import expire, reading_graph
+from signoff.session.status import expire, reading_graph
 from tests.support.prepared import PreparedPython
 
 ROOT = Path(__file__).parents[2]

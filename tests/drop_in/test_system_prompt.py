@@ -162,7 +162,7 @@ def test_it_is_asked_once_before_each_call_of_the_model() -> None:
     assert (asked, said) == ([1, 3, 5], ["turn 1", "turn 2", "turn 3"])
 
 
-def test_what_a_function_says_counts_in_the_size_of_the_view() -> None:
+def test_what_a_function_says_counts_in_the_size_of_the_prompt() -> None:
     """A result is cut so that all fits, also where the prompt is what is long."""
 
     def long() -> str:
@@ -174,7 +174,7 @@ def test_what_a_function_says_counts_in_the_size_of_the_view() -> None:
 
     for prompt, cut in (("", False), (lambda state, context: "kind " * 3_000, True)):
         model = ScriptedModel(script)
-        build_graph(model, [long], system_prompt=prompt, view_tokens=7_000).invoke(GO)
+        build_graph(model, [long], system_prompt=prompt, prompt_tokens=7_000).invoke(GO)
         assert ("left out" in model.seen[-1].messages[-1].text) == cut
 
 
@@ -272,7 +272,7 @@ def test_for_anthropic_the_prompt_and_the_last_message_are_marked(prompt: Any) -
 
 @pytest.mark.parametrize("cache", [None, "anthropic", "openai"])
 def test_what_was_shown_stays_as_it_was(cache: Any) -> None:
-    """Each view begins with the whole of the one before, but for the mark that has moved."""
+    """Each prompt begins with the whole of the one before, but for the mark that has moved."""
     shown = [[unmarked(message) for message in view] for view in views(cache)]
     for before, after in itertools.pairwise(shown):
         assert after[: len(before)] == before

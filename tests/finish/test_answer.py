@@ -18,7 +18,7 @@ from signoff.models import ScriptedModel, call
 from signoff.session.history import chapters
 from signoff.session.replay import replay
 from signoff.session.session import Session
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.stats import read_ended
 from signoff.storage.sqlite import SqliteStorage
 
@@ -117,7 +117,7 @@ def test_it_is_no_turn_and_costs_nothing(storage: SqliteStorage) -> None:
     assert (first["turns"], second["turns"]) == (2, 2)
     assert first["usage"]["total_tokens"] == sum(_tokens(m) for m in _values(graph)["messages"][:5])
     assert [one.turns for one in read_ended(storage.store)] == [2, 2]
-    assert [len(chapter.turns) for chapter in chapters(_values(graph), kit_of(graph).toolbox)] == [2, 2]
+    assert [len(chapter.turns) for chapter in chapters(_values(graph), deps_of(graph).toolbox)] == [2, 2]
     assert replay(graph, "t").differences == ()
     # What the second task's model is shown begins with exactly what the first one's was shown.
     shown = [[(m.type, m.content) for m in seen.messages] for seen in model.seen]
@@ -180,7 +180,7 @@ def test_an_edit_of_an_ended_thread_and_a_fork_of_it(storage: SqliteStorage) -> 
     assert answers(graph) == ["All of it", "All of it"]
     forked = Session(graph, "t").fork(0)
     forked.run("do it")
-    messages = forked.standing().values["messages"]
+    messages = forked.status().values["messages"]
     assert [is_answer(message) for message in messages[-2:]] == [False, True]
 
 

@@ -4,37 +4,40 @@ from typing import Any
 
 import pytest
 
-from signoff.tools.answers import Confirmed, read_confirmation
+from signoff.tools.answers import ConfirmationAnswer, read_confirmation
 from signoff.tools.control import needs_confirmation
 
-WRONG = Confirmed(False, "wrong")
-ANSWERS: list[tuple[Any, Confirmed]] = [
-    *((word, Confirmed(True)) for word in (True, "yes", "y", "OK", " Confirm ", "confirmed", "Yes!")),
-    *((word, Confirmed(True)) for word in ("approve", "approved", "accept", "accepted", "true")),
-    *((word, Confirmed(False)) for word in (False, "no", "N", "reject", "Rejected.", "false")),
+WRONG = ConfirmationAnswer(False, "wrong")
+ANSWERS: list[tuple[Any, ConfirmationAnswer]] = [
+    *(
+        (word, ConfirmationAnswer(True))
+        for word in (True, "yes", "y", "OK", " Confirm ", "confirmed", "Yes!")
+    ),
+    *((word, ConfirmationAnswer(True)) for word in ("approve", "approved", "accept", "accepted", "true")),
+    *((word, ConfirmationAnswer(False)) for word in (False, "no", "N", "reject", "Rejected.", "false")),
     ("wrong", WRONG),
-    ("  yes, but the title is wrong ", Confirmed(False, "yes, but the title is wrong")),
-    ({"type": "confirm"}, Confirmed(True)),
-    ({"type": "approve", "message": "well done"}, Confirmed(True, "well done")),
-    ({"type": "reject"}, Confirmed(False)),
+    ("  yes, but the title is wrong ", ConfirmationAnswer(False, "yes, but the title is wrong")),
+    ({"type": "confirm"}, ConfirmationAnswer(True)),
+    ({"type": "approve", "message": "well done"}, ConfirmationAnswer(True, "well done")),
+    ({"type": "reject"}, ConfirmationAnswer(False)),
     ({"type": "reject", "message": "wrong"}, WRONG),
-    ({"type": "ignore", "args": None}, Confirmed(False)),
+    ({"type": "ignore", "args": None}, ConfirmationAnswer(False)),
     ({"type": "response", "args": "wrong"}, WRONG),
-    ({"type": "response", "args": "yes"}, Confirmed(True)),
-    ({"confirmed": True}, Confirmed(True)),
+    ({"type": "response", "args": "yes"}, ConfirmationAnswer(True)),
+    ({"confirmed": True}, ConfirmationAnswer(True)),
     ({"confirmed": "no", "feedback": "wrong"}, WRONG),
-    ({"confirmed": False, "feedback": "yes"}, Confirmed(False, "yes")),
+    ({"confirmed": False, "feedback": "yes"}, ConfirmationAnswer(False, "yes")),
     ({"confirmed": "wrong"}, WRONG),
     ({"feedback": "wrong"}, WRONG),
-    ({"decisions": [{"type": "approve"}]}, Confirmed(True)),
+    ({"decisions": [{"type": "approve"}]}, ConfirmationAnswer(True)),
     ({"decisions": [{"type": "reject", "message": "wrong"}]}, WRONG),
-    ([{"type": "accept", "args": None}], Confirmed(True)),
-    (["yes"], Confirmed(True)),
+    ([{"type": "accept", "args": None}], ConfirmationAnswer(True)),
+    (["yes"], ConfirmationAnswer(True)),
 ]
 
 
 @pytest.mark.parametrize(("answer", "read"), ANSWERS, ids=lambda value: repr(value))
-def test_an_answer_is_read_in_all_its_shapes(answer: Any, read: Confirmed) -> None:
+def test_an_answer_is_read_in_all_its_shapes(answer: Any, read: ConfirmationAnswer) -> None:
     assert read_confirmation(answer) == read
 
 

@@ -227,7 +227,7 @@ def test_the_model_still_sees_a_phase_when_its_turn_is_folded(tmp_path: Path) ->
             """Write."""
             return text
 
-        build_graph(model, [write], view_tokens=1600).invoke({"messages": GO})
+        build_graph(model, [write], prompt_tokens=1600).invoke({"messages": GO})
     last = "\n".join(str(message.text) for message in model.seen[-1].messages)
     assert "Noted: 30 %" not in last
     assert "a phase that you reported: 30 % done: part; next: the tests" in last

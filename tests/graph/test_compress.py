@@ -1,4 +1,4 @@
-"""Folding: the view stays within its budget, the history stays whole, and nothing that waits is lost."""
+"""Folding: the prompt stays within its budget, the history stays whole, and nothing that waits is lost."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.support.histories import assert_sendable
 THREAD: Any = {"configurable": {"thread_id": "long"}}
 BUDGET = 4_000
 TINY = 100
-"""Less than the system prompt: a view holds one turn, and every turn is folded before the next one."""
+"""Less than the system prompt: a prompt holds one turn, and every turn is summarised before the next one."""
 FIRST = "Remember: the word is heron."
 FINISH = call("finish_task", summary="All of it.")
 
@@ -55,7 +55,7 @@ USAGES = {
 @pytest.mark.sample(1)
 def test_a_long_run_stays_within_the_budget_and_knows_its_task(usage: Any) -> None:
     with ScriptedModel(script(60, usage)) as model:
-        graph = build_graph(model, [note], view_tokens=BUDGET, limits=Limits(turns=100))
+        graph = build_graph(model, [note], prompt_tokens=BUDGET, limits=Limits(turns=100))
         result = graph.invoke({"messages": [("user", FIRST)]})
     assert result["outcome"]["turns"] == 61
     assert turns_shown(result["messages"]) == 61
@@ -63,13 +63,13 @@ def test_a_long_run_stays_within_the_budget_and_knows_its_task(usage: Any) -> No
         assert_sendable(seen.messages)
         assert count_tokens_approximately(seen.messages) <= BUDGET
         assert FIRST in [message.text for message in seen.messages]
-    folded = model.seen[-1].messages[2].text
-    assert "older lines are not listed" in folded
-    assert re.search(r"- note\({'text': '\d\d xxx.*-> success: noted", folded)
+    compacted = model.seen[-1].messages[2].text
+    assert "older lines are not listed" in compacted
+    assert re.search(r"- note\({'text': '\d\d xxx.*-> success: noted", compacted)
 
 
 def test_what_the_provider_counts_on_top_of_the_estimate_counts() -> None:
-    """Tools, say, or a tokenizer with more tokens: 1,500 on top of every view."""
+    """Tools, say, or a tokenizer with more tokens: 1,500 on top of every prompt."""
 
     def counted(messages: list[BaseMessage]) -> Any:
         size = count_tokens_approximately(messages) + 1_500
@@ -79,24 +79,31 @@ def test_what_the_provider_counts_on_top_of_the_estimate_counts() -> None:
 
     shown: list[int] = []
     model = ScriptedModel(counted)
-    build_graph(model, [note], view_tokens=BUDGET, limits=Limits(turns=100)).invoke({"messages": ["go"]})
+    build_graph(model, [note], prompt_tokens=BUDGET, limits=Limits(turns=100)).invoke({"messages": ["go"]})
     assert len(shown) == 60
     assert max(shown) <= BUDGET
 
 
 def test_the_prefix_stays_the_same_for_many_turns() -> None:
     with ScriptedModel(script(60)) as model:
-        build_graph(model, [note], view_tokens=BUDGET, limits=Limits(turns=100)).invoke({"messages": ["go"]})
-    digests = {text for seen in model.seen for text in [m.text for m in seen.messages] if "folded" in text}
-    assert 1 < len(digests) < 12
+        build_graph(model, [note], prompt_tokens=BUDGET, limits=Limits(turns=100)).invoke(
+            {"messages": ["go"]}
+        )
+    summaries = {
+        text
+        for seen in model.seen
+        for text in [m.text for m in seen.messages]
+        if "summarised to save space" in text
+    }
+    assert 1 < len(summaries) < 12
 
 
-def test_earlier_tasks_are_folded_and_the_current_one_is_kept(tmp_path: Path) -> None:
+def test_earlier_tasks_are_summarised_and_the_current_one_is_kept(tmp_path: Path) -> None:
     with (
         ScriptedModel([*script(30), *script(30)]) as model,
         sqlite_storage(tmp_path / "threads.sqlite") as storage,
     ):
-        graph = build_graph(model, [note], view_tokens=BUDGET, limits=Limits(turns=100), storage=storage)
+        graph = build_graph(model, [note], prompt_tokens=BUDGET, limits=Limits(turns=100), storage=storage)
         graph.invoke({"messages": ["the first task"]}, THREAD)
         graph.invoke({"messages": ["the second task"]}, THREAD)
     last = model.seen[-1].messages
@@ -106,7 +113,7 @@ def test_earlier_tasks_are_folded_and_the_current_one_is_kept(tmp_path: Path) ->
 
 def test_one_turn_larger_than_the_budget_is_still_sent() -> None:
     with ScriptedModel(script(3)) as model:
-        build_graph(model, [note], view_tokens=TINY).invoke({"messages": ["go"]})
+        build_graph(model, [note], prompt_tokens=TINY).invoke({"messages": ["go"]})
     assert [turns_shown(seen.messages) for seen in model.seen] == [0, 1, 1, 1]
 
 
@@ -125,9 +132,9 @@ def imported(turns: int, open_calls: int) -> list[BaseMessage]:
 
 
 @pytest.mark.parametrize("open_calls", [0, 1, 40])
-def test_an_imported_history_fits_from_the_first_view_on(open_calls: int) -> None:
+def test_an_imported_history_fits_from_the_first_prompt_on(open_calls: int) -> None:
     with ScriptedModel(script(2)) as model:
-        graph = build_graph(model, [note], view_tokens=BUDGET)
+        graph = build_graph(model, [note], prompt_tokens=BUDGET)
         graph.invoke({"messages": imported(40, open_calls)})
     for seen in model.seen:
         assert_sendable(seen.messages)
@@ -135,12 +142,12 @@ def test_an_imported_history_fits_from_the_first_view_on(open_calls: int) -> Non
         assert FIRST in [message.text for message in seen.messages]
 
 
-def test_a_digest_whose_last_message_was_removed_is_made_anew(tmp_path: Path) -> None:
+def test_a_summary_whose_last_message_was_removed_is_made_anew(tmp_path: Path) -> None:
     with (
         ScriptedModel([*notes(30), call("ask_user", question="Go on?"), *script(2)]) as model,
         sqlite_storage(tmp_path / "threads.sqlite") as storage,
     ):
-        graph = build_graph(model, [note], view_tokens=BUDGET, limits=Limits(turns=100), storage=storage)
+        graph = build_graph(model, [note], prompt_tokens=BUDGET, limits=Limits(turns=100), storage=storage)
         graph.invoke({"messages": [FIRST]}, THREAD)
         removed = graph.get_state(THREAD).values["digest"]["upto"]
         graph.update_state(
@@ -181,7 +188,7 @@ def test_the_largest_results_of_the_last_turn_are_cut_and_kept_in_files(
         graph = build_graph(
             model,
             [long, short, note],
-            view_tokens=BUDGET,
+            prompt_tokens=BUDGET,
             result_chars=10**6,
             limits=Limits(turns=9),
         )
@@ -199,7 +206,7 @@ def test_the_largest_results_of_the_last_turn_are_cut_and_kept_in_files(
         (place,) = re.findall(r"the full text is in (\S+) ", shown)
         assert Path(place).read_text("utf-8") == text
     assert "short result" in [message.text for message in model.seen[1].messages]
-    assert "long(" in model.seen[2].messages[2].text, "the next view has it in the digest"
+    assert "long(" in model.seen[2].messages[2].text, "the next prompt has it in the summary"
 
 
 def test_what_was_cut_is_kept_where_the_model_can_read_it(tmp_path: Path) -> None:
@@ -215,5 +222,5 @@ def test_what_was_cut_is_kept_where_the_model_can_read_it(tmp_path: Path) -> Non
 
     with ScriptedModel([call("long", text="a"), reads, ends]) as model:
         tools: list[Any] = [long, *workspace_tools(tmp_path)]
-        result = build_graph(model, tools, view_tokens=BUDGET).invoke({"messages": [FIRST]})
+        result = build_graph(model, tools, prompt_tokens=BUDGET).invoke({"messages": [FIRST]})
     assert result["outcome"]["status"] == "success"

@@ -7,7 +7,7 @@ import pytest
 from signoff import build_graph, sqlite_storage
 from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 
 GO: Any = {"messages": [("user", "go")]}
 SCRIPT = [call("step", n=1), call("step", n=2), call("finish_task", summary="Done.")]
@@ -26,8 +26,8 @@ async def test_runs_without_a_thread_that_begin_alike_keep_a_reading_each() -> N
     while not all(ended):
         for place, run in enumerate(runs):
             ended[place] = ended[place] or await anext(run, None) is None
-        most = max(most, len(kit_of(graph).readings))
-    assert (most, len(kit_of(graph).readings)) == (3, 0)
+        most = max(most, len(deps_of(graph).readings))
+    assert (most, len(deps_of(graph).readings)) == (3, 0)
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -19,7 +19,7 @@ from signoff.graph.machine import ALIASES, FIRST, MACHINE, State
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
 from tests.support.interrupting import interrupt_process
-from tests.support.older_machine import OLD, Declared, aliased, kit_of, older
+from tests.support.older_machine import OLD, Declared, aliased, deps_of, older
 
 pytestmark = pytest.mark.slow
 
@@ -241,8 +241,8 @@ def ways(graph: Declared, name: str) -> list[Any]:
 @pytest.mark.parametrize("state", State)
 @pytest.mark.sample(4)
 def test_an_alias_is_a_node_with_the_ways_of_its_state(state: State) -> None:
-    kit = kit_of(build_graph(ScriptedModel([])))
-    plain, more = declare(kit, {}), declare(kit, {OLD: state})
+    deps = deps_of(build_graph(ScriptedModel([])))
+    plain, more = declare(deps, {}), declare(deps, {OLD: state})
     assert ways(more, OLD) == ways(plain, str(state)) != []
     assert set(more.nodes) - set(plain.nodes) == {OLD}
     assert set(plain.nodes) == set(map(str, State))

@@ -53,13 +53,13 @@ def test_a_call_that_nothing_will_run_is_answered_first(storage: SqliteStorage) 
     assert path(storage) == [*THINKS, "decide not ready", "compress ready", *ENDS]
 
 
-def test_a_view_over_its_budget_is_folded_first(storage: SqliteStorage) -> None:
+def test_a_prompt_over_its_budget_is_summarised_first(storage: SqliteStorage) -> None:
     scripted = [call("work", what=f"number {number} ") for number in range(8)]
-    run(storage, *scripted, DONE, view_tokens=1_000, digest="lines")
+    run(storage, *scripted, DONE, prompt_tokens=1_000, compaction="lines")
     found = path(storage)
     assert 0 < found.count("decide not ready") < 8
-    folded = [at for at, step in enumerate(found) if step == "decide not ready"]
-    assert all(found[at + 1 : at + 3] == ["compress ready", "decide think"] for at in folded)
+    compacted = [at for at, step in enumerate(found) if step == "decide not ready"]
+    assert all(found[at + 1 : at + 3] == ["compress ready", "decide think"] for at in compacted)
 
 
 def test_a_message_that_an_edit_brings_begins_a_task_clean(storage: SqliteStorage) -> None:

@@ -12,7 +12,7 @@ from signoff.graph.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.prices import _listed, prices_of
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 
 GO: Any = {"messages": [("user", "do it")]}
 
@@ -45,7 +45,7 @@ def test_a_limit_of_cost_ends_the_task() -> None:
 
 
 def test_a_run_may_set_it_and_name_another_model_with_its_own_prices() -> None:
-    priced = kit_of(build_graph(openai("gpt-4o"))).priced
+    priced = deps_of(build_graph(openai("gpt-4o"))).priced
     assert priced is not None
     assert (priced("").output, priced("gpt-4o-mini").output) == (10, 0.6)
 
@@ -60,7 +60,7 @@ def test_a_run_may_set_it_and_name_another_model_with_its_own_prices() -> None:
 
 def test_prices_that_were_given_go_before() -> None:
     limits = Limits(cost=1, prices=Prices(input=1, output=1))
-    assert kit_of(build_graph(openai("gpt-4o"), limits=limits)).limits == limits
+    assert deps_of(build_graph(openai("gpt-4o"), limits=limits)).limits == limits
 
 
 def test_an_unknown_model_is_told_and_what_to_give() -> None:

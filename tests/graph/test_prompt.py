@@ -1,4 +1,4 @@
-"""In what form a model is given its view, and what `invoke` gives back: LangGraph's own, for less work."""
+"""In what form a model is given its prompt, and what `invoke` gives back: LangGraph's own, for less work."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from signoff import build_graph
 from signoff.models import ScriptedModel, call
 from signoff.nodes.model.guard import guarded
-from signoff.nodes.model.messages import prompt, streams
+from signoff.nodes.model.messages import model_input, streams
 from tests.support.histories import CONTROLS
 
 FINISH = call("finish_task", summary="Done.")
@@ -41,7 +41,7 @@ MODELS: dict[str, tuple[Runnable[Any, Any], bool]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_langchains_own_code_is_given_messages_as_they_are(name: str) -> None:
     model, as_they_are = MODELS[name]
-    given = prompt(model, list(VIEW))
+    given = model_input(model, list(VIEW))
     if as_they_are:
         assert isinstance(given, ChatPromptValue)
         assert all(one is other for one, other in zip(given.to_messages(), VIEW, strict=True))

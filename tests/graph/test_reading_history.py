@@ -172,7 +172,7 @@ def test_values_of_another_task_read_as_empty() -> None:
     assert task.finish is not None
 
 
-def test_a_verdict_ends_the_standing() -> None:
+def test_a_refused_finish_stands_no_more() -> None:
     verdicts = {"task": "m0", "calls": {"m1:0": "the summary is empty"}}
     assert read(state(user(), ai(FINISH), verdicts=verdicts), CONTROLS).finish is None
 

@@ -35,7 +35,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an item": ({"refusals": {"tool": "{name[0]}"}}, r"has \{name\[0\]\}"),
     "a name inside of a way to write": ({"refusals": {"tool": "{name:{width}}"}}, r"has \{width\}"),
     "a way to write that does not fit": ({"results": {"timeout": "{seconds:d}"}}, "cannot be filled in"),
-    "no text": ({"digest": 3}, "digest is 3; give a text"),
+    "no text": ({"history_summary": 3}, "history_summary is 3; give a text"),
     "none": ({"nudges": {"talked": None}}, r"nudges\['talked'\] is None"),
     "half a character": ({"system": "a\ud800"}, "system holds NUL or half a character"),
     "a name that no text has": (
@@ -109,7 +109,7 @@ def seen_by_a_model(texts: Texts) -> list[str]:
         texts=texts,
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
-        view_tokens=2_500,
+        prompt_tokens=2_500,
         more_turns="once",
     )
     session = Session(graph, "t")

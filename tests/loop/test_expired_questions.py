@@ -9,7 +9,7 @@ import pytest
 
 from signoff import Finished, Question, Session, ThreadBusy, build_graph, expire, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.session.standing import reading_graph
+from signoff.session.status import reading_graph
 from signoff.storage.sqlite import SqliteStorage
 
 
@@ -45,12 +45,10 @@ def test_the_default_is_taken_after_the_deadline(storage: SqliteStorage, case: A
     if answer is None:
         assert session.run() == asked
         return
-    assert session.standing().waiting is None
+    assert session.status().waiting is None
     end = session.run()
     assert isinstance(end, Finished)
-    (told,) = [
-        message.text for message in session.standing().values["messages"] if message.name == "ask_user"
-    ]
+    (told,) = [message.text for message in session.status().values["messages"] if message.name == "ask_user"]
     assert told == answer
     assert expire(session.graph, "t", 1e12) is None
 

@@ -205,7 +205,7 @@ class TestAsk:
             end = session.resume(word)
         assert isinstance(end, Finished)
         assert end.outcome.reason == reason
-        assert answers(session.standing().values["messages"]) == [told]
+        assert answers(session.status().values["messages"]) == [told]
 
     def test_an_inbox_is_shown_the_request_in_words(self) -> None:
         with ScriptedModel([ask(2)]) as model:

@@ -213,10 +213,12 @@ def _(folder: Path) -> None:
     assert states[-1] == "finish"
 
 
-@shows(1, "P0: an old part of the history is folded before anything is decided", "a view of 1,500 tokens")
+@shows(
+    1, "P0: an old part of the history is summarised before anything is decided", "a prompt of 1,500 tokens"
+)
 def _(folder: Path) -> None:
     steps = [call("write", text=f"{number} " * 300) for number in range(6)]
-    ran = Ran(*steps, FINISH, view_tokens=1500)
+    ran = Ran(*steps, FINISH, prompt_tokens=1500)
     kept = ran.graph.get_state(THREAD).values
     assert kept["digest"]["lines"]
     assert len(kept["messages"]) == 1 + 2 * 7 + 1, "the thread keeps everything"
@@ -675,7 +677,7 @@ def _(folder: Path) -> None:
 def _(folder: Path) -> None:
     driven, _, ended = acted()
     assert isinstance(ended, Finished)
-    assert any("a.txt" in message.text for message in driven.standing().values["messages"])
+    assert any("a.txt" in message.text for message in driven.status().values["messages"])
 
 
 @shows(4, "A decision: an error", "a provider that raises")
@@ -768,7 +770,7 @@ def _(folder: Path) -> None:
     driven = session(WRITE, FINISH, approvals={"write": True})
     driven.run("Do it.")
     driven.resume("reject: not today")
-    (told,) = [found.text for found in driven.standing().values["messages"] if found.type == "tool"][:1]
+    (told,) = [found.text for found in driven.status().values["messages"] if found.type == "tool"][:1]
     assert ("not today" in told, "wrote" in told) == (True, False)
 
 
@@ -777,7 +779,7 @@ def _(folder: Path) -> None:
     driven = session(WRITE, FINISH, approvals={"write": True})
     driven.run("Do it.")
     driven.resume([{"type": "edit", "edited_action": {"name": "write", "args": {"text": "y"}}}])
-    assert any("wrote y" in found.text for found in driven.standing().values["messages"])
+    assert any("wrote y" in found.text for found in driven.status().values["messages"])
 
 
 @shows(4, "Any tool may be handed over, not only the terminal", "a tool that reads")

@@ -55,7 +55,7 @@ def test_the_environment_of_openai_and_proxies_changes_nothing(monkeypatch: pyte
         assert (model.temperature, model.max_tokens) == (0, 1024)
 
 
-def test_the_view_can_be_budgeted_from_the_profile() -> None:
+def test_the_prompt_can_be_budgeted_from_the_profile() -> None:
     profile = local_model(context=4096, max_tokens=512).profile
     assert profile is not None
     assert profile["max_input_tokens"] == 4096 - 512

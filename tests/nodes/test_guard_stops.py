@@ -104,7 +104,7 @@ def during(session: Session, event: Callable[[], Any], model: ScriptedModel, mod
 
 
 def said(session: Session) -> list[str]:
-    messages = session.standing().values["messages"]
+    messages = session.status().values["messages"]
     return [message.type for message in messages if not is_answer(message)]
 
 

@@ -19,7 +19,7 @@ FINISH, ASK = call("finish_task", summary="All of it."), call("ask_user", questi
 CONFIRM = call("finish_task", summary="All of it.", requires_user_confirmation=True)
 PAY = call("pay", amount=3)
 APPROVALS: dict[str, Any] = {"approvals": {"pay": True}}
-SMALL: dict[str, Any] = {"view_tokens": 1_500}
+SMALL: dict[str, Any] = {"prompt_tokens": 1_500}
 TEXTS = list(PAYLOADS.values())
 ALL = len(TEXTS)
 WORDS = [harmless(len(text)) for text in TEXTS]
@@ -71,10 +71,10 @@ PLACES = {
     ),
     "what a check says": Place(lambda *_: [PAY, FINISH], ends=[PAY, FINISH], options={"checks": []}),
     "what is folded into lines": Place(
-        one("look"), ends=[FINISH], options={**SMALL, "digest": "lines"}, group=ALL
+        one("look"), ends=[FINISH], options={**SMALL, "compaction": "lines"}, group=ALL
     ),
     "what a model writes for a digest": Place(
-        one("look"), ends=[FINISH], options={**SMALL, "digest": "texts"}, group=ALL
+        one("look"), ends=[FINISH], options={**SMALL, "compaction": "texts"}, group=ALL
     ),
     "a task and its evidence in the tagged protocol": Place(
         lambda n, _: [evidence(n), DONE], [words], begins=False, tagged=True, group=5
@@ -102,7 +102,7 @@ def test_a_text_that_imitates_control_moves_nothing(name: str, tmp_path: Path) -
         assert trail.outcome is not None
         assert (trail.outcome["status"], trail.outcome["reason"]) == ("success", "finish_task")
         assert PLACES[name].options is not APPROVALS or "pay" not in trail.ran
-        assert (trail.folded, trail.left) == (FOLDED.get(name), 0)
+        assert (trail.compacted, trail.left) == (FOLDED.get(name), 0)
 
 
 def test_there_are_many_payloads_and_each_is_its_own() -> None:

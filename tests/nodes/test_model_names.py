@@ -24,7 +24,7 @@ from signoff.models.choose import check_model, choose_model
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.providers import PROVIDERS, model_by_name, provider_name
 from tests.support.benches.cli import Bench
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
 
 DONE = Reply(calls=[tool_call("finish_task", summary="Done.")])
@@ -69,13 +69,13 @@ def test_a_name_with_a_provider_makes_its_model(name: str, monkeypatch: pytest.M
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
     graph = build_graph(name)
-    assert kit_of(graph).own.asked[0].name.removeprefix("models/") == model
+    assert deps_of(graph).own.asked[0].name.removeprefix("models/") == model
     assert type(model_by_name(name)).__name__ == kind
 
 
 def test_a_name_with_openai_makes_its_model_without_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "o")
-    assert kit_of(build_graph("openai:gpt-5")).own.asked[0].name == "gpt-5"
+    assert deps_of(build_graph("openai:gpt-5")).own.asked[0].name == "gpt-5"
 
 
 @pytest.mark.parametrize("name", ["qwen2.5:7b", "ft:gpt-4o:me", "gpt-5", "meta-llama/llama:free", ""])
@@ -306,13 +306,13 @@ def test_a_run_names_another_first_model(tmp_path: Path) -> None:
     assert outcome.outcome.models == {"c": 1}
 
 
-def test_the_view_fits_the_smallest_of_them() -> None:
+def test_the_prompt_fits_the_smallest_of_them() -> None:
     def of(size: int | None) -> BaseChatModel:
         model = ScriptedModel([])
         model.profile = {"max_input_tokens": size} if size else None
         return model
 
-    assert kit_of(build_graph(of(200_000), fallbacks=[of(50_000), of(None)])).view_tokens == 40_000
+    assert deps_of(build_graph(of(200_000), fallbacks=[of(50_000), of(None)])).prompt_tokens == 40_000
 
 
 def test_prompts_are_cached_where_all_of_them_go_by_one_way() -> None:
@@ -321,8 +321,8 @@ def test_prompts_are_cached_where_all_of_them_go_by_one_way() -> None:
 
     claude = ChatAnthropic(model="m", api_key=SecretStr("k"))
     own = chat_at_nowhere()
-    assert kit_of(build_graph(claude, cache="auto", fallbacks=[claude])).cache == "anthropic"
-    assert kit_of(build_graph(claude, cache="auto", fallbacks=[own])).cache is None
+    assert deps_of(build_graph(claude, cache="auto", fallbacks=[claude])).cache == "anthropic"
+    assert deps_of(build_graph(claude, cache="auto", fallbacks=[own])).cache is None
 
 
 def test_the_text_protocol_has_fallbacks_too() -> None:

@@ -203,7 +203,7 @@ def test_images_in_a_message_and_in_a_result_arrive_and_count_as_images(
     words = {"type": "text", "text": "What is this?"}
     script = [kind(calls=[tool_call("shoot")]), kind(calls=[FINISH])]
     with FakeProvider(script) as server:
-        graph = build_graph(made(server), [shoot], view_tokens=4_000, model_retries=None)
+        graph = build_graph(made(server), [shoot], prompt_tokens=4_000, model_retries=None)
         result = graph.invoke({"messages": [("user", [words, image(PIXEL)])]})
         sent = [json.dumps(request.body) for request in server.requests]
     # Google takes the alphabet for addresses.

@@ -287,7 +287,7 @@ async def test_a_pause_a_signal_and_a_stop_end_the_wait(by: str, mode: str, stor
         helper.join()
         assert time.monotonic() - begun < 3
         assert isinstance(decision, ENDED[by])
-        assert not any(map(is_reply, found.standing().values["messages"]))
+        assert not any(map(is_reply, found.status().values["messages"]))
         if by == "stop":
             assert outcome_of(decision).reason == "cancelled"
         else:
@@ -329,8 +329,8 @@ async def test_the_next_model_is_asked_when_one_fails_and_both_are_told(
             events = [event async for event in found.aevents("do it")]
         else:
             events = list(found.events("do it", tokens=True))
-        outcome = found.standing().outcome
-        replies = [m for m in found.standing().values["messages"] if is_reply(m)]
+        outcome = found.status().outcome
+        replies = [m for m in found.status().values["messages"] if is_reply(m)]
     assert outcome is not None
     assert (outcome["status"], outcome["models"], outcome["retries"]) == ("success", {"b": 2}, 2)
     assert [marks(reply)["model"] for reply in replies] == ["b", "b"]

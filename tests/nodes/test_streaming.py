@@ -144,7 +144,7 @@ def test_auto_asks_the_model_too(made: Callable[[str], Any], streamed: bool) -> 
 
 
 @pytest.mark.parametrize("inner", [{}, {"streaming": True}])
-def test_never_holds_for_what_is_wrapped_for_fallbacks_and_for_digests(inner: dict[str, Any]) -> None:
+def test_never_holds_for_what_is_wrapped_for_fallbacks_and_for_summaries(inner: dict[str, Any]) -> None:
     late = Reply("Late.", finish="length")
     with FakeProvider([Reply("<finish>All of it.</finish>")] * 4) as server, FakeProvider([late]) as second:
         tagged = TaggedText(model=model_of(server.url, **inner))

@@ -307,7 +307,7 @@ def test_ctrl_c_without_a_session_closes_the_connection() -> None:
 
 
 @both
-def test_a_digest_is_not_waited_for_either(mode: str, storage: SqliteStorage) -> None:
+def test_a_summary_is_not_waited_for_either(mode: str, storage: SqliteStorage) -> None:
     turns = [call("note", text="x" * 400) for _ in range(12)]
 
     @tool
@@ -319,9 +319,9 @@ def test_a_digest_is_not_waited_for_either(mode: str, storage: SqliteStorage) ->
         graph = build_graph(
             ScriptedModel(turns),
             [note],
-            digest=of(server),
-            digest_seconds=60,
-            view_tokens=2_000,
+            compaction=of(server),
+            compaction_seconds=60,
+            prompt_tokens=2_000,
             limits=Limits(repeats=None),
             storage=storage,
         )

@@ -208,5 +208,5 @@ def test_the_time_of_calls_is_active_also_where_no_outcome_tells_it() -> None:
     """As in the tasks before a fork."""
     slow = CallFinished(1, "run_shell", {"command": "make"}, True, "made", seconds=3.0)
     run = run_of(Turn("earlier", 1, "x", (slow,), seconds=0.5))
-    earlier = Run(run.standing, [Chapter("earlier", ("Do it",), run.chapters[0].turns)], {}, [])
+    earlier = Run(run.status, [Chapter("earlier", ("Do it",), run.chapters[0].turns)], {}, [])
     assert earlier.totals.active == 3.5

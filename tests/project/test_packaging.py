@@ -145,10 +145,10 @@ def test_a_page_is_made_with_the_templates_of_the_installed_wheel(wheel: Path, t
         archive.extractall(tmp_path)
     program = """if True:
         from signoff.page import Run, page
-        from signoff.session.standing import Condition, Standing
+        from signoff.session.status import Condition, ThreadStatus
         import signoff.page.run as module
         print(module.__file__)
-        print(page(Run(Standing("t1", Condition.STOPPED), ())))
+        print(page(Run(ThreadStatus("t1", Condition.STOPPED), ())))
     """
     path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
     file, page = run(sys.executable, "-S", "-c", program, cwd=tmp_path, PYTHONPATH=path).split("\n", 1)

@@ -32,8 +32,8 @@ from signoff.graph.vocabulary import (
 from signoff.page import page
 from signoff.session.decisions import Waiting
 from signoff.session.history import Turn
-from signoff.session.standing import Condition, Standing
-from signoff.ui.board import standing_word
+from signoff.session.status import Condition, ThreadStatus
+from signoff.ui.board import status_word
 from signoff.ui.work import Story
 from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
@@ -139,8 +139,8 @@ def test_the_first_word_and_the_colour_are_the_same_everywhere(case: str) -> Non
     assert last.all(class_="title")[0].text == f"{known.sign} {known.title}"
     assert known.tone in last.classes
     assert badge(root) == (f"{known.sign} {known.title}", {known.tone})
-    standing = Standing("t1", Condition.ENDED, values={"outcome": ended})
-    assert standing_word(Story(standing, [], {}, None, False)) == (  # type: ignore[arg-type]  # it has no edges
+    thread_status = ThreadStatus("t1", Condition.ENDED, values={"outcome": ended})
+    assert status_word(Story(thread_status, [], {}, None, False)) == (  # type: ignore[arg-type]  # it has no edges
         known.title,
         f"bold {COLOURS[known.tone]}",
     )

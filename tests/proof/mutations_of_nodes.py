@@ -151,8 +151,8 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     "ids stay as they come": Mutation(
         "odd ids", put(signoff.nodes.route_tools, "unique_ids", lambda *_: None), ["answered once", LEGAL]
     ),
-    "the view is the history as it is": Mutation(
-        "odd ids", put(signoff.graph.prompt.prompt, "_repaired", _raw), ["whole views"]
+    "the prompt is the history as it is": Mutation(
+        "odd ids", put(signoff.graph.prompt.prompt, "_repaired", _raw), ["whole prompts"]
     ),
     "a reading is never looked at again": Mutation(
         "few calls",

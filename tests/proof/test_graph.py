@@ -17,7 +17,7 @@ from signoff import Limits, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.verify.explore import key
 from signoff.verify.machine import ALPHABET, CORE, Machine, MachinePoint, message
 from tests.proof.worlds import NAMES, TOOLS
@@ -42,7 +42,7 @@ class Runs:
         model = ScriptedModel(lambda _: self.next_reply, disable_streaming=True)
         limits = Limits(turns=3, talk_turns=2, repeats=None)
         self.graph: Graph = build_graph(model, TOOLS, limits=limits, storage=storage)
-        self.machine = Machine(replace(kit_of(self.graph), readings={}), NAMES)
+        self.machine = Machine(replace(deps_of(self.graph), readings={}), NAMES)
         self.visited = 0
 
     def begin(self, thread_id: str) -> Place:
@@ -74,7 +74,7 @@ class Runs:
 
     def _on(self, point: MachinePoint) -> MachinePoint:
         while point.place not in (None, State.CALL_LLM) and point.waiting is None:
-            self.machine.kit.readings.clear()
+            self.machine.deps.readings.clear()
             point = self.machine.step(point).after
         return point
 

@@ -38,7 +38,7 @@ def test_an_illegal_event_raises_and_changes_nothing(state: State) -> None:
     point = given.begin([("user", "do it")], 0)
     before = {**point.state, "messages": list(point.messages)}
     for event in set(Event) - set(TRANSITIONS[state]) if TRANSITIONS[state] else ():
-        node = Node(state, given.kit, lambda *_, said=event: Report(said, {"stop": "changed"}))
+        node = Node(state, given.deps, lambda *_, said=event: Report(said, {"stop": "changed"}))
         with pytest.raises(IllegalEvent):
             node.invoke(point.state)
         assert point.state == before

@@ -11,7 +11,7 @@ from langgraph.store.memory import InMemoryStore
 from signoff import Limits, build_graph
 from signoff.graph.limits import Prices
 from signoff.models import ScriptedModel
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.verify.choices import EVENTS, World
 from signoff.verify.machine import ALPHABET, Machine, Names
 from tests.support.histories import ai, broken, done, user
@@ -70,8 +70,8 @@ def machine(*, can_ask: bool = True, repeats: int | None = None, turns: int = 3,
     more = {name: given.pop(name) for name in names if name in given}
     limits = Limits(**{"turns": turns, "repeats": repeats, "refusals": None, "talk_turns": 2, **more})
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-    kit = kit_of(build_graph(ScriptedModel([]), TOOLS, limits=limits, **saved, **given))
-    return Machine(replace(kit, readings={}), NAMES, can_ask=can_ask)
+    deps = deps_of(build_graph(ScriptedModel([]), TOOLS, limits=limits, **saved, **given))
+    return Machine(replace(deps, readings={}), NAMES, can_ask=can_ask)
 
 
 SOME = ("talk", "write", "write + finish", "failing write + finish", "finish + write", "write + ask", "think")

@@ -19,7 +19,7 @@ from signoff.graph.studio import SHOWN, TOLD, compose
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Step
 from signoff.tools.files import workspace_tools
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 
 SCRIPT = 'from signoff.models import call\nscript = [call("finish_task", summary="All done.")]\n'
 
@@ -121,9 +121,9 @@ SETTINGS: dict[str, tuple[dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("case", SETTINGS)
 def test_tools_and_protocol_are_those_of_the_environment(case: str, tmp_path: Path) -> None:
     env, names = SETTINGS[case]
-    kit = kit_of(served_by(SCRIPT, tmp_path, **env))
-    assert sorted(kit.toolbox.run_tools) == names
-    assert (kit.keeper is not None) == ("SIGNOFF_PROTOCOL" in env)
+    deps = deps_of(served_by(SCRIPT, tmp_path, **env))
+    assert sorted(deps.toolbox.run_tools) == names
+    assert (deps.keeper is not None) == ("SIGNOFF_PROTOCOL" in env)
 
 
 async def test_approvals_are_those_of_the_environment(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_an_async_run_never_blocks_the_event_loop(
     with ScriptedModel(steps) as model:
         tools: list[Any] = [*workspace_tools(work), long_result, long_error]
         graph = build_graph(
-            model, tools, checkpointer=InMemorySaver(), store=InMemoryStore(), view_tokens=2_000
+            model, tools, checkpointer=InMemorySaver(), store=InMemoryStore(), prompt_tokens=2_000
         )
         config: RunnableConfig = {"configurable": {"thread_id": "one"}}
         with blockbuster_ctx():

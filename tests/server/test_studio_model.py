@@ -25,7 +25,7 @@ from signoff.models.tagged import TaggedText
 from signoff.nodes.journal import FIGURES, label
 from signoff.nodes.model.models import renamed
 from signoff.session.decisions import Finished
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 from tests.support.servers.fake_provider import FakeProvider, Reply, tool_call
 
 Way = Callable[..., dict[str, Any]]
@@ -116,12 +116,12 @@ def test_a_resume_uses_the_name_of_its_own_context(provider: FakeProvider, tmp_p
 
 
 def test_a_name_is_bound_once_and_only_the_last_few_are_kept(provider: FakeProvider) -> None:
-    kit = kit_of(build_graph(chat(provider)))
-    again = kit.by_name("second")
-    assert kit.by_name("second") is again
+    deps = deps_of(build_graph(chat(provider)))
+    again = deps.by_name("second")
+    assert deps.by_name("second") is again
     for at in range(100):
-        kit.by_name(f"model-{at}")
-    assert kit.by_name("second") is not again
+        deps.by_name(f"model-{at}")
+    assert deps.by_name("second") is not again
 
 
 def test_the_model_behind_the_text_protocol_is_renamed(provider: FakeProvider) -> None:
@@ -174,24 +174,24 @@ def note(text: str) -> str:
 
 
 @both_ways
-@pytest.mark.parametrize(("name", "digests_by"), [("second", "second"), (None, "first")])
+@pytest.mark.parametrize(("name", "summaries_by"), [("second", "second"), (None, "first")])
 @pytest.mark.slow
 @pytest.mark.sample(1)
-def test_a_digest_by_the_model_is_by_the_one_that_the_context_names(
-    provider: FakeProvider, run: Way, name: str | None, digests_by: str
+def test_a_summary_by_the_model_is_by_the_one_that_the_context_names(
+    provider: FakeProvider, run: Way, name: str | None, summaries_by: str
 ) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(60)]
-    graph = build_graph(chat(provider), [note], digest="model", view_tokens=3_000)
+    graph = build_graph(chat(provider), [note], compaction="model", prompt_tokens=3_000)
     run(graph, context={"model": name, "turns": 30})
-    digests = [request.body["model"] for request in provider.requests if "tools" not in request.body]
-    assert digests
-    assert set(digests) == {digests_by} == set(asked(provider))
+    summaries = [request.body["model"] for request in provider.requests if "tools" not in request.body]
+    assert summaries
+    assert set(summaries) == {summaries_by} == set(asked(provider))
 
 
-def test_another_model_for_digests_keeps_its_name(provider: FakeProvider) -> None:
+def test_another_model_for_summaries_keeps_its_name(provider: FakeProvider) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(40)]
     writer = ScriptedModel(lambda messages: "Some notes were taken.")
-    graph = build_graph(chat(provider), [note], digest=writer, view_tokens=3_000)
+    graph = build_graph(chat(provider), [note], compaction=writer, prompt_tokens=3_000)
     invoke(graph, context={"model": "second", "turns": 30})
     assert writer.seen
     assert set(asked(provider)) == {"second"}

@@ -55,7 +55,7 @@ def test_answers_to_a_question(bench: Bench, case: tuple[Any, str]) -> None:
     session = bench(call("ask_user", question="Which?", options=["red", "green"]), DONE)
     session.run("do it")
     assert isinstance(session.resume(given), Finished)
-    (answer,) = [m.text for m in session.standing().values["messages"] if m.name == "ask_user"]
+    (answer,) = [m.text for m in session.status().values["messages"] if m.name == "ask_user"]
     texts = DEFAULT_TEXTS.results
     assert answer == (texts["no_answer"] if read == "(no answer)" else read)
 
@@ -96,7 +96,7 @@ def test_answers_to_an_approval(bench: Bench, answer: Any) -> None:
     session = bench(call("pay", amount=3), DONE, approvals={"pay": True})
     session.run("do it")
     assert isinstance(session.resume(answer), Finished)
-    texts = [m.text for m in session.standing().values["messages"] if m.name == "pay"]
+    texts = [m.text for m in session.status().values["messages"] if m.name == "pay"]
     assert (texts == ["paid 3"]) == (answer in APPROVES)
 
 
@@ -162,7 +162,7 @@ class TestNewMessage:
         session = self.waiting(bench, kind)
         end = session.run("never mind")
         assert isinstance(end, Finished)
-        messages = session.standing().values["messages"]
+        messages = session.status().values["messages"]
         assert end.outcome.task == messages[0].id
         assert any("never mind" in m.text for m in messages if m.type == "tool")
 
@@ -171,7 +171,7 @@ class TestNewMessage:
         session = self.waiting(bench, kind, on_pending="supersede")
         end = session.run("something else")
         assert isinstance(end, Finished)
-        (second,) = [m for m in session.standing().values["messages"] if m.text == "something else"]
+        (second,) = [m for m in session.status().values["messages"] if m.text == "something else"]
         assert (end.outcome.task, end.outcome.turns) == (second.id, 1)
         items = bench.storage.store.search(("signoff", "outcomes", "t"))
         assert sorted(item.value["reason"] for item in items) == ["finish_task", "superseded"]
@@ -179,10 +179,10 @@ class TestNewMessage:
     @pytest.mark.parametrize("kind", KINDS)
     def test_it_is_refused(self, bench: Bench, kind: str) -> None:
         session = self.waiting(bench, kind, on_pending="refuse")
-        before = session.standing().values["messages"]
+        before = session.status().values["messages"]
         with pytest.raises(ThreadError, match="waits for"):
             session.run("something else")
-        assert session.standing().values["messages"] == before
+        assert session.status().values["messages"] == before
         assert type(session.run()).__name__.lower() == kind
 
 
@@ -200,5 +200,5 @@ class TestActions:
         session = bench(call("run", command="pay"), DONE, hand_over=["run"], on_pending="supersede")
         session.run("do it")
         session.run("something else")
-        (told,) = [m.text for m in session.standing().values["messages"] if m.name == "run"]
+        (told,) = [m.text for m in session.status().values["messages"] if m.name == "run"]
         assert "unknown" in told

@@ -46,7 +46,7 @@ from signoff.session.events import (
 )
 from signoff.session.following import Follower
 from signoff.session.history import chapters
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
 from tests.events import PAGE, page
 from tests.random_kills import storage_at
@@ -203,7 +203,7 @@ async def test_ids_are_those_of_the_history(bench: Bench, way: type[Sync]) -> No
     ]
     session = way(bench(*script))
     events = [*await session.events("do it"), *await session.events(Answer("this"))]
-    messages = {message.id: message for message in session.session.standing().values["messages"]}
+    messages = {message.id: message for message in session.session.status().values["messages"]}
     for said in of(Said, events):
         message = messages[said.message_id]
         assert isinstance(message, AIMessage)
@@ -231,7 +231,7 @@ async def test_ids_are_those_of_the_history(bench: Bench, way: type[Sync]) -> No
 def test_a_reply_whose_id_is_taken_has_one_id_in_all_events(bench: Bench) -> None:
     script = [AIMessage("One.", id="same"), AIMessage("Two.", id="same"), DONE]
     session = bench(*script)
-    follower = Follower(session.standing().task, kit_of(session.graph).toolbox, 9, messages=[])
+    follower = Follower(session.status().task, deps_of(session.graph).toolbox, 9, messages=[])
     tokens = []
     for step in script[:2]:
         assert isinstance(step, AIMessage)
@@ -252,7 +252,7 @@ async def test_the_arguments_that_ran_are_told_after_an_edit(bench: Bench, way: 
     script = [call("pay", amount=50), DONE, call("look", where="here"), DONE]
     session = way(bench(*script, approvals={"pay": True}))
     await session.events("do it")
-    waiting = session.session.standing().waiting
+    waiting = session.session.status().waiting
     assert isinstance(waiting, Approval)
     events = await session.events(Answer([EDIT], waiting.interrupt_id, by="ada"))
     resumed, decided = events[0], of(CallDecided, events)[0]
@@ -343,7 +343,7 @@ def test_who_answers_is_text(bench: Bench, by: Any) -> None:
     asked = session.run("do it")
     with pytest.raises(SetupError, match="by="):
         session.resume("this", by=by)
-    assert session.standing().waiting == asked
+    assert session.status().waiting == asked
 
 
 def test_an_accepted_phase_is_told(bench: Bench) -> None:
@@ -372,7 +372,7 @@ def test_more_turns_are_told(bench: Bench) -> None:
 
 def test_a_retry_of_the_model_is_told(bench: Bench) -> None:
     session = bench(DONE)
-    follower = Follower(session.standing().task, kit_of(session.graph).toolbox, 9)
+    follower = Follower(session.status().task, deps_of(session.graph).toolbox, 9)
     told = {
         "type": "signoff_retrying",
         "seconds": 20.0,
@@ -493,7 +493,7 @@ def test_a_history_of_an_older_version_reads_as_it_was_kept(bench: Bench) -> Non
     session = bench(call("pay", amount=50), DONE, approvals={"pay": True})
     session.run("do it")
     session.resume([EDIT])
-    values = dict(session.standing().values)
+    values = dict(session.status().values)
     values["messages"] = [_as_before(message) for message in values["messages"]]
     assert _calls(session, values) == [({"amount": 5}, {"amount": 50}, "edited")]
     del values["approvals"]
@@ -506,7 +506,7 @@ def _as_before(message: Any) -> Any:
 
 
 def _calls(session: Any, values: Any) -> list[tuple[Any, Any, str]]:
-    told = chapters(values, kit_of(session.graph).toolbox)
+    told = chapters(values, deps_of(session.graph).toolbox)
     events = [event for chapter in told for turn in chapter.turns for event in turn.events]
     return [(event.args, event.asked, event.person) for event in of(CallFinished, events)]
 

@@ -32,10 +32,10 @@ class TestFork:
         session = bench(*self.SCRIPT)
         session.run("do it")
         forked = session.fork(at)
-        messages = forked.standing().values["messages"]
+        messages = forked.status().values["messages"]
         assert "".join(m.text[-1] for m in messages if m.name == "look") == seen
         assert isinstance(forked.run(), Finished)
-        assert [m.text for m in session.standing().values["messages"] if m.type == "human"] == ["do it"]
+        assert [m.text for m in session.status().values["messages"] if m.type == "human"] == ["do it"]
 
     def test_the_way_from_there_is_its_own(self, bench: Bench) -> None:
         session = bench(*self.SCRIPT)
@@ -43,7 +43,7 @@ class TestFork:
         forked = session.fork(1, "other")
         end = forked.run("Do it another way.")
         assert isinstance(end, Finished)
-        assert forked.standing().values["messages"][-1].text != ""
+        assert forked.status().values["messages"][-1].text != ""
         assert len(session.history()) == 4
         assert bench.storage.threads() == ["other", "t"]
 
@@ -91,7 +91,7 @@ class TestFork:
             at = session.graph.get_state(session._thread.config).config["configurable"]["checkpoint_id"]
             session.resume("red")
         forked = session.fork(at)
-        waiting = forked.standing().waiting
+        waiting = forked.status().waiting
         if at == 1:
             assert waiting is None, "it had not asked yet"
             return

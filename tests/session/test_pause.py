@@ -63,7 +63,7 @@ class TestPause:
         go.set()
         thread.join(20)
         assert found == [Paused(by)]
-        texts = [m.text for m in session.standing().values["messages"] if m.type == "tool"]
+        texts = [m.text for m in session.status().values["messages"] if m.type == "tool"]
         assert texts == ["waited"]
         assert isinstance(session.run(), Finished)
 
@@ -98,7 +98,7 @@ class TestPause:
         failed = session.stop()
         assert isinstance(failed, Failed)
         assert failed.outcome.reason == "cancelled"
-        answered = {m.tool_call_id for m in session.standing().values["messages"] if m.type == "tool"}
+        answered = {m.tool_call_id for m in session.status().values["messages"] if m.type == "tool"}
         assert len(answered) == 1
 
     def test_one_run_a_session_and_one_a_thread(self, bench: Bench) -> None:

@@ -45,7 +45,7 @@ def test_a_signal_pauses_and_another_process_goes_on(tmp_path: Path, number: sig
     with sqlite_storage(file) as storage:
         model = ScriptedModel([call("finish_task", summary="Done.")])
         session = Session(build_graph(model, storage=storage), "t")
-        assert [m.text for m in session.standing().values["messages"] if m.type == "tool"] == ["worked"]
+        assert [m.text for m in session.status().values["messages"] if m.type == "tool"] == ["worked"]
         assert isinstance(session.run(), Finished)
 
 

@@ -66,7 +66,7 @@ async def test_step_by_step(bench: Bench, way: type[Sync]) -> None:
     end = found[-1]
     assert isinstance(end, Finished)
     assert (end.outcome.status, end.outcome.nudges, end.outcome.turns) == ("success", 1, 5)
-    texts = [m.text for m in session.session.standing().values["messages"] if m.type == "tool"]
+    texts = [m.text for m in session.session.status().values["messages"] if m.type == "tool"]
     assert texts == ["nothing in here", "a.txt", "b", "paid 3", texts[-1]]
 
 
@@ -98,7 +98,7 @@ async def test_a_limit_is_an_end_and_is_extended(bench: Bench, way: type[Sync]) 
     assert isinstance(end, Finished)
     assert end.outcome.status == "limit"
     assert isinstance(await session.run(Extend(2)), Finished)
-    assert session.session.standing().values["outcome"]["status"] == "success"
+    assert session.session.status().values["outcome"]["status"] == "success"
 
 
 @ways
@@ -218,5 +218,5 @@ def test_an_approval_of_several_calls_shows_all(bench: Bench) -> None:
     assert isinstance(asked, Approval)
     assert [pending.args for pending in asked.calls] == [{"amount": 1}, {"amount": 2}]
     session.resume([{"type": "reject", "message": "no"}, {"type": "approve"}])
-    texts = [m.text for m in session.standing().values["messages"] if m.name == "pay"]
+    texts = [m.text for m in session.status().values["messages"] if m.name == "pay"]
     assert ["no" in texts[0], texts[1]] == [True, "paid 2"]

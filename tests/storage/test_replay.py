@@ -309,7 +309,7 @@ def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_pat
         ScriptedModel([*script, finish]) as model,
     ):
         graph = build_graph(
-            model, tools([], False), storage=storage, limits=Limits(turns=200), view_tokens=5_000
+            model, tools([], False), storage=storage, limits=Limits(turns=200), prompt_tokens=5_000
         )
         graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
         begun = time.process_time()

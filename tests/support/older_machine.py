@@ -14,21 +14,21 @@ OLD = "as_it_was_called"
 Declared = StateGraph[AgentState, Any, Any, Output]
 
 
-def kit_of(graph: Graph) -> Dependencies:
+def deps_of(graph: Graph) -> Dependencies:
     node = graph.builder.nodes[str(FIRST)].runnable
     assert isinstance(node, Node)
-    return node.kit
+    return node.deps
 
 
 def older(graph: Graph, state: State, name: str = OLD) -> Graph:
     """`graph` as it was when `state` was called `name`."""
-    kit = kit_of(graph)
+    deps = deps_of(graph)
     names = {known: name if known is state else str(known) for known in State}
     declared: Declared = StateGraph(
         AgentState, context_schema=Context, input_schema=Input, output_schema=Output
     )
     for known, work in NODES.items():
-        declared.add_node(names[known], Node(known, kit, work))
+        declared.add_node(names[known], Node(known, deps, work))
     declared.add_edge(START, names[FIRST])
     for known, targets in edges().items():
         labels: dict[Hashable, str] = {label: names[target] for target, label in targets.items()}
@@ -41,7 +41,7 @@ def older(graph: Graph, state: State, name: str = OLD) -> Graph:
 
 def aliased(graph: Graph, aliases: Mapping[str, State]) -> Graph:
     """`graph` with these older names of its states."""
-    return compiled(declare(kit_of(graph), aliases), graph)
+    return compiled(declare(deps_of(graph), aliases), graph)
 
 
 def compiled(declared: Declared, like: Graph) -> Graph:

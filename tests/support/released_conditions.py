@@ -38,7 +38,7 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import ScriptedCall
 from signoff.models.tagged import TaggedText
 from signoff.session.path import before_turn, steps
-from signoff.session.standing import expire
+from signoff.session.status import expire
 from signoff.stats.records import rate
 from signoff.tools.control import standard_controls
 
@@ -347,7 +347,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "with a folded history": Condition(
         before=[*NOTES, ASK],
-        settings={"view_tokens": 3_000},
+        settings={"prompt_tokens": 3_000},
         stands="question",
         go_on=answer("blue"),
         ends=("success", "finish_task", 14, 12),
@@ -822,7 +822,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "with a digest that a model wrote": Condition(
         before=[*LONG, ASK],
-        settings={"view_tokens": 1_800, "digest": ScriptedModel(written)},
+        settings={"prompt_tokens": 1_800, "compaction": ScriptedModel(written)},
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 5, 3),
@@ -830,7 +830,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "with a contract beside the digest": Condition(
         before=[THINK, PHASE, UNSAID, *LONG, ASK],
-        settings={"view_tokens": 1_800},
+        settings={"prompt_tokens": 1_800},
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 8, 3),

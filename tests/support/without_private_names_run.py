@@ -128,7 +128,7 @@ async def go_on(folder: Path) -> dict[str, Any]:
             "model": [model.asked, len(model.seen)],
             "again": type(again).__name__,
             "lean": type(made.nodes["decide"]).__name__ == "Lean",
-            "plain": "add" in made.nodes["decide"].bound.kit.plain,  # type: ignore[attr-defined]  # a Node
+            "plain": "add" in made.nodes["decide"].bound.deps.plain,  # type: ignore[attr-defined]  # a Node
         }
 
 

@@ -12,7 +12,7 @@ import pytest
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
 from signoff.graph.installing import install_hint
-from signoff.session.standing import reading_graph
+from signoff.session.status import reading_graph
 from tests.support.benches.ui import UiBench
 
 pytestmark = pytest.mark.slow

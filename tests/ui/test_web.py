@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.session.standing import look, reading_graph
+from signoff.session.status import look, reading_graph
 from tests.support.benches.ui import UiBench
 from tests.support.benches.ui_web import Served, alive, browser, listening
 from tests.ui.test_app import ALL, LOOKS

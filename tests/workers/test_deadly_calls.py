@@ -115,7 +115,7 @@ def test_a_read_that_kills_every_worker_is_told_as_unknown_and_its_thread_ends(b
     bench.submit("die", "deadly")
     dead, states = served(bench, "read")
     assert (dead, states) == (2, {"deadly": "done"})
-    messages = bench.standing("deadly").values["messages"]
+    messages = bench.status("deadly").values["messages"]
     assert any(message.text.startswith("Outcome unknown: die") for message in messages)
 
 

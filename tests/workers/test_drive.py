@@ -49,7 +49,7 @@ class Bench:
     @property
     def said(self) -> list[str]:
         """What people have written, in order."""
-        return [m.text for m in self.session.standing().values["messages"] if m.type == "human"]
+        return [m.text for m in self.session.status().values["messages"] if m.type == "human"]
 
     @property
     def left(self) -> list[Any]:
@@ -58,7 +58,7 @@ class Bench:
         return [order.request for order in inbox.orders]
 
     def waits_for(self) -> str:
-        waiting = self.session.standing().waiting
+        waiting = self.session.status().waiting
         assert waiting is not None
         return waiting.interrupt_id
 
@@ -115,7 +115,7 @@ def test_a_thread_that_was_killed_goes_on(bench: Bench) -> None:
         if type(event).__name__ == "CallStarted":
             break
     assert bench.drive().state == "ended"
-    assert bench.session.standing().task.turns == 2
+    assert bench.session.status().task.turns == 2
 
 
 REPEATED: dict[str, tuple[list[Any], Callable[[Bench], Any]]] = {
@@ -136,14 +136,14 @@ def test_what_is_in_the_inbox_still_after_it_was_delivered_is_not_delivered_agai
     bench.post("one")
     if case != "a task":
         bench.drive()
-    given, task = request(bench), bench.session.standing().task.id
+    given, task = request(bench), bench.session.status().task.id
     bench.post(given, task=task)
     left = read_inbox(bench.storage.store, "t")
     first = bench.drive()
-    turns, said = bench.session.standing().task.turns, bench.said
+    turns, said = bench.session.status().task.turns, bench.said
     edit_inbox(bench.storage.store, "t", lambda _: left)
     assert bench.drive().state == first.state
-    assert (bench.session.standing().task.turns, bench.said, bench.left) == (turns, said, [])
+    assert (bench.session.status().task.turns, bench.said, bench.left) == (turns, said, [])
 
 
 @pytest.mark.parametrize("case", REPEATED)
@@ -154,7 +154,7 @@ def test_what_is_posted_again_changes_nothing(case: str, bench: Bench) -> None:
     bench.post("one")
     if case != "a task":
         bench.drive()
-    given, task = request(bench), bench.session.standing().task.id
+    given, task = request(bench), bench.session.status().task.id
 
     def post_again() -> None:
         edit_inbox(bench.storage.store, "t", lambda inbox: replace(inbox, paused=True))
@@ -166,10 +166,10 @@ def test_what_is_posted_again_changes_nothing(case: str, bench: Bench) -> None:
     bench.post(given, task=task)
     post_again()
     first = bench.drive()
-    turns, said = bench.session.standing().task.turns, bench.said
+    turns, said = bench.session.status().task.turns, bench.said
     post_again()
     assert (bench.drive().state, bench.left) == (first.state, [])
-    assert (bench.session.standing().task.turns, bench.said) == (turns, said)
+    assert (bench.session.status().task.turns, bench.said) == (turns, said)
 
 
 def test_an_answer_that_is_posted_again_decides_on_nothing_else(bench: Bench) -> None:
@@ -220,7 +220,7 @@ def test_an_id_that_cannot_be_kept_is_refused(order_id: Any, bench: Bench) -> No
 def test_an_extension_of_a_task_that_is_over_is_dropped(bench: Bench) -> None:
     bench.post("one")
     bench.drive()
-    bench.post(Extend(5, "more"), Retry("again"), task=bench.session.standing().task.id)
+    bench.post(Extend(5, "more"), Retry("again"), task=bench.session.status().task.id)
     assert (bench.drive().state, bench.left) == ("ended", [])
 
 

@@ -16,7 +16,7 @@ from signoff import Answer, Extend, Limits, Retry, Session, build_graph
 from signoff.graph.build import Graph
 from signoff.graph.messages import is_genuine, is_reply, nudge_kind
 from signoff.models import ScriptedModel, call
-from signoff.session.standing import Standing
+from signoff.session.status import ThreadStatus
 from signoff.workers import Order, drive, post
 from signoff.workers.inbox import read_inbox
 from tests.random_kills import LONGEST, storage_at
@@ -76,11 +76,13 @@ def driven_and_killed(database: str, thread_id: str, paid: Path, seconds: float)
     return os.WIFSIGNALED(status)
 
 
-def next_order(standing: Standing) -> Order | None:
+def next_order(thread_status: ThreadStatus) -> Order | None:
     """What a person does who finds the thread like this."""
-    task, outcome = standing.task.id, standing.outcome or {}
-    if standing.waiting:
-        return Order(f"answer {standing.waiting.interrupt_id}", Answer("blue", standing.waiting.interrupt_id))
+    task, outcome = thread_status.task.id, thread_status.outcome or {}
+    if thread_status.waiting:
+        return Order(
+            f"answer {thread_status.waiting.interrupt_id}", Answer("blue", thread_status.waiting.interrupt_id)
+        )
     if outcome.get("status") == "limit":
         return Order("more", Extend(2, "more"), task)
     if outcome.get("status") == "error":
@@ -100,13 +102,13 @@ def brought_to_its_end(database: str, thread_id: str, paid: Path, dice: random.R
         # A fast machine is done before most of these moments: then earlier ones are drawn.
         longest *= 1 if killed else 0.7
         with storage_at(database) as storage:
-            standing = Session(graph_on(storage, paid), thread_id).standing()
+            thread_status = Session(graph_on(storage, paid), thread_id).status()
             inbox = read_inbox(storage.store, thread_id)
             assert inbox is not None
-            if order := next_order(standing):
+            if order := next_order(thread_status):
                 post(storage.store, thread_id, order)
-            elif standing.outcome and standing.task.id == "two" and not inbox.orders:
-                return kills, standing.values["messages"]
+            elif thread_status.outcome and thread_status.task.id == "two" and not inbox.orders:
+                return kills, thread_status.values["messages"]
 
 
 def sweep(database: str, folder: Path, figure: Callable[[str], None]) -> None:

@@ -187,9 +187,9 @@ def test_a_repeated_id_changes_nothing_wherever_the_thread_stands(case: str, ben
     bench.submit(request, id="order 2")
     bench.work()
     pause(bench.storage, "t")
-    before = (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.standing().changed)
+    before = (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.status().changed)
     bench.submit(request, id="order 2")
-    assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.standing().changed) == before
+    assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.status().changed) == before
     assert before[0] is not None
     assert before[0].paused
 
@@ -271,10 +271,10 @@ REFUSED: list[tuple[Any, Any, str]] = [
 def test_what_does_not_fit_is_refused_and_changes_nothing(case: tuple[Any, Any, str], bench: Bench) -> None:
     prepared, request, why = case
     prepared(bench)
-    before = (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.standing().changed)
+    before = (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.status().changed)
     with pytest.raises((ThreadError, SetupError), match=why):
         bench.submit(request)
-    assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.standing().changed) == before
+    assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo"), bench.status().changed) == before
 
 
 @pytest.mark.slow
@@ -285,11 +285,11 @@ def test_an_answer_an_extension_and_another_try_are_carried_out_by_a_worker(benc
         bench.work()
         bench.submit(Answer("blue"))
     bench.work()
-    assert bench.standing().outcome["reason"] == "model_error"  # type: ignore[index]  # it has ended
+    assert bench.status().outcome["reason"] == "model_error"  # type: ignore[index]  # it has ended
     bench.steps = (ASK, ASK, DONE)
     bench.submit(Retry())
     bench.work()
-    assert bench.standing().outcome["status"] == "success"  # type: ignore[index]  # it has ended
+    assert bench.status().outcome["status"] == "success"  # type: ignore[index]  # it has ended
 
 
 @pytest.mark.slow
@@ -324,7 +324,7 @@ def test_a_thread_that_was_begun_elsewhere_can_be_handed_over(bench: Bench) -> N
     Session(bench.graph(), "t").run("one")
     bench.submit(Answer("blue"))
     bench.work()
-    assert (bench.said(), bench.standing().outcome["status"]) == (["one"], "success")  # type: ignore[index]  # as above
+    assert (bench.said(), bench.status().outcome["status"]) == (["one"], "success")  # type: ignore[index]  # as above
 
 
 @pytest.mark.slow

@@ -70,10 +70,10 @@ def test_a_drained_worker_hands_its_threads_to_another_one(bench: Bench) -> None
     bench.submit("one")
     with Running(bench.worker()):
         assert entered.wait(20)
-    assert 0 < bench.standing().task.turns < 4
+    assert 0 < bench.status().task.turns < 4
     assert bench.jobs("todo") == [("t", 1)]
     bench.work()
-    assert (bench.standing().task.turns, bench.standing().condition) == (5, "ended")
+    assert (bench.status().task.turns, bench.status().condition) == (5, "ended")
 
 
 @pytest.mark.thorough
@@ -91,16 +91,16 @@ def test_a_worker_outlives_a_restart_of_the_server(
     bench.tools, bench.steps = [work], (*(call("work", step=step) for step in range(6)), DONE)
     bench.submit("one")
     with Running(bench.worker()):
-        until(lambda: bench.standing().task.turns > 1)
+        until(lambda: bench.status().task.turns > 1)
         own_postgres_server.stop()
         time.sleep(1.5)
         own_postgres_server.start()
         bench.submit("two", "u")
-        until(lambda: bench.standing().outcome and bench.standing("u").outcome)
+        until(lambda: bench.status().outcome and bench.status("u").outcome)
     told = [record.getMessage() for record in caplog.records]
     assert sum("cannot be reached; waiting for it" in line for line in told) == 1
     assert sum(line.endswith("is back") for line in told) == 1
-    assert bench.standing().task.turns == 7
+    assert bench.status().task.turns == 7
 
 
 def test_a_thread_that_fails_again_and_again_is_given_up_and_says_why(bench: Bench) -> None:
@@ -150,7 +150,7 @@ def test_whatever_a_tool_raises_in_a_worker_is_a_result(bench: Bench) -> None:
     bench.submit("one")
     bench.work()
     assert job_states(bench.storage) == {"t": "done"}
-    assert any("Panic: no" in message.text for message in bench.standing().values["messages"])
+    assert any("Panic: no" in message.text for message in bench.status().values["messages"])
 
 
 def test_a_thread_that_runs_elsewhere_is_looked_at_again(bench: Bench) -> None:
@@ -161,7 +161,7 @@ def test_a_thread_that_runs_elsewhere_is_looked_at_again(bench: Bench) -> None:
 
     def ended() -> bool:
         bench.work()
-        return bench.standing().outcome is not None
+        return bench.status().outcome is not None
 
     until(ended)
 

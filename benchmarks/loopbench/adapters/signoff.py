@@ -70,7 +70,7 @@ class Signoff(Adapter):
         return self._report(self._session.run, text)
 
     def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
-        waiting = self._session.standing().waiting
+        waiting = self._session.status().waiting
         calls = waiting.calls if isinstance(waiting, Approval) else ()
         names = [call.name for call in calls] or [""] * len(decisions)
         given = [_decision(one, name) for one, name in zip(decisions, names, strict=True)]

@@ -10,7 +10,7 @@ from langchain.agents.middleware import (
 )
 
 # No summary is made in any subject: the same history for all.
-VIEW_TOKENS = 100_000_000
+PROMPT_TOKENS = 100_000_000
 
 
 def equal_features(model: Any, most_turns: int) -> tuple[Any, ...]:
@@ -18,6 +18,6 @@ def equal_features(model: Any, most_turns: int) -> tuple[Any, ...]:
     return (
         ModelCallLimitMiddleware(run_limit=most_turns),
         ToolCallLimitMiddleware(run_limit=most_turns),
-        SummarizationMiddleware(model=model, trigger=("tokens", VIEW_TOKENS)),
+        SummarizationMiddleware(model=model, trigger=("tokens", PROMPT_TOKENS)),
         HumanInTheLoopMiddleware(interrupt_on={"pay": True}),
     )

@@ -27,7 +27,7 @@ from signoff import Limits, build_graph, sqlite_storage
 Run = Callable[[], int]
 CONFIG: RunnableConfig = {"recursion_limit": MOST_STEPS, "configurable": {"thread_id": "t"}}
 # No digest is made in any subject: the same history for all.
-VIEW_TOKENS = 100_000_000
+PROMPT_TOKENS = 100_000_000
 
 
 def signoff(turns: int, database: str | None) -> Run:
@@ -43,7 +43,7 @@ def limited(turns: int, database: str | None) -> Run:
 def _signoff(turns: int, database: str | None, **given: Any) -> Run:
     model = Scripted(turns=turns, last={"name": "finish_task", "args": {"summary": "Done."}})
     limits = Limits(turns=turns)
-    given |= {"limits": limits, "view_tokens": VIEW_TOKENS, "digest": "lines"}
+    given |= {"limits": limits, "prompt_tokens": PROMPT_TOKENS, "compaction": "lines"}
     stack = ExitStack()
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))

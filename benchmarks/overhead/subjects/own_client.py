@@ -17,7 +17,9 @@ def _signoff(
     turns: int, database: str | None, *, url: str, chunks: int, listens: bool = False, **given: Any
 ) -> Callable[[], int]:
     model = model_of(url, chunks, turns)
-    graph = build_graph(model, [step], limits=Limits(turns=turns), tool_seconds=None, digest="lines", **given)
+    graph = build_graph(
+        model, [step], limits=Limits(turns=turns), tool_seconds=None, compaction="lines", **given
+    )
 
     def run() -> None:
         if listens:

@@ -119,7 +119,7 @@ class Prompt:
         approach, status = now.approach or texts.no_approach, now.status or texts.no_status
         parts = []
         if failed is not None and not any(_is(message, failed) for message in shown):
-            # It is folded.
+            # It is summarised.
             parts.append(self._evidence(failed, failed.name or self.names.code, whole=True))
         parts.append(texts.current.format(approach=escaped(str(approach)), status=escaped(str(status))))
         parts += [texts.failing] if now.failing else []

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from signoff.graph.history.replies import StopReason, stop_of
 from signoff.graph.messages import KEY as MARKS
 from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
-from signoff.graph.prompt.prompt import DIGEST
+from signoff.graph.prompt.prompt import SUMMARY_MARK
 from signoff.models.text_protocol.calls import DEBUGGING, ToolNames, calls_of, is_forced, last_update
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
 
@@ -93,7 +93,7 @@ def positions(
     for message in messages:
         if _begins(message):
             now = Position()
-        elif nudge_kind(message) == DIGEST:
+        elif nudge_kind(message) == SUMMARY_MARK:
             # The thoughts that it stands for are not shown any more.
             now = now.thought(marks(message), {})
         elif isinstance(message, AIMessage):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from signoff import sqlite_storage
-from signoff.session.standing import look, reading_graph
+from signoff.session.status import look, reading_graph
 from tests.support.benches.cli import Bench
 
 SECONDS = 60.0

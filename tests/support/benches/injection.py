@@ -63,7 +63,7 @@ class Trail(NamedTuple):
     verdicts: list[str]
     decided: list[str]
     waits: list[str]
-    folded: str | None
+    compacted: str | None
     left: int
 
 
@@ -81,8 +81,8 @@ class Bench:
         options = dict(place.options)
         if "checks" in options:
             options["checks"] = [self.check]
-        if options.get("digest") == "texts":
-            options["digest"] = ScriptedModel(lambda _: self.text_of_digest())
+        if options.get("compaction") == "texts":
+            options["compaction"] = ScriptedModel(lambda _: self.text_of_digest())
         model = TaggedText(model=self.model) if place.tagged else self.model
         saved: dict[str, Any] = {"checkpointer": self.saver, "store": InMemoryStore()}
         self.graph = build_graph(model, self.tools(), **{"limits": LIMITS, **saved, **options})

@@ -17,7 +17,7 @@ from signoff.session.decisions import Action, Approval, Confirmation, PendingCal
 from signoff.session.events import Answered, CallFinished, Nudged, Thought, Wrote
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
-from signoff.session.standing import Condition, Standing
+from signoff.session.status import Condition, ThreadStatus
 
 NO_END = {"meta", "link", "br"}
 TASK = "task"
@@ -128,9 +128,11 @@ def run_of(
     condition = Condition.ENDED if ended else Condition.WAITING if waiting else Condition.STOPPED
     thread = fields.pop("thread_id", "t1")
     values: dict[str, Any] = {"messages": fields.pop("messages", []), **({"outcome": ended} if ended else {})}
-    standing = Standing(thread, condition, values=values, waiting=waiting, changed="2026-11-22T04:52:45Z")
+    thread_status = ThreadStatus(
+        thread, condition, values=values, waiting=waiting, changed="2026-11-22T04:52:45Z"
+    )
     outcomes = {TASK: ended} if ended else {}
-    return Run(standing, [Chapter(TASK, words, turns)], outcomes, steps or [], **fields)
+    return Run(thread_status, [Chapter(TASK, words, turns)], outcomes, steps or [], **fields)
 
 
 def ends(word: str) -> dict[str, Callable[[], dict[str, Any]]]:

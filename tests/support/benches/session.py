@@ -68,31 +68,31 @@ class Sync:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    async def step(self, move: Any = None) -> Decision:
-        return self.session.step(move)
+    async def step(self, command: Any = None) -> Decision:
+        return self.session.step(command)
 
-    async def run(self, move: Any = None) -> Decision:
-        return self.session.run(move)
+    async def run(self, command: Any = None) -> Decision:
+        return self.session.run(command)
 
     async def resume(self, answer: Any) -> Decision:
         return self.session.resume(answer)
 
-    async def events(self, move: Any = None, **options: Any) -> list[Any]:
-        return list(self.session.events(move, **options))
+    async def events(self, command: Any = None, **options: Any) -> list[Any]:
+        return list(self.session.events(command, **options))
 
 
 class Async(Sync):
-    async def step(self, move: Any = None) -> Decision:
-        return await self.session.astep(move)
+    async def step(self, command: Any = None) -> Decision:
+        return await self.session.astep(command)
 
-    async def run(self, move: Any = None) -> Decision:
-        return await self.session.arun(move)
+    async def run(self, command: Any = None) -> Decision:
+        return await self.session.arun(command)
 
     async def resume(self, answer: Any) -> Decision:
         return await self.session.aresume(answer)
 
-    async def events(self, move: Any = None, **options: Any) -> list[Any]:
-        return [event async for event in self.session.aevents(move, **options)]
+    async def events(self, command: Any = None, **options: Any) -> list[Any]:
+        return [event async for event in self.session.aevents(command, **options)]
 
 
 ways = pytest.mark.parametrize("way", [Sync, Async])

@@ -108,4 +108,4 @@ class Opened:
     def outcome(self) -> dict[str, Any]:
         """How the task ended."""
         assert self.desk.story is not None
-        return dict(self.desk.story.standing.outcome or {})
+        return dict(self.desk.story.status.outcome or {})

@@ -11,7 +11,7 @@ from procrastinate.jobs import Job
 from signoff import Session, build_graph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
-from signoff.session.standing import Standing
+from signoff.session.status import ThreadStatus
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers import submit
 from signoff.workers.figures import QueueFigures, backlog
@@ -49,11 +49,11 @@ class Bench:
     def submit(self, request: Any, thread_id: str = "t", **options: Any) -> str:
         return submit(self.storage, request, thread_id, **options)
 
-    def standing(self, thread_id: str = "t") -> Standing:
-        return Session(self.graph(), thread_id).standing()
+    def status(self, thread_id: str = "t") -> ThreadStatus:
+        return Session(self.graph(), thread_id).status()
 
     def said(self, thread_id: str = "t") -> list[str]:
-        messages = self.standing(thread_id).values.get("messages", ())
+        messages = self.status(thread_id).values.get("messages", ())
         return [message.text for message in messages if message.type == "human"]
 
     def jobs(self, *statuses: str) -> list[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ class Settings:
     more_turns: Any = "never"
     rounds: bool = False
     finish_alone: bool = False
-    view_tokens: int | None = None
+    prompt_tokens: int | None = None
     usual: str = "finish"
     by_loop: bool = False
     streams: bool = True
@@ -71,8 +71,8 @@ class Cast:
             more_turns=settings.more_turns,
             rounds=settings.rounds,
             finish_alone=settings.finish_alone,
-            view_tokens=settings.view_tokens,
-            digest="lines",
+            prompt_tokens=settings.prompt_tokens,
+            compaction="lines",
         )
 
     def _tools(self) -> list[BaseTool]:

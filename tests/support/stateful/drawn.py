@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from signoff import Answer, Extend, Limits, Retry
-from signoff.session.moves import Stop
+from signoff.session.commands import Stop
 from tests.support.stateful.cast import Settings
 from tests.support.stateful.said import SAID
 
@@ -43,7 +43,7 @@ def _settings(number: int) -> Settings:
         more_turns=dice.choice(("never", "once", "ask")),
         rounds=dice.random() < 0.3,
         finish_alone=dice.random() < 0.3,
-        view_tokens=dice.choice((None, None, 700)),
+        prompt_tokens=dice.choice((None, None, 700)),
         usual=dice.choice(("finish", "finish", "act", "talk", "think", "empty")),
         by_loop=dice.random() < 0.25,
         streams=dice.random() < 0.5,

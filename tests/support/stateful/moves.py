@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from signoff import Action, Session, SignoffError
-from signoff.session.moves import Answer, Move
-from signoff.session.standing import Standing
+from signoff.session.commands import Answer, ThreadCommand
+from signoff.session.status import ThreadStatus
 from tests.support.stateful.cast import Settings
 from tests.support.stateful.drawn import settings_
 from tests.support.stateful.outside import outside
@@ -40,7 +40,7 @@ class Moves(RuleBasedStateMachine):
         # Where each thread stood last: its condition, and for one that has ended its outcome's status.
         self.stood: dict[str, str] = {}
         # Where each stands, for as long as nothing has been done to it.
-        self.seen: dict[str, Standing] = {}
+        self.seen: dict[str, ThreadStatus] = {}
         self.used = self.tried = False
 
     def teardown(self) -> None:
@@ -48,12 +48,12 @@ class Moves(RuleBasedStateMachine):
             self.world.close()
             shutil.rmtree(self.folder)
 
-    def _stands(self, thread: str) -> Standing:
+    def _stands(self, thread: str) -> ThreadStatus:
         return self.seen.get(thread) or self._look(thread)
 
-    def _look(self, thread: str) -> Standing:
-        self.seen[thread] = standing = self.world.session(thread).standing()
-        return standing
+    def _look(self, thread: str) -> ThreadStatus:
+        self.seen[thread] = status = self.world.session(thread).status()
+        return status
 
     def _open(self) -> None:
         self.world.close()
@@ -74,7 +74,7 @@ class Moves(RuleBasedStateMachine):
     def _move(
         self,
         thread: str,
-        move: Move,
+        move: ThreadCommand,
         said: tuple[str, ...] | list[str] = (),
         kill: int = 0,
         during: tuple[int, str] | None = None,
@@ -105,7 +105,7 @@ class Moves(RuleBasedStateMachine):
             self._look(thread)
         self._check(thread)
 
-    def _drive(self, session: Session, move: Move, by_step: bool) -> Any:
+    def _drive(self, session: Session, move: ThreadCommand, by_step: bool) -> Any:
         if self.world.settings.by_loop:
             return asyncio.run(session.astep(move) if by_step else session.arun(move))
         return session.step(move) if by_step else session.run(move)
@@ -130,13 +130,13 @@ class Moves(RuleBasedStateMachine):
         return found
 
     def _check(self, thread: str) -> None:
-        session, standing = self.world.session(thread), self._stands(thread)
-        faults = [*self.world.faults, *self.watches[thread].faults(standing, self.world)]
+        session, status = self.world.session(thread), self._stands(thread)
+        faults = [*self.world.faults, *self.watches[thread].faults(status, self.world)]
         assert not faults, faults
         if self.figures["steps"] % 10 == 0:
             session.history()
         self.figures["steps"] += 1
         self.used, self.tried = True, False
-        self.stood[thread] = standing.outcome["status"] if standing.outcome else standing.condition
-        if standing.outcome:
-            self.figures[f"ended: {standing.outcome['status']}, {standing.outcome['reason']}"] += 1
+        self.stood[thread] = status.outcome["status"] if status.outcome else status.condition
+        if status.outcome:
+            self.figures[f"ended: {status.outcome['status']}, {status.outcome['reason']}"] += 1

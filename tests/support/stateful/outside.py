@@ -34,7 +34,7 @@ def _do(what: str, session: Session, world: World) -> None:
         case "again":
             _refused(session.run, ThreadError)
         case "look":
-            other.standing()
+            other.status()
             other.history()
 
 

@@ -10,19 +10,19 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from signoff import Action, Answer, Extend, Failed, Finished, Limits, Message, Paused, Retry, SignoffError
 from signoff.graph.messages import marks
 from signoff.nodes.journal import recorded
-from signoff.session.moves import Move, Stop
-from signoff.session.standing import Condition, Standing
+from signoff.session.commands import Stop, ThreadCommand
+from signoff.session.status import Condition, ThreadStatus
 from tests.support.stateful.checks import finished_rightly, history_faults, shrunk
 
 
-def legal(move: Move, standing: Standing, on_pending: str) -> bool:
+def legal(move: ThreadCommand, status: ThreadStatus, on_pending: str) -> bool:
     """Whether a thread that stands so can do this, as the docs of the session say."""
-    condition, outcome = standing.condition, standing.outcome
+    condition, outcome = status.condition, status.outcome
     match move:
         case None:
             return condition is not Condition.UNKNOWN
         case Answer(value=value, interrupt_id=meant):
-            waiting = standing.waiting
+            waiting = status.waiting
             return (
                 condition is Condition.WAITING
                 and meant is None
@@ -49,29 +49,29 @@ def fitting(waiting: Any, answer: Any) -> bool:
     return True
 
 
-def same(before: Standing, now: Standing) -> bool:
+def same(before: ThreadStatus, now: ThreadStatus) -> bool:
     """Whether nothing was written between these two looks at a thread."""
     parts = ("condition", "waiting", "outcome", "changed")
     alike = all(getattr(before, part) == getattr(now, part) for part in parts)
     return alike and before.values.get("messages") == now.values.get("messages")
 
 
-def fits(decision: Any, standing: Standing, *, paused: bool, by_step: bool) -> None:
+def fits(decision: Any, status: ThreadStatus, *, paused: bool, by_step: bool) -> None:
     """Fails for a decision that is not where the thread stands."""
     match decision:
         case Finished(outcome=outcome) | Failed(outcome=outcome):
-            assert standing.outcome == outcome.model_dump()
+            assert status.outcome == outcome.model_dump()
             assert isinstance(decision, Failed) == (outcome.status == "error")
         case Paused():
             assert paused, f"{decision} was not asked for"
-            assert standing.condition is Condition.STOPPED
+            assert status.condition is Condition.STOPPED
         case Message():
             assert by_step, "only a step ends with what the model says"
-            assert standing.condition is Condition.STOPPED
+            assert status.condition is Condition.STOPPED
         case Action():
-            assert replace(decision, unknown=False) == standing.waiting
+            assert replace(decision, unknown=False) == status.waiting
         case _:
-            assert decision == standing.waiting
+            assert decision == status.waiting
 
 
 class Seen(Protocol):
@@ -100,7 +100,7 @@ class Watch:
     def forked(self, target: str) -> "Watch":
         return Watch(target, words=self.words, task=self.task, extended=self.extended, fork=True)
 
-    def moves(self, move: Move, before: Standing) -> None:
+    def moves(self, move: ThreadCommand, before: ThreadStatus) -> None:
         if before.task.id != self.task:
             self.task, self.words = before.task.id, 0
         # A question stands as soon as its reply is saved, though the process was killed before it could wait.
@@ -108,17 +108,17 @@ class Watch:
         self.words += isinstance(move, Answer | str) and waits
         self.extended += isinstance(move, Extend)
 
-    def faults(self, standing: Standing, world: Seen) -> Iterator[str]:
-        messages = list(standing.values.get("messages", ()))
+    def faults(self, status: ThreadStatus, world: Seen) -> Iterator[str]:
+        messages = list(status.values.get("messages", ()))
         yield from shrunk(self.messages, messages)
         self.messages = messages
-        yield from history_faults(messages, ended=standing.condition is Condition.ENDED, was_routed=False)
-        yield from self._limits(standing, world.settings.limits)
+        yield from history_faults(messages, ended=status.condition is Condition.ENDED, was_routed=False)
+        yield from self._limits(status, world.settings.limits)
         yield from self._effects(messages, world)
-        yield from self._outcome(messages, standing, world)
+        yield from self._outcome(messages, status, world)
 
-    def _limits(self, standing: Standing, limits: Limits) -> Iterator[str]:
-        task = standing.task
+    def _limits(self, status: ThreadStatus, limits: Limits) -> Iterator[str]:
+        task = status.task
         if task.turns > limits.turns + task.extra_turns + self.words:
             yield f"{task.turns} turns of {limits.turns} + {task.extra_turns}"
         if limits.tool_calls and task.total.tool_calls > limits.tool_calls * (1 + self.extended):
@@ -160,16 +160,16 @@ class Watch:
             if token in done and call["name"] != "drive" and not told:
                 yield f"{token} took place, and is told as {found.text}"
 
-    def _outcome(self, messages: Sequence[BaseMessage], standing: Standing, world: Seen) -> Iterator[str]:
+    def _outcome(self, messages: Sequence[BaseMessage], status: ThreadStatus, world: Seen) -> Iterator[str]:
         found = {one.task: one for one in recorded(world.storage.store, self.thread)}
         if self.records - set(found):
             yield "a recorded outcome is gone"
         self.records = set(found)
-        outcome: Any = standing.outcome
+        outcome: Any = status.outcome
         if outcome is None:
             return
-        if outcome["task"] != standing.task.id or outcome["thread_id"] != self.thread:
-            yield f"the outcome is of {outcome['task']}, the task is {standing.task.id}"
+        if outcome["task"] != status.task.id or outcome["thread_id"] != self.thread:
+            yield f"the outcome is of {outcome['task']}, the task is {status.task.id}"
         if outcome["status"] not in ("success", "limit", "error"):
             yield f"the outcome is {outcome['status']}"
         if outcome["status"] == "success" and not finished_rightly(

@@ -14,7 +14,7 @@ from langgraph.store.base import PutOp
 
 from signoff import Approval, Session, sqlite_storage
 from signoff.graph.foreign import strict_serde
-from signoff.session.standing import kit_of
+from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage, ThreadSaver, ThreadStore
 from signoff.tools.approvals import read_answer
 from tests.support.stateful.cast import Settings, cast_of
@@ -115,7 +115,7 @@ class World:
         parts = {"checkpointer": self.storage.checkpointer, "store": self.storage.store}
         self.graph = self._cast.graph.copy(update=parts)
         # A new process has read nothing yet.
-        kit_of(self.graph).readings.clear()
+        deps_of(self.graph).readings.clear()
 
     def close(self) -> None:
         self._stack.close()

@@ -1,4 +1,4 @@
-"""Whatever waits survives being folded around, again and again, and a restart changes no view."""
+"""Whatever waits survives being summarised around, again and again, and a restart changes no prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Waiting:
-    """A control call or a wait between folded turns. given: what answers each wait, in order. says: results
-    that the history then holds, once each."""
+    """A control call or a wait between summarised turns. given: what answers each wait, in order. says:
+    results that the history then holds, once each."""
 
     steps: Sequence[Any]
     given: Sequence[Any] = ()
@@ -112,7 +112,7 @@ def drive(
                 model,
                 [note, pay],
                 storage=storage,
-                view_tokens=tokens,
+                prompt_tokens=tokens,
                 limits=Limits(turns=100),
                 **case.settings or {},
             )
@@ -128,7 +128,7 @@ def drive(
 @pytest.mark.parametrize("tokens", [TINY, 1_200])
 @pytest.mark.parametrize("case", WAITS.values(), ids=WAITS)
 @pytest.mark.sample(4)
-def test_a_restart_changes_no_view(case: Waiting, tokens: int, tmp_path: Path) -> None:
+def test_a_restart_changes_no_prompt(case: Waiting, tokens: int, tmp_path: Path) -> None:
     views = []
     for by_step in (False, True):
         with ScriptedModel(case.steps) as model:

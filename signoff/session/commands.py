@@ -23,7 +23,7 @@ from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
 from signoff.nodes.journal import label
 from signoff.session.decisions import Action
-from signoff.session.standing import Condition, Standing
+from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.answers import signed
 
 OnPending = Literal["answer", "supersede", "refuse"]
@@ -61,13 +61,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class Choose:
-    """What `move` makes of where the thread stands. It is called when the thread is held, so that no other
+    """What `command` makes of the thread's status. It is called when the thread is held, so that no other
     runner changes anything in between; whatever it raises ends the run before it has begun."""
 
-    move: Callable[[Standing], "Move"]
+    command: Callable[[ThreadStatus], "ThreadCommand"]
 
 
-Move = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
+ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
 """What a session goes on with: a task, messages, an answer, more turns, another try, a stop, or just on."""
 
 
@@ -87,71 +87,71 @@ class Start:
 
 
 def start(
-    move: Move,
-    standing: Standing,
+    command: ThreadCommand,
+    status: ThreadStatus,
     on_pending: OnPending,
     texts: Texts,
     handed: Mapping[str, float] = MappingProxyType({}),
 ) -> Start:
     """How the run begins from where the thread stands. handed: when actions were handed out, by the ids of
-    their interrupts. Raises ThreadError when it cannot, SetupError for a move that is none."""
-    match move:
-        case Choose(move=chosen):
-            return start(chosen(standing), standing, on_pending, texts, handed)
+    their interrupts. Raises ThreadError when it cannot, SetupError for what is no command."""
+    match command:
+        case Choose(command=chosen):
+            return start(chosen(status), status, on_pending, texts, handed)
         case None:
-            return _on(standing)
+            return _on(status)
         case Answer():
-            given = _answered(move, standing, handed)
-            answers = standing.waiting.interrupt_id if standing.waiting else ""
-            return Start(given, "answer", interrupt_id=answers, by=_name(move.by))
+            given = _answered(command, status, handed)
+            answers = status.waiting.interrupt_id if status.waiting else ""
+            return Start(given, "answer", interrupt_id=answers, by=_name(command.by))
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
-            return Start(_marked(extend(standing.values, turns, texts), mark), "extend", extra_turns=turns)
+            return Start(_marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
-            return Start(_marked(retry(standing.values, texts), mark), "retry")
+            return Start(_marked(retry(status.values, texts), mark), "retry")
         case Stop():
-            return _stopped(standing)
-    messages = _task(move)
-    if standing.condition is Condition.STOPPED and is_repeated(messages, standing.values):
+            return _stopped(status)
+    messages = _task(command)
+    if status.condition is Condition.STOPPED and is_repeated(messages, status.values):
         # Whoever sends it does not know that it was saved before the process was killed.
-        return _on(standing)
-    return Start({"messages": _fitting(messages, standing, on_pending)}, "task")
+        return _on(status)
+    return Start({"messages": _fitting(messages, status, on_pending)}, "task")
 
 
-def _on(standing: Standing) -> Start:
-    _known(standing)
-    return Start(standing.go_on, "go on")
+def _on(status: ThreadStatus) -> Start:
+    _known(status)
+    return Start(status.go_on, "go on")
 
 
-def _known(standing: Standing) -> None:
-    if standing.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {standing.shown!r}; begin it with a task.")
+def _known(status: ThreadStatus) -> None:
+    if status.condition is Condition.UNKNOWN:
+        raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
 
 
-def _stopped(standing: Standing) -> Start:
-    _known(standing)
-    if standing.condition is Condition.ENDED:
-        raise ThreadError(f"Thread {standing.shown!r} has ended; there is nothing to stop.")
+def _stopped(status: ThreadStatus) -> Start:
+    _known(status)
+    if status.condition is Condition.ENDED:
+        raise ThreadError(f"Thread {status.shown!r} has ended; there is nothing to stop.")
     return Start(None, "stop", stop=True)
 
 
-def _answered(move: Answer, standing: Standing, handed: Mapping[str, float]) -> Command[Any]:
-    _known(standing)
-    waiting = standing.waiting
+def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]) -> Command[Any]:
+    _known(status)
+    waiting = status.waiting
     if waiting is None:
-        state = "has ended" if standing.condition is Condition.ENDED else "was stopped in the middle"
-        raise ThreadError(f"Thread {standing.shown!r} {state} and waits for no answer; nothing was changed.")
-    if move.interrupt_id not in (None, waiting.interrupt_id):
+        state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
+        raise ThreadError(f"Thread {status.shown!r} {state} and waits for no answer; nothing was changed.")
+    if command.interrupt_id not in (None, waiting.interrupt_id):
         raise ThreadError(
-            f"Thread {standing.shown!r} does not wait for this answer any more (interrupt "
-            f"{move.interrupt_id!r}); look at what it waits for now. Nothing was changed."
+            f"Thread {status.shown!r} does not wait for this answer any more (interrupt "
+            f"{command.interrupt_id!r}); look at what it waits for now. Nothing was changed."
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
-    value = waiting.read(move.value)
+    value = waiting.read(command.value)
     if isinstance(waiting, Action) and (at := handed.get(waiting.interrupt_id)) is not None:
         value = timed(value, time.monotonic() - at)
-    return Command(resume={waiting.interrupt_id: signed(value, _name(move.by))})
+    return Command(resume={waiting.interrupt_id: signed(value, _name(command.by))})
 
 
 def _name(by: Any) -> str:
@@ -169,11 +169,11 @@ def _marked(going_on: Command[Any], mark: str | None) -> Command[Any]:
     return replace(going_on, update={**going_on.update, "messages": messages})
 
 
-def _fitting(messages: list[BaseMessage], standing: Standing, on_pending: OnPending) -> list[BaseMessage]:
-    open_work = standing.condition in (Condition.WAITING, Condition.STOPPED)
-    if standing.waiting and on_pending == "refuse":
+def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPending) -> list[BaseMessage]:
+    open_work = status.condition in (Condition.WAITING, Condition.STOPPED)
+    if status.waiting and on_pending == "refuse":
         raise ThreadError(
-            f"Thread {standing.shown!r} waits for {standing.waiting.waits_for}; answer that first. "
+            f"Thread {status.shown!r} waits for {status.waiting.waits_for}; answer that first. "
             "Nothing was changed."
         )
     if open_work and on_pending == "supersede":
@@ -183,20 +183,20 @@ def _fitting(messages: list[BaseMessage], standing: Standing, on_pending: OnPend
     return messages
 
 
-def _task(move: Any) -> list[BaseMessage]:
+def _task(command: Any) -> list[BaseMessage]:
     """The task as messages; whatever text is in them is valid."""
-    if isinstance(move, str):
-        if not move.strip():
+    if isinstance(command, str):
+        if not command.strip():
             raise SetupError("The task is empty; say what is to be done.")
-        return [HumanMessage(valid_text(move))]
-    if isinstance(move, Mapping) and "messages" in move:
+        return [HumanMessage(valid_text(command))]
+    if isinstance(command, Mapping) and "messages" in command:
         # The input of a graph.
-        move = move["messages"]
+        command = command["messages"]
     try:
-        messages = convert_to_messages(list(move) if isinstance(move, list | tuple) else [move])
+        messages = convert_to_messages(list(command) if isinstance(command, list | tuple) else [command])
     except (TypeError, ValueError, NotImplementedError) as error:
         raise SetupError(
-            f"{reprlib.repr(move)} is no task ({reason(error)}); give its text, or a list of messages."
+            f"{reprlib.repr(command)} is no task ({reason(error)}); give its text, or a list of messages."
         ) from error
     if not any(is_genuine(message) for message in messages):
         raise SetupError("There is no task among the messages; give one of a human.")

@@ -1,4 +1,4 @@
-"""A digest that a model writes: it serves when it can, and whatever goes wrong with it, the lines do."""
+"""A summary that a model writes: it serves when it can, and whatever goes wrong with it, the lines do."""
 
 import asyncio
 import signal
@@ -20,13 +20,13 @@ from signoff.graph.messages import is_reply
 from signoff.graph.prompt.compaction import compact
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.nodes.model.summary import Summarise, write_digest
+from signoff.nodes.model.summary import Summarise, write_summary
 from signoff.nodes.node import NodeContext
 from tests.support.histories import ai, assert_sendable, done, state, user
-from tests.support.older_machine import kit_of
+from tests.support.older_machine import deps_of
 from tests.support.prepared import run_python
 
-THREAD: Any = {"configurable": {"thread_id": "digested"}}
+THREAD: Any = {"configurable": {"thread_id": "summarised"}}
 BUDGET = 3_000
 TURNS = 31
 FIRST = "Remember: the word is heron."
@@ -44,9 +44,9 @@ def script() -> list[Any]:
     return [*work, reply(call("finish_task", summary="All of it."), usage=(1_000, 10))]
 
 
-def digested(model: BaseChatModel, writer: Any, **settings: Any) -> Graph:
+def summarised(model: BaseChatModel, writer: Any, **settings: Any) -> Graph:
     return build_graph(
-        model, [note], digest=writer, view_tokens=BUDGET, limits=Limits(turns=2 * TURNS), **settings
+        model, [note], compaction=writer, prompt_tokens=BUDGET, limits=Limits(turns=2 * TURNS), **settings
     )
 
 
@@ -62,8 +62,8 @@ def ainvoke(graph: Graph, **settings: Any) -> dict[str, Any]:
 both_ways = pytest.mark.parametrize("run", [invoke, ainvoke])
 
 
-def digests(model: ScriptedModel) -> list[str]:
-    """The digest in each view that has one."""
+def summaries(model: ScriptedModel) -> list[str]:
+    """The summary in each prompt that has one."""
     texts = [message.text for seen in model.seen for message in seen.messages[:3]]
     return [text for text in texts if text.startswith("The older part")]
 
@@ -72,7 +72,7 @@ def digests(model: ScriptedModel) -> list[str]:
 def test_a_good_text_stands_for_the_folded_turns(run: Way) -> None:
     writer = ScriptedModel(lambda messages: reply(NOTES, usage=(200, 20)))
     with ScriptedModel(script()) as model:
-        result = run(digested(model, writer))
+        result = run(summarised(model, writer))
     assert result["outcome"]["status"] == "success"
     assert result["outcome"]["turns"] == TURNS == sum(is_reply(m) for m in result["messages"])
     calls = len(writer.seen)
@@ -83,7 +83,7 @@ def test_a_good_text_stands_for_the_folded_turns(run: Way) -> None:
         "output_tokens": 10 * TURNS + 20 * calls,
         "total_tokens": 1_010 * TURNS + 220 * calls,
     }
-    assert all(NOTES in text and "- note(" not in text for text in digests(model))
+    assert all(NOTES in text and "- note(" not in text for text in summaries(model))
     for seen in model.seen:
         assert_sendable(seen.messages)
         assert tokens(seen.messages) <= BUDGET
@@ -93,7 +93,7 @@ def test_a_good_text_stands_for_the_folded_turns(run: Way) -> None:
 def test_the_model_is_shown_the_task_the_notes_so_far_and_what_came_after(run: Way) -> None:
     writer = ScriptedModel(lambda messages: f"{NOTES} ({len(writer.seen)})")
     with ScriptedModel(script()) as model:
-        run(digested(model, writer))
+        run(summarised(model, writer))
     for number, seen in enumerate(writer.seen):
         assert seen.tools == []
         assert tokens(seen.messages) <= BUDGET
@@ -125,11 +125,11 @@ FAILURES: dict[str, Any] = {
 def test_whatever_goes_wrong_the_lines_serve(answer: Any, run: Way) -> None:
     writer = ScriptedModel(lambda messages: answer, chunk_size=500)
     with ScriptedModel(script()) as model:
-        result = run(digested(model, writer))
+        result = run(summarised(model, writer))
     assert result["outcome"]["status"] == "success"
     assert result["outcome"]["turns"] == TURNS
     assert writer.seen
-    assert all("- note({'text': '" in text and "heron" not in text for text in digests(model))
+    assert all("- note({'text': '" in text and "heron" not in text for text in summaries(model))
     for seen in model.seen:
         assert tokens(seen.messages) <= BUDGET
 
@@ -137,7 +137,7 @@ def test_whatever_goes_wrong_the_lines_serve(answer: Any, run: Way) -> None:
 def test_a_text_that_is_far_too_long_is_not_waited_for() -> None:
     writer = ScriptedModel(lambda messages: "x" * 200_000, chunk_size=10)
     with ScriptedModel(script()) as model:
-        outcome = invoke(digested(model, writer))["outcome"]
+        outcome = invoke(summarised(model, writer))["outcome"]
     assert writer.chunks_sent < 1_000 * len(writer.seen)
     assert outcome["usage"]["estimated"]
 
@@ -146,10 +146,12 @@ def test_a_text_that_is_far_too_long_is_not_waited_for() -> None:
 def test_a_slow_model_is_given_up_on(run: Way) -> None:
     writer = ScriptedModel(lambda messages: NOTES, delay=0.05, chunk_size=1)
     with ScriptedModel(script()[-8:]) as model:
-        result = run(build_graph(model, [note], digest=writer, view_tokens=1_200, digest_seconds=0.1))
+        result = run(
+            build_graph(model, [note], compaction=writer, prompt_tokens=1_200, compaction_seconds=0.1)
+        )
     assert result["outcome"]["status"] == "success"
     assert writer.seen
-    assert all("- note({'text': '" in text for text in digests(model))
+    assert all("- note({'text': '" in text for text in summaries(model))
 
 
 def test_one_failure_costs_one_text_and_no_more() -> None:
@@ -158,30 +160,30 @@ def test_one_failure_costs_one_text_and_no_more() -> None:
 
     writer = ScriptedModel(failing_once)
     with ScriptedModel(script()) as model:
-        invoke(digested(model, writer))
-    ways = list(dict.fromkeys((f"{NOTES} (1)" in text, "- note(" in text) for text in digests(model)))
+        invoke(summarised(model, writer))
+    ways = list(dict.fromkeys((f"{NOTES} (1)" in text, "- note(" in text) for text in summaries(model)))
     assert ways[:3] == [(True, False), (True, True), (False, False)], "text, text and lines, the next text"
     assert "- note(" in writer.seen[2].messages[1].text.partition("What came after")[0]
 
 
-def test_nobody_who_stops_a_run_waits_for_a_digest() -> None:
+def test_nobody_who_stops_a_run_waits_for_a_summary() -> None:
     """A run that is asked to stop just then asks no model any more."""
     writer, control = ScriptedModel([]), RunControl()
     run = NodeContext(
-        kit_of(digested(ScriptedModel([]), writer)),
+        deps_of(summarised(ScriptedModel([]), writer)),
         {"configurable": {"__pregel_runtime": Runtime(control=control)}},
     )
     turns = [message for at in range(9) for message in (ai(("note", f"{at}")), done(f"{at}", "x" * 4_000))]
     now = state(user(), *turns)
-    folding = compact(now, run.reader(now), BUDGET, "", run.kit.texts)
-    assert folding is not None
-    assert isinstance(next(write_digest(folding, None, run, Task())), Summarise)
+    compaction = compact(now, run.reader(now), BUDGET, "", run.deps.texts)
+    assert compaction is not None
+    assert isinstance(next(write_summary(compaction, None, run, Task())), Summarise)
     control.request_drain("pause")
     with pytest.raises(StopIteration) as end:
-        next(write_digest(folding, None, run, Task()))
-    digest, spent = end.value.value
-    assert digest["lines"]
-    assert (digest.get("text"), spent) == (None, None)
+        next(write_summary(compaction, None, run, Task()))
+    summary, spent = end.value.value
+    assert summary["lines"]
+    assert (summary.get("text"), spent) == (None, None)
 
 
 @both_ways
@@ -195,19 +197,19 @@ def test_a_stop_ends_the_text_at_once_and_the_lines_serve(run: Way, tmp_path: Pa
     writer = ScriptedModel(stopped, chunk_size=5)
     model = ScriptedModel(script())
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = digested(model, writer, storage=storage)
+        graph = summarised(model, writer, storage=storage)
         with pytest.raises(GraphDrained):
             run(graph, control=control)
         assert writer.chunks_sent < 5
-        digest = graph.get_state(THREAD).values["digest"]
-    assert digest["lines"]
-    assert "text" not in digest
+        summary = graph.get_state(THREAD).values["digest"]
+    assert summary["lines"]
+    assert "text" not in summary
 
 
 def test_its_words_are_not_streamed_as_a_reply() -> None:
     writer = ScriptedModel(lambda messages: NOTES)
     with ScriptedModel(script()) as model:
-        graph = digested(model, writer)
+        graph = summarised(model, writer)
         parts = graph.stream({"messages": [FIRST]}, THREAD, stream_mode="messages")
         streamed = "".join(chunk.text for chunk, _ in parts if isinstance(chunk, AIMessage))
     assert writer.seen
@@ -221,7 +223,7 @@ def test_the_cost_is_that_of_its_own_task(tmp_path: Path) -> None:
         ScriptedModel([*script(), last]) as model,
         sqlite_storage(tmp_path / "threads.sqlite") as storage,
     ):
-        graph = digested(model, writer, storage=storage)
+        graph = summarised(model, writer, storage=storage)
         first = invoke(graph)["outcome"]["usage"]["input_tokens"]
         before = len(writer.seen)
         second = graph.invoke({"messages": [("user", "and now?")]}, THREAD)["outcome"]["usage"]
@@ -241,40 +243,40 @@ SMALL: Any = {"max_input_tokens": 8_000}
         ({"profile": ROOMY}, True),
         ({"profile": SMALL}, False),
         ({"profile": None}, False),
-        ({"profile": ROOMY, "view_tokens": 8_000}, False),
-        ({"profile": ROOMY, "digest": "lines"}, False),
-        ({"profile": SMALL, "digest": "model"}, True),
-        ({"profile": None, "digest": ScriptedModel([])}, True),
+        ({"profile": ROOMY, "prompt_tokens": 8_000}, False),
+        ({"profile": ROOMY, "compaction": "lines"}, False),
+        ({"profile": SMALL, "compaction": "model"}, True),
+        ({"profile": None, "compaction": ScriptedModel([])}, True),
     ],
 )
-def test_who_writes_the_digest(settings: dict[str, Any], writes: bool) -> None:
+def test_who_writes_the_summary(settings: dict[str, Any], writes: bool) -> None:
     model = ScriptedModel([], profile=settings.pop("profile"))
-    assert (kit_of(build_graph(model, **settings)).own.digester is not None) is writes
+    assert (deps_of(build_graph(model, **settings)).own.summariser is not None) is writes
 
 
 def test_a_model_that_works_by_text_writes_it_as_plain_text() -> None:
     inner = ScriptedModel([], profile=ROOMY)
-    digester = kit_of(build_graph(TaggedText(inner))).own.digester
-    assert isinstance(digester, ScriptedModel)
-    assert digester.seen is inner.seen
+    summariser = deps_of(build_graph(TaggedText(inner))).own.summariser
+    assert isinstance(summariser, ScriptedModel)
+    assert summariser.seen is inner.seen
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(SetupError, match="digest is 'brief'; give 'model', 'lines' or a chat model"):
-        build_graph(ScriptedModel([]), digest="brief")  # type: ignore[arg-type]  # a mistake of the user
+    with pytest.raises(SetupError, match="compaction is 'brief'; give 'model', 'lines' or a chat model"):
+        build_graph(ScriptedModel([]), compaction="brief")  # type: ignore[arg-type]  # a mistake of the user
 
 
 # A process that is killed while the model writes.
 
 KILLED = f"""
 import os, signal, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.graph.test_digest import *
+from tests.graph.test_summary import *
 def deadly(messages):
     print(len(model.seen), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 model = ScriptedModel(by_position)
 with sqlite_storage(sys.argv[1]) as storage:
-    invoke(digested(model, ScriptedModel(deadly), storage=storage))
+    invoke(summarised(model, ScriptedModel(deadly), storage=storage))
 """
 
 
@@ -292,7 +294,7 @@ def test_killed_in_the_middle_of_the_text_nothing_is_lost(tmp_path: Path) -> Non
     turns = int(child.stdout)
     writer, model = ScriptedModel(lambda messages: NOTES), ScriptedModel(by_position)
     with sqlite_storage(file) as storage:
-        graph = digested(model, writer, storage=storage)
+        graph = summarised(model, writer, storage=storage)
         stood = graph.get_state(THREAD).values
         assert sum(isinstance(message, AIMessage) for message in stood["messages"]) == turns
         assert not stood.get("digest")

@@ -41,7 +41,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ThreadStatus:
     """A thread as it is saved.
 
     changed: when, in ISO 8601. go_on: the input that continues a stopped one. left: the step that a stopped
@@ -73,12 +73,12 @@ def config_of(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": checked_thread_id(thread_id)}}
 
 
-def kit_of(graph: Graph) -> Dependencies:
+def deps_of(graph: Graph) -> Dependencies:
     """The parts that `build_graph` made the graph of. Raises SetupError for any other graph."""
     node = graph.builder.nodes.get(str(FIRST)) if isinstance(graph, Graph) else None
     if node is None or not isinstance(node.runnable, Node):
         raise SetupError(f"{graph!r} was not made by build_graph; give the graph that it returned.")
-    return node.runnable.kit
+    return node.runnable.deps
 
 
 def state_of(graph: Graph, name: str) -> State | None:
@@ -130,22 +130,22 @@ def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
 
 
-def look(graph: Graph, thread_id: str) -> Standing:
+def look(graph: Graph, thread_id: str) -> ThreadStatus:
     """Where the thread stands now.
 
     Whether it has ended is read from its own outcome: after a kill LangGraph may name no next state although
     work is left, and the outcome may be that of an earlier task. Raises StorageError for what cannot be read.
     """
     with readable(thread_id):
-        return standing_of(graph, thread_id, graph.get_state(config_of(thread_id)))
+        return read_status(graph, thread_id, graph.get_state(config_of(thread_id)))
 
 
-def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
+def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadStatus:
     """Where a thread stands whose saved state this is."""
     values: Any = state.values
-    task = read(values, kit_of(graph).toolbox)
+    task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
-        return Standing(thread_id, Condition.UNKNOWN)
+        return ThreadStatus(thread_id, Condition.UNKNOWN)
     waiting = next((_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts), None)
     if current_outcome(values) is not None:
         condition = Condition.ENDED
@@ -156,7 +156,7 @@ def standing_of(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
     # With nothing left to run, LangGraph has to be told where to enter.
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
-    return Standing(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
+    return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
 
 
 def _waiting(found: Waiting, task: Task) -> Waiting:
@@ -195,14 +195,14 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
     nothing has expired. Raises ThreadBusy when the thread is running.
     """
     with graph.runner(config_of(thread_id)):
-        standing = look(graph, thread_id)
-        waiting, moment = standing.waiting, time.time() if now is None else now
+        status = look(graph, thread_id)
+        waiting, moment = status.waiting, time.time() if now is None else now
         if not isinstance(waiting, Question):
             return None
-        answer = expired({"type": waiting.pause, **waiting.document()}, moment, kit_of(graph).texts)
+        answer = expired({"type": waiting.pause, **waiting.document()}, moment, deps_of(graph).texts)
         if answer is None:
             return None
-        name, reply_id = _asked_by(standing.values, waiting.call_id)
+        name, reply_id = _asked_by(status.values, waiting.call_id)
         answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
         graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
     return Expired(thread_id, waiting.text, answer)

@@ -1,4 +1,4 @@
-"""The view of any history: sendable, within its budget, and made of the history and the state alone."""
+"""The prompt of any history: sendable, within its budget, and made of the history and the state alone."""
 
 import random
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import kept_in
 from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.replies import Reply
-from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, cut
-from signoff.graph.prompt.prompt import build_prompt, contract_text, digest_message, last_turn, prompt_size
-from signoff.graph.state import AgentState, Digest
+from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, truncate
+from signoff.graph.prompt.prompt import build_prompt, contract_text, last_turn, prompt_size, summary_message
+from signoff.graph.state import AgentState, HistorySummary
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models.tagged import current_status
 from tests.support.histories import (
@@ -86,23 +86,25 @@ class Writer:
 
 
 def folded_state(writer: Writer, messages: list[BaseMessage], budget: int) -> AgentState:
-    """The state at the end of `messages`, folded on the way wherever that was due."""
-    digest: Digest | None = None
+    """The state at the end of `messages`, summarised on the way wherever that was due."""
+    summary: HistorySummary | None = None
     stops = sorted({len(messages), *(writer.random.randint(1, len(messages)) for _ in range(6))})
     for stop in stops:
-        now = state(*messages[:stop], digest=digest)
+        now = state(*messages[:stop], digest=summary)
         reader = read_messages(now, CONTROLS)
         if prompt_size(now, reader, SYSTEM, DEFAULT_TEXTS) > budget:
-            folding = compact(now, reader, budget, SYSTEM, DEFAULT_TEXTS)
-            if folding:
-                folded = next(at for at, message in enumerate(messages) if message_id(at) == folding.upto)
-                assert not any(
-                    reply.open(call) for reply in replies_upto(reader, folded) for call in reply.calls
+            compaction = compact(now, reader, budget, SYSTEM, DEFAULT_TEXTS)
+            if compaction:
+                compacted = next(
+                    at for at, message in enumerate(messages) if message_id(at) == compaction.upto
                 )
-                by_text = folding.most > SMALLEST and writer.random.random() < 0.5
-                text = "T" * writer.random.randint(1, max(1, folding.most))
-                digest = folding.by_text(text) if by_text else folding.by_lines()
-    return state(*messages, digest=digest)
+                assert not any(
+                    reply.open(call) for reply in replies_upto(reader, compacted) for call in reply.calls
+                )
+                by_text = compaction.most > SMALLEST and writer.random.random() < 0.5
+                text = "T" * writer.random.randint(1, max(1, compaction.most))
+                summary = compaction.by_text(text) if by_text else compaction.by_lines()
+    return state(*messages, digest=summary)
 
 
 def message_id(at: int) -> str:
@@ -117,13 +119,13 @@ def replies_upto(reader: Reader, position: int) -> list[Reply]:
 
 def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[BaseMessage]:
     view = build_prompt(now, reader, SYSTEM, DEFAULT_TEXTS)
-    return cut(view, last_turn(view), budget, lambda name: kept_in(folder, name))
+    return truncate(view, last_turn(view), budget, lambda name: kept_in(folder, name))
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))
 @pytest.mark.slow
 @pytest.mark.sample(1)
-def test_a_view_of_any_history_is_sendable_and_within_its_budget(start: int, tmp_path: Path) -> None:
+def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(start: int, tmp_path: Path) -> None:
     exceptions = 0
     for seed in range(start, start + 100):
         writer = Writer(seed)
@@ -149,13 +151,15 @@ def assert_only_the_last_turn_is_left(
     assert sum(isinstance(message, AIMessage) for message in view) <= 1
     assert all(len(m.text) <= SMALLEST + 10 for m in last if isinstance(m, ToolMessage))
     kept = [message for message in view if message.type == "system" or message in reader.section.messages]
-    if digest := now.get("digest"):
-        empty = Digest(upto="", lines=["- (99 older lines are not listed)"], contract=digest["contract"])
-        kept.append(digest_message(empty, reader.section.id, DEFAULT_TEXTS))
+    if summary := now.get("digest"):
+        empty = HistorySummary(
+            upto="", lines=["- (99 older lines are not listed)"], contract=summary["contract"]
+        )
+        kept.append(summary_message(empty, reader.section.id, DEFAULT_TEXTS))
     assert tokens([*kept, *last]) > budget - 20, "what is always kept does not fit by itself"
 
 
-# The lines of the digest.
+# The lines of the summary.
 
 
 @pytest.mark.parametrize(
@@ -174,11 +178,11 @@ def test_the_oldest_lines_go_first_and_are_counted(lines: list[str], room: int, 
 
 
 def told(*messages: BaseMessage, budget: int = 200) -> str:
-    """The digest of these messages, of which all but the last turn are folded."""
+    """The summary of these messages, of which all but the last turn are summarised."""
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
-    folding = compact(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
-    assert folding is not None
-    return "\n".join(folding.told())
+    compaction = compact(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
+    assert compaction is not None
+    return "\n".join(compaction.told())
 
 
 def test_a_turn_is_told_in_one_line_and_so_is_an_earlier_task() -> None:
@@ -235,19 +239,19 @@ CONTRACTS: dict[str, tuple[list[BaseMessage], str]] = {
 def test_the_contract_holds_what_binds(messages: list[BaseMessage], lines: str) -> None:
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
     reader = read_messages(now, CONTROLS)
-    folding = compact(now, reader, 200, SYSTEM, DEFAULT_TEXTS)
-    assert folding is not None
-    text = contract_text(folding.contract, reader.section.id, DEFAULT_TEXTS)
+    compaction = compact(now, reader, 200, SYSTEM, DEFAULT_TEXTS)
+    assert compaction is not None
+    text = contract_text(compaction.contract, reader.section.id, DEFAULT_TEXTS)
     assert text.partition("\n")[2] == lines
-    assert contract_text(folding.contract, "the next task", DEFAULT_TEXTS) == ""
+    assert contract_text(compaction.contract, "the next task", DEFAULT_TEXTS) == ""
 
 
 def test_the_tagged_protocol_reads_approach_and_status_from_it() -> None:
     work = [ai(("work", f"{at}")) if at % 2 else done(f"{at - 1}", "y" * 1_000) for at in range(1, 9)]
     now = state(user(), ai(("think", "a", THOUGHT)), done("a"), *work)
-    folding = compact(now, read_messages(now, CONTROLS), 200, SYSTEM, DEFAULT_TEXTS)
-    assert folding is not None
-    later = state(*now["messages"], digest=folding.by_lines())
+    compaction = compact(now, read_messages(now, CONTROLS), 200, SYSTEM, DEFAULT_TEXTS)
+    assert compaction is not None
+    later = state(*now["messages"], digest=compaction.by_lines())
     view = build_prompt(later, read_messages(later, CONTROLS), SYSTEM, DEFAULT_TEXTS)
     assert not any(call["name"] == "think" for m in view if isinstance(m, AIMessage) for call in m.tool_calls)
     assert current_status(view) == ("by hand", "begun")
@@ -269,18 +273,18 @@ def test_only_the_largest_results_are_cut_and_only_in_the_last_turn(tmp_path: Pa
         ToolMessage([block, image], tool_call_id="d"),
     ]
     most = tokens(view) - 3_000
-    made = cut(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
+    made = truncate(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
     assert most - 20 <= tokens(made) <= most
     assert made[:5] == view[:5]
     assert len(made[5].text) < 4_000
     assert made[6].content[1] == image
     assert sorted(file.read_text("utf-8")[0] for file in tmp_path.iterdir()) == ["b", "l"]
-    assert made == cut(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
+    assert made == truncate(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
 
 
 def test_a_result_keeps_its_ends_however_small_the_budget(tmp_path: Path) -> None:
     view = [user(), ai(("work", "a")), done("a", "begins " + "x" * 9_000 + " ends")]
-    made = cut(view, last_turn(view), 1, lambda name: kept_in(tmp_path, name))
+    made = truncate(view, last_turn(view), 1, lambda name: kept_in(tmp_path, name))
     assert made[2].text.startswith("begins ")
     assert made[2].text.endswith(" ends")
     assert len(made[2].text) <= SMALLEST + 10

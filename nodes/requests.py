@@ -1,0 +1,176 @@
+"""What a generator may wait for, and the drivers that carry it out in sync and async code.
+
+A node, a session (`signoff/session/drive.py`) and the way into a thread (`graph/compiled/inputs.py`) are
+generators that yield requests (store operations, a model call, tool calls) and get their results back, or the
+error that came of one. `carry_out` runs one that comes to a result, `tell` one that also yields events. What
+a request needs is the `scope`: the context of a node, or what a session holds.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from langgraph.store.base import BaseStore, Op
+
+_T = TypeVar("_T")
+
+Part = Generator[Any, Any, _T]
+"""A part of a node that yields requests and gives a value."""
+
+
+@runtime_checkable
+class Request(Protocol):
+    """Something that is waited for, and how it is done in an event loop."""
+
+    def do(self, scope: Any) -> Any: ...
+
+    async def ado(self, scope: Any) -> Any: ...
+
+
+class HasStore(Protocol):
+    """A scope with a store, or without one."""
+
+    @property
+    def store(self) -> BaseStore | None: ...
+
+
+@dataclass(frozen=True)
+class Store:
+    """Operations on the store; without a store every result is None."""
+
+    ops: Sequence[Op]
+
+    def do(self, scope: HasStore) -> list[Any]:
+        return scope.store.batch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
+
+    async def ado(self, scope: HasStore) -> list[Any]:
+        return await scope.store.abatch(self.ops) if scope.store and self.ops else [None] * len(self.ops)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Puts `after` if the value is still `before`; says whether it did.
+
+    Atomic where the store has a `swap` of its own (`sqlite_storage`). With any other store two runners of one
+    thread at the same moment could both succeed.
+    """
+
+    namespace: tuple[str, ...]
+    key: str
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+    def do(self, scope: HasStore) -> bool:
+        return scope.store is None or self.on(scope.store)
+
+    def on(self, store: BaseStore) -> bool:
+        """Does it on `store`."""
+        if swap := getattr(store, "swap", None):
+            return bool(swap(self.namespace, self.key, self.before, self.after))
+        item = store.get(self.namespace, self.key)
+        if (item.value if item else None) != self.before:
+            return False
+        store.put(self.namespace, self.key, self.after)
+        return True
+
+    async def ado(self, scope: HasStore) -> bool:
+        return await asyncio.to_thread(self.do, scope)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Work on files, which an event loop must not wait for."""
+
+    work: Callable[[], object]
+
+    def do(self, scope: object) -> None:
+        self.work()
+
+    async def ado(self, scope: object) -> None:
+        await asyncio.to_thread(self.work)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that its owner does in both ways."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Awaitable[Any]]
+
+    def do(self, scope: object) -> Any:
+        return self.call()
+
+    async def ado(self, scope: object) -> Any:
+        return await self.acall()
+
+
+def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """Carries out what `steps` asks for; gives what it comes to."""
+    go_on: Callable[[], Any] = steps.__next__
+    try:
+        while True:
+            go_on = _done(steps, go_on(), scope)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
+    """`carry_out`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        go_on = await _adone(steps, request, scope)
+
+
+def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
+    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = _done(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+async def atell(steps: Generator[Any, Any, None], scope: object) -> AsyncGenerator[Any, None]:
+    """`tell`, for an event loop."""
+    go_on: Callable[[], Any] = steps.__next__
+    while (item := _next(go_on)) is not _END:
+        if isinstance(item, Request):
+            go_on = await _adone(steps, item, scope)
+        else:
+            yield item
+            go_on = steps.__next__
+
+
+_END = object()
+
+
+def _next(go_on: Callable[[], Any]) -> Any:
+    try:
+        return go_on()
+    except StopIteration:
+        return _END
+
+
+def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    """Carries out one request; how `steps` goes on."""
+    try:
+        return partial(steps.send, request.do(scope))
+    except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means
+        return partial(steps.throw, error)
+
+
+async def _adone(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
+    try:
+        return partial(steps.send, await request.ado(scope))
+    except BaseException as error:  # noqa: BLE001  as above
+        return partial(steps.throw, error)
