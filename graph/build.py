@@ -37,9 +37,9 @@ from signoff.graph.compiled.settings import (
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
-from signoff.graph.installing import install_hint
 from signoff.graph.limits import Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT

@@ -37,7 +37,7 @@ from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import Holding, hold, together
 from signoff.tools.pty.environment import MARK

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Prices
 
 _NAMES = ("model_name", "model", "model_id")

@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.nodes.model.advice import secrets_of
 
 

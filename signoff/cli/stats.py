@@ -24,7 +24,7 @@ from signoff.front.options import Json, Thread, takes
 from signoff.front.text import one_line, plain, styled
 from signoff.front.threads import checked_thread_id
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.vocabulary import Tone, heading
 from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers

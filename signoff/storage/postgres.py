@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads

@@ -12,7 +12,7 @@ from signoff.front.options import TO_BEGIN, takes
 from signoff.front.settings import Given
 from signoff.front.threads import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 
 _SERVED_BY = "SIGNOFF_SERVED_BY"
 

@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore
 from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.nodes.journal import label
 from signoff.nodes.requests import Swap
 from signoff.session.commands import Answer, Extend, Retry

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 
 import pytest
 from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from rich.console import Console
 
 from signoff.cli.display import LiveArea, Streamed
+from signoff.graph.machine import State
 from signoff.session.events import Entered
 
 
 def piece(text: str = "", name: str | None = None, args: str | None = None) -> ChatGenerationChunk:
-    calls = [{"name": name, "args": args, "id": None, "index": 0, "type": "tool_call_chunk"}]
-    message = AIMessageChunk(text, tool_call_chunks=calls if name or args else [])  # type: ignore[arg-type]  # a TypedDict
-    return ChatGenerationChunk(message=message)
+    call = tool_call_chunk(name=name, args=args, id=None, index=0)
+    return ChatGenerationChunk(
+        message=AIMessageChunk(content=text, tool_call_chunks=[call] if name or args else [])
+    )
 
 
 def shown(pieces: Sequence[ChatGenerationChunk], width: int = 60) -> list[str]:
@@ -55,5 +58,5 @@ def test_with_the_next_state_they_are_gone() -> None:
     streamed = Streamed()
     streamed.on_llm_new_token("So", chunk=piece("So"))
     assert (streamed.words, streamed.pieces) == ("So", 1)
-    streamed.seen(Entered("route_tools", turn=1, turns=9, tokens=3, source="call_llm"))
+    streamed.seen(Entered(State.ROUTE_TOOLS, turn=1, turns=9, tokens=3, source=State.CALL_LLM))
     assert (streamed.words, streamed.pieces) == ("", 0)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from signoff import SetupError, postgres_storage, sqlite_storage
 from signoff.cli.app import app
 from signoff.cli.stats import moment
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from tests.cli.test_stats import fill, put
 
 DAY = 86_400.0

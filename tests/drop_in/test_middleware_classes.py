@@ -34,7 +34,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
 
 from signoff import SetupError, build_graph
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
 from tests.middleware import table

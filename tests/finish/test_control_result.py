@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from signoff import ControlTool, Effect, build_graph
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.tools.control import standard_controls
 from tests.support.cases.loop import ASK, FINISH, GO, SUCCESS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from signoff.graph.installing import command_for, install_hint
+from signoff.graph.inside.installing import command_for, install_hint
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = ("signoff", "graph", "nodes", "tools", "benchmarks")
@@ -55,7 +55,7 @@ def test_an_environment_of_uv_holds_no_pip(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_metadata_there_is_a_command_all_the_same(tmp_path: Path) -> None:
-    program = "from signoff.graph.installing import install_hint as f; print(f('ui'))"
+    program = "from signoff.graph.inside.installing import install_hint as f; print(f('ui'))"
     # Without site-packages nothing is installed.
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],

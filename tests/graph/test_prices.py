@@ -8,7 +8,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from signoff import Limits, Prices, SetupError, build_graph
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.prices import _listed, prices_of

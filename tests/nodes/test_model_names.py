@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import ModelRetries, Session, SetupError, build_graph, sqlite_storage
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.messages import is_reply, marks
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call

@@ -19,9 +19,9 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "signoff.graph.errors",
             "signoff.graph.foreign",
+            "signoff.graph.inside.installing",
             "signoff.graph.inside.private",
             "signoff.graph.inside.speed",
-            "signoff.graph.installing",
             "signoff.graph.kinds",
             "signoff.graph.limits",
             "signoff.graph.machine",

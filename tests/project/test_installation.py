@@ -204,6 +204,6 @@ def test_each_extra_installs_into_an_empty_environment(
     run(*install, what, cwd=tmp_path)
     scripts = place / ("Scripts" if sys.platform == "win32" else "bin")
     assert "Usage: signoff" in run(scripts / "signoff", "--help", cwd=tmp_path, NO_COLOR="1")
-    hint = "from signoff.graph.installing import install_hint as f; print(f('ui'))"
+    hint = "from signoff.graph.inside.installing import install_hint as f; print(f('ui'))"
     told = run(scripts / "python", "-c", hint, cwd=tmp_path).strip()
     assert told.endswith(f'"signoff[ui] @ {file.as_uri()}"')

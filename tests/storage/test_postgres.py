@@ -20,7 +20,7 @@ from langgraph.types import Command
 from signoff import Limits, SetupError, StorageError, build_graph
 from signoff.graph.build import Graph
 from signoff.graph.errors import ThreadError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.storage.postgres import PostgresStorage, postgres_storage
 from tests.support.servers.postgres import PASSWORD, Server, execute

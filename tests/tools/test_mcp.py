@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call

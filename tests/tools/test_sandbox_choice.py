@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
 from signoff.tools.sandbox.base import Captured
 

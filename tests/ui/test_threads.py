@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.session.status import reading_graph
 from tests.support.benches.ui import UiBench
 

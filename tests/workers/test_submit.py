@@ -22,7 +22,7 @@ from signoff import (
     build_graph,
     sqlite_storage,
 )
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import postgres_storage
 from signoff.workers import drive, pause, submit

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.filesystem.paths import shown
 from signoff.tools.processes.helpers import base_python, find_program
 from signoff.tools.protected import Protected, find_protected, open_places, within

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from signoff.graph.errors import SetupError
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.protected import find_protected
 from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
 from signoff.tools.sandbox.process import LOST, MOST

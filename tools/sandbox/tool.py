@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import capped
-from signoff.graph.installing import install_hint
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import hold, holding_of
 from signoff.tools.sandbox.base import Bounds, PythonResult, Sandbox
