@@ -96,9 +96,10 @@ portable: .venv/installed
 	$(RUN) python -P tests/portable.py
 
 ## build: the sdist and the wheel, into dist/
-build: .venv/installed
+build: $(filter .tools/%,$(UV))
 	@rm -rf dist
-	$(RUN) python -m build --installer uv
+	$(UV) build --quiet
+	@ls -l dist
 
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras --compile-bytecode
