@@ -340,7 +340,7 @@ def build_graph(
     if storage is None and checkpointer is None and box.approvals.asks:
         warnings.warn(
             "approvals= needs a checkpointer to wait for a person: without one, calls that need approval are "
-            "not run. Give storage=sqlite_storage(…), or checkpointer=; if a server (`langgraph dev`) or a "
+            "not run. Pass storage=sqlite_storage(…), or checkpointer=; if a server (`langgraph dev`) or a "
             "parent graph brings its own, none is needed.",
             ApprovalWarning,
             stacklevel=2,
@@ -432,7 +432,7 @@ def _warn_without_journal(
     if checkpointer is not None and store is None and effects:
         warnings.warn(
             f"{', '.join(effects)} may change something, and without a store there is no journal: a call "
-            "that is cut short by a crash may run twice. Give store=, or storage=sqlite_storage(…).",
+            "that is cut short by a crash may run twice. Pass store=, or storage=sqlite_storage(…).",
             JournalWarning,
             stacklevel=3,
         )

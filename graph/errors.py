@@ -6,7 +6,7 @@
     ├── StorageError       the database cannot be used; the thread stays resumable
     └── ThreadError        the thread cannot do what was asked (unknown, finished, nothing pending)
         ├── ThreadBusy     another process is running the thread
-        └── ThreadLost     another runner has taken the thread over; this one has stopped, nothing is lost
+        └── ThreadLost     another runner has taken the thread over; this one has stopped
 
 A limit or a failing model is never an exception: it is an outcome.
 """

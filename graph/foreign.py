@@ -249,7 +249,7 @@ def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
     try:
         kind.check_schema(schema)
     except SchemaError as error:
-        raise SetupError(f"{what} is no JSON schema: {error.message[:_MOST_CHARACTERS]}.") from error
+        raise SetupError(f"{what} is not a valid JSON schema: {error.message[:_MOST_CHARACTERS]}.") from error
     validator = kind(schema)
 
     def check(value: Any) -> str:

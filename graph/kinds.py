@@ -48,8 +48,8 @@ def kind_of(tool: BaseTool) -> Kind:
     if own := sorted(_less_guarded(metadata)):
         raise SetupError(
             f"The metadata of tool {tool.name!r} holds hints of an MCP server, which can write "
-            f"{', '.join(own)} there, too. Take the tools from signoff.tools.mcp.mcp_tools, or give metadata "
-            "of your own, without the hints."
+            f"{', '.join(own)} there, too. Take the tools from signoff.tools.mcp.mcp_tools, or set "
+            "metadata of your own, without the hints."
         )
     declared = metadata.get("kind")
     if declared is not None:

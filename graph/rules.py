@@ -194,7 +194,7 @@ def _tool_calls(task: Task, limits: Limits) -> Why:
 def _repeats(task: Task, limits: Limits) -> Why:
     if limits.repeats is None or task.row.times < limits.repeats:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _spoke(task: Task, _: Limits) -> Why:
@@ -241,7 +241,7 @@ def _repeating(task: Task, limits: Limits) -> Why:
     told_at = repeats_to_mention(limits)
     if told_at is None or task.row.times < told_at or task.row.told:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _near_limit(task: Task, limits: Limits) -> Why:

@@ -292,7 +292,7 @@ class Context(CheckedModel):
         default=None, ge=1, description="At most this many replies without a tool call in a row."
     )
     repeats: int | None = Field(
-        default=None, ge=2, description="The same work with the same result at most this often in a row."
+        default=None, ge=2, description="At most this many identical results in a row."
     )
     refusals: int | None = Field(
         default=None, ge=1, description="At most this many refused finishes in a row, without work."

@@ -209,7 +209,8 @@ def _gives_way(error: BaseException) -> bool:
 
 def _without_prompt(state: AgentState, error: PromptError) -> Report:
     said = (
-        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
+        f"The function passed as system_prompt= {error}. Fix it, then retry the thread; everything so far is "
+        "saved."
     )
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})

@@ -251,14 +251,14 @@ def make_checks(
     that is none, and for a time that is not above 0.
     """
     if isinstance(checks, str) or not isinstance(checks, Sequence):
-        raise SetupError(f"checks= is {checks!r}; give a list of functions and commands.")
+        raise SetupError(f"checks= is {checks!r}; pass a list of functions and commands.")
     if not seconds > 0:
-        raise SetupError(f"check_seconds is {seconds}; give a time above 0.")
+        raise SetupError(f"check_seconds is {seconds}; pass a time above 0.")
     if not isinstance(folder, str | PathLike | None):
-        raise SetupError(f"checks_folder is {folder!r}; give the path of a folder.")
+        raise SetupError(f"checks_folder is {folder!r}; pass the path of a folder.")
     place = Path.cwd() if folder is None else Path(folder).expanduser().resolve()
     if not place.is_dir():
-        raise SetupError(f"checks_folder {str(place)!r} is no folder.")
+        raise SetupError(f"checks_folder {str(place)!r} is not a folder.")
     return tuple(_told_apart([_made(check, place, seconds) for check in checks]))
 
 

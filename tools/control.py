@@ -431,7 +431,7 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
         return None
     if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
         raise SetupError(
-            f"response_format is {reprlib.repr(given)}; give a pydantic model, a dataclass, a TypedDict or a "
+            f"response_format is {reprlib.repr(given)}; pass a pydantic model, a dataclass, a TypedDict or a "
             "JSON schema."
         )
     try:
@@ -482,7 +482,7 @@ def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = dereference_refs(dict(schema))
     except (KeyError, ValueError, TypeError) as error:
-        raise SetupError(f"response_format has a reference that leads nowhere: {error}.") from error
+        raise SetupError(f"response_format has a reference that cannot be resolved: {error}.") from error
     return {key: part for key, part in found.items() if key not in ("$defs", "definitions", "$schema", "$id")}
 
 

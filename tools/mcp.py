@@ -71,7 +71,7 @@ async def mcp_tools(
     except ImportError:
         raise SetupError('MCP servers need an extra: pip install "signoff[mcp]"') from None
     if not seconds > 0:
-        raise SetupError(f"seconds is {seconds!r}; give the seconds that a server may take to start.")
+        raise SetupError(f"seconds is {seconds!r}; pass how many seconds a server may take to start.")
     every = [_Server(name, connection, seconds, most_tools) for name, connection in servers.items()]
     try:
         listed = await asyncio.gather(*(server.tools() for server in every), return_exceptions=True)
@@ -168,7 +168,7 @@ class _Server:
             if error.sent:
                 raise _Unusable(
                     f"{error} Whether the call took effect is not known: check before you repeat it. The "
-                    "next call starts the server anew."
+                    "next call starts the server again."
                 ) from error
         # It had ended before the call, so nothing was asked of it.
         return await (await self._opened()).ask(asked)
@@ -180,8 +180,8 @@ class _Server:
         except TimeoutError:
             garbage = self._running.garbage if self._running else ""
             raise _Unusable(
-                f"it had not listed its tools after {self._seconds:g} seconds.{garbage} Give it longer with "
-                "seconds=, or check its command or address."
+                f"it had not listed its tools after {self._seconds:g} seconds.{garbage} Allow more time "
+                "with seconds=, or check its command or address."
             ) from None
         finally:
             if not self._stays:
@@ -198,7 +198,7 @@ class _Server:
             if len(found) > self._most:
                 raise _Unusable(
                     f"it offers more than {self._most} tools, and most models take no more. Have it offer "
-                    "fewer, or give most_tools=."
+                    "fewer, or pass most_tools=."
                 )
             if not page.nextCursor:
                 return found
@@ -261,7 +261,7 @@ class _Running:
     @property
     def garbage(self) -> str:
         """What it printed that is no message, as the end of a sentence; empty for nothing."""
-        return f" It printed what is no message of MCP: {self._first!r}." if self._lines else ""
+        return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
 
     async def start(self) -> None:
         """Comes back when it can be asked."""

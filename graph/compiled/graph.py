@@ -120,7 +120,7 @@ def closed() -> StorageError:
     """The error for a graph that is used after its storage was closed."""
     return StorageError(
         "The storage of this graph is closed: its `with` block has ended. Use the graph within it, or open "
-        "the storage again and build the graph anew."
+        "the storage again and build the graph again."
     )
 
 
@@ -381,7 +381,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         check_context(options.get("context"), self.context_schema)
         check_pauses(options, self.builder.nodes)
         if given is None and not self.checkpointer and not nested():
-            raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
+            raise SetupError(f"Without a checkpointer there is nothing to go on with; pass {EXAMPLE}.")
 
     def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""

@@ -107,7 +107,7 @@ def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
     """The values of a state; the snapshot around them is taken, too."""
     values = state.values if isinstance(state, StateSnapshot) else state
     if not isinstance(values, Mapping):
-        raise SetupError(f"{values!r:.80} is no state of a thread; give graph.get_state(config).values.")
+        raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
     return values
 
 
@@ -202,7 +202,7 @@ def _check_says_something(command: Command[Any]) -> None:
     if command.resume == {} or (command.resume is None and not command.update and not command.goto):
         raise ThreadError(
             f"The answer is {'empty' if command.resume == {} else 'null'} (resume={command.resume!r}), and "
-            'nothing would be delivered; give text or a JSON value, or "" for no answer. Nothing was changed.'
+            'nothing would be delivered; pass text or a JSON value, or "" for no answer. Nothing was changed.'
         )
 
 
@@ -341,11 +341,13 @@ def check_input(given: Any) -> None:
     if given is None:
         return
     if "messages" in given and given["messages"] is None:
-        raise SetupError(f"The messages of the input are None; give {EXAMPLE}.")
+        raise SetupError(f"The messages of the input are None; pass {EXAMPLE}.")
     try:
         messages_of(given)
     except (TypeError, ValueError, NotImplementedError, LookupError) as error:
-        raise SetupError(f"The input holds what is no message ({reason(error)}); give {EXAMPLE}.") from error
+        raise SetupError(
+            f"The input holds something that is not a message ({reason(error)}); pass {EXAMPLE}."
+        ) from error
 
 
 def check_channels(given: Any, channels: Collection[str]) -> None:
@@ -360,10 +362,10 @@ def check_channels(given: Any, channels: Collection[str]) -> None:
 
 def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
-        raise SetupError(f"The input is {reprlib.repr(given)}; give {EXAMPLE}.")
+        raise SetupError(f"The input is {reprlib.repr(given)}; pass {EXAMPLE}.")
     if given and "messages" not in given and not nested():
         told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
-        raise SetupError(f"The input has {told} and no 'messages'; give {EXAMPLE}.")
+        raise SetupError(f"The input has {told} and no 'messages'; pass {EXAMPLE}.")
 
 
 def reason(error: Exception) -> str:
@@ -412,19 +414,19 @@ def check_context(context: Any, form: type | None = None) -> None:
         return
     if isinstance(context, Mapping):
         if strange := [key for key in context if not isinstance(key, str)]:
-            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys are names.")
+            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys must be strings.")
         return
     kind = type(context).__name__
     if isinstance(form, type) and issubclass(form, ContextForm):
         if form.takes(context):
             return
-        raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or {form.wanted()}.")
+        raise SetupError(f"context is {reprlib.repr(context)}; pass a mapping, or {form.wanted()}.")
     if is_dataclass(context) or isinstance(context, BaseModel):
         raise SetupError(
-            f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context, or build the graph "
+            f"context is {reprlib.repr(context)}; pass a mapping, or the graph's Context, or build the graph "
             f"with context_schema={kind}."
         )
-    raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context.")
+    raise SetupError(f"context is {reprlib.repr(context)}; pass a mapping, or the graph's Context.")
 
 
 def nested() -> bool:

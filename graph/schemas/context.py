@@ -112,11 +112,11 @@ def context_form(schema: Any) -> type[ContextForm] | None:
         is_dataclass(schema) or is_typeddict(schema) or issubclass(schema, BaseModel)
     ):
         raise SetupError(
-            f"context_schema= is {reprlib.repr(schema)}; give a dataclass, a pydantic model or a TypedDict."
+            f"context_schema= is {reprlib.repr(schema)}; pass a dataclass, a pydantic model or a TypedDict."
         )
     if issubclass(schema, Context):
         raise SetupError(
-            "context_schema= is made of Signoff's own Context, whose fields each run has already; name only "
+            "context_schema= is made of Signoff's own Context, whose fields every run already has; name only "
             "your own fields."
         )
     try:
@@ -130,7 +130,7 @@ def context_form(schema: Any) -> type[ContextForm] | None:
     if own := [name for name in found if name in Context.model_fields]:
         raise SetupError(
             f"context_schema={schema.__name__} has the field {own[0]!r}, which each run has already "
-            f"(so have: {', '.join(Context.model_fields)}); give yours another name."
+            f"(so have: {', '.join(Context.model_fields)}); rename yours."
         )
     defined: dict[str, Any] = dict(found)
     with warnings.catch_warnings():

@@ -61,7 +61,7 @@ def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> St
     if given is not None:
         if not is_typeddict(given):
             raise SetupError(
-                f"state_schema= is {reprlib.repr(given)}; give a TypedDict, whose fields may be Annotated "
+                f"state_schema= is {reprlib.repr(given)}; pass a TypedDict, whose fields may be Annotated "
                 "with a reducer."
             )
         own |= _channels(f"state_schema={_name(given)}", given, machines)
@@ -83,7 +83,7 @@ def _name(schema: Any) -> str:
 def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str, Any]:
     """The channels of a schema, with their types. whose: it, as the subject of a sentence."""
     if not is_typeddict(schema):
-        raise SetupError(f"{whose} is no TypedDict; write it as one.")
+        raise SetupError(f"{whose} is not a TypedDict; define it as one.")
     try:
         hints = get_type_hints(schema, include_extras=True)
     except NameError as error:
@@ -96,7 +96,7 @@ def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str,
         others = ", ".join(key for key in machines if key != "messages")
         raise SetupError(
             f"{whose} has the channel {taken[0]!r}, which is the machine's (its channels are: "
-            f"{others}); give yours another name."
+            f"{others}); rename yours."
         )
     try:
         if writable := {key: hint for key, hint in own.items() if not _is_managed(hint)}:
@@ -244,7 +244,7 @@ def _stored(value: Any) -> Any:
     back = serde.loads_typed(serde.dumps_typed(value))
     if back != _listed(value):
         raise TypeError(
-            f"a value of type {type(value).__name__} cannot be stored as it is; give plain values (texts, "
+            f"a value of type {type(value).__name__} cannot be stored as it is; pass plain values (texts, "
             "numbers, lists, dicts) or messages"
         )
     return back

@@ -46,12 +46,12 @@ class Changes:
         """Takes what a hook gave, and says where it jumps to; empty where it does not. Raises CannotWrite."""
         if isinstance(given, Command):
             if given.goto or given.resume or given.graph:
-                raise CannotWrite("it gives a Command with goto, resume or graph; give its update alone")
+                raise CannotWrite("it returned a Command with goto, resume or graph; return only an update")
             given = given.update
         if given is None:
             return ""
         if not isinstance(given, Mapping):
-            raise CannotWrite(f"it gives a {type(given).__name__}, and not a dict of channels")
+            raise CannotWrite(f"it returned a {type(given).__name__} instead of a dict of channels")
         jump = given.get(_JUMP) or ""
         if jump and jump not in PLACES:
             raise CannotWrite(f"it jumps to {jump!r}; the places are: {', '.join(PLACES)}")

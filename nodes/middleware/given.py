@@ -52,14 +52,14 @@ def checked(given: Sequence[Any]) -> tuple[Given, ...]:
             raise SetupError(f"middleware= holds the class {one.__name__}; write {one.__name__}(…).")
         if not isinstance(one, AgentMiddleware):
             raise SetupError(
-                f"middleware= holds {reprlib.repr(one)}, which is none; give instances of LangChain's "
-                "AgentMiddleware."
+                f"middleware= holds {reprlib.repr(one)}, which is not a middleware; pass instances of "
+                "LangChain's AgentMiddleware."
             )
         if why := why_refused(type(one)):
             raise SetupError(f"middleware= holds {one.name}, which a Signoff graph does not take: {why}.")
         if one.name in names:
             raise SetupError(
-                f"Two middleware are named {one.name!r}; remove one of them, or give one a `name` of its own."
+                f"Two middleware are named {one.name!r}; remove one of them, or set another `name` for one."
             )
         names.add(one.name)
     return tuple(given)

@@ -89,7 +89,7 @@ class Ask:
         if way is None:
             raise WrongWay(
                 f"The middleware {self.hook.whose} has a{self.hook.name} alone, which a sync run cannot "
-                f"await; run the graph by `ainvoke` or `astream`, or give it {self.hook.name}, too."
+                f"await; run the graph with `ainvoke` or `astream`, or add {self.hook.name}."
             )
         return way(_copied(self.state), **self.hook.given(way, run))
 
@@ -124,7 +124,9 @@ class Jump:
     def error(self) -> str:
         """In a sentence, with what to do."""
         if self.to == "failed":
-            return f"{self.hook} failed: {self.why} Put it right, then retry the thread; nothing is lost."
+            return (
+                f"{self.hook} failed: {self.why} Fix it, then retry the thread; everything so far is saved."
+            )
         return (
             f"{self.hook} ended the task before a finish was accepted. Retry the thread, and it goes on from "
             "here."
@@ -145,8 +147,8 @@ def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
             return Jump("failed", hook, f"{type(error).__name__}: {words(error)}.")
         if to and to not in hook.jumps:
             warnings.warn(
-                f"{hook} jumps to {to!r} without saying so; write @hook_config(can_jump_to=[{to!r}]) above "
-                "it. It goes on as if it had not.",
+                f"{hook} jumps to {to!r} without declaring it; add @hook_config(can_jump_to=[{to!r}]) above "
+                "it. The jump was ignored.",
                 MiddlewareWarning,
                 stacklevel=2,
             )

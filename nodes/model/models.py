@@ -60,7 +60,7 @@ def summariser(
     if compaction == "lines":
         return None
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
-        raise SetupError(f"compaction is {compaction!r}; give 'model', 'lines' or a chat model.")
+        raise SetupError(f"compaction is {compaction!r}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
     # Nobody is shown a summary while it comes in.
     return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
@@ -337,9 +337,7 @@ def picked_names(pick: Pick, state: Mapping[str, Any], context: Any, box: Toolbo
         found = pick(state, context)
         names = None if found is None else {_tool_name(one) for one in found}
     except Exception as error:
-        raise SetupError(
-            f"select_tools= failed ({type(error).__name__}: {words(error)}); put it right."
-        ) from error
+        raise SetupError(f"select_tools= failed ({type(error).__name__}: {words(error)}); fix it.") from error
     known = (*box.tools, *box.provided)
     if names is None:
         return None

@@ -48,7 +48,7 @@ def _listed(name: str, address: str) -> Prices:
         from genai_prices import Usage, calc_price
     except ImportError:
         raise SetupError(
-            'A limit of cost needs prices: pip install "signoff[prices]" for those of known models, or give '
+            'A cost limit needs prices: pip install "signoff[prices]" for those of known models, or pass '
             f"{_GIVE}."
         ) from None
     # An address that is known of no provider may be that of a server between.
@@ -62,7 +62,7 @@ def _listed(name: str, address: str) -> Prices:
         if read is not None and written is not None:
             return Prices(input=read, output=written, cached_input=_most(found.cache_read_mtok))
     raise SetupError(
-        f"No price is known of the model {name!r:.80}, so its cost cannot be limited; give {_GIVE}."
+        f"No price is known for the model {name!r:.80}, so its cost cannot be limited; pass {_GIVE}."
     )
 
 

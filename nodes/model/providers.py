@@ -124,7 +124,7 @@ def _taken_apart(name: str) -> ModelName:
         example = f"{meant}:{after}" if meant else f"openai:{name[:40] or 'gpt-…'}"
         raise SetupError(
             f"model= is {name[:80]!r}; write 'provider:model' with a provider that LangChain knows, such as "
-            f"{example!r}, or give a chat model."
+            f"{example!r}, or pass a chat model."
         )
     if not found.model:
         raise SetupError(f"model= is {name!r}, which names no model: write it as '{found.provider}:model'.")

@@ -101,7 +101,7 @@ def call(
         raise TypeError("args is a mapping of arguments; for an argument of that name: args={'args': ...}.")
     merged = {**(args or {}), **arguments}
     if raw is not None and merged:
-        raise TypeError("raw is the whole argument text: give either raw or arguments.")
+        raise TypeError("raw is the whole argument text: pass either raw or arguments.")
     return ScriptedCall(name, _json(merged) if raw is None else raw, id)
 
 

@@ -141,11 +141,13 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     waiting = status.waiting
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
-        raise ThreadError(f"Thread {status.shown!r} {state} and waits for no answer; nothing was changed.")
+        raise ThreadError(
+            f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
+        )
     if command.interrupt_id not in (None, waiting.interrupt_id):
         raise ThreadError(
-            f"Thread {status.shown!r} does not wait for this answer any more (interrupt "
-            f"{command.interrupt_id!r}); look at what it waits for now. Nothing was changed."
+            f"Thread {status.shown!r} no longer waits for this answer (interrupt "
+            f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
     value = waiting.read(command.value)
@@ -196,10 +198,11 @@ def _task(command: Any) -> list[BaseMessage]:
         messages = convert_to_messages(list(command) if isinstance(command, list | tuple) else [command])
     except (TypeError, ValueError, NotImplementedError) as error:
         raise SetupError(
-            f"{reprlib.repr(command)} is no task ({reason(error)}); give its text, or a list of messages."
+            f"{reprlib.repr(command)} is not a valid task ({reason(error)}); pass a string or a list of "
+            "messages."
         ) from error
     if not any(is_genuine(message) for message in messages):
-        raise SetupError("There is no task among the messages; give one of a human.")
+        raise SetupError("The messages hold no task; pass at least one human message.")
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
 
 

@@ -66,7 +66,7 @@ def _given(answer: Any, calls: int) -> Any:
     words, named = take_ids(answer) if isinstance(answer, str) else (answer, frozenset())
     given = _decisions_in_words(words, calls) if isinstance(words, str) else words
     if given is None or given in ({}, []):
-        raise ThreadError(f"Nothing was answered; give {HOW}.")
+        raise ThreadError(f"Nothing was answered; answer with {HOW}.")
     return {"shown": min(named), "decisions": given} if named and isinstance(words, str) else given
 
 
@@ -81,7 +81,7 @@ def _read(given: Any, calls: Asked, shown: str) -> list[ApprovalDecision]:
             schemas=[schema for _, _, _, _, schema in calls],
         )
     except ValueError as error:
-        raise ThreadError(f"The answer does not fit: {error}. Give {HOW}.") from error
+        raise ThreadError(f"The answer does not fit: {error}. Answer with {HOW}.") from error
 
 
 _OBSERVED = {"output", "status", "seconds"}
@@ -102,7 +102,7 @@ def confirmation_answer(answer: Any, shown: str) -> Any:
     try:
         read_confirmation(answer)
     except ValueError as error:
-        raise ThreadError(f"The answer does not fit: {error}. Give yes, or say what is wrong.") from error
+        raise ThreadError(f"The answer does not fit: {error}. Answer yes, or say what is wrong.") from error
     return plain_value(answer)
 
 
@@ -136,10 +136,10 @@ def plain_value(value: Any) -> Any:
         found = valid_values(json.loads(json.dumps(value, default=str)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ThreadError(
-            f"The answer cannot be saved ({error}); give text, or plain JSON values."
+            f"The answer cannot be saved ({error}); pass text, or plain JSON values."
         ) from error
     if not saves(found):
-        raise ThreadError("The answer cannot be saved; give text, or plain JSON values.")
+        raise ThreadError("The answer cannot be saved; pass text, or plain JSON values.")
     return found
 
 
@@ -158,10 +158,10 @@ def _decisions_in_words(text: str, calls: int) -> Any:
         try:
             return read_json(text)
         except ValueError as error:
-            raise ThreadError(f"The answer is no valid JSON ({error}); give {HOW}.") from error
+            raise ThreadError(f"The answer is not valid JSON ({error}); answer with {HOW}.") from error
     found = _WORDS.fullmatch(text.strip())
     if found is None:
-        raise ThreadError(f"{text.strip()!r} is no decision; give {HOW}.")
+        raise ThreadError(f"{text.strip()!r} is not a decision; answer with {HOW}.")
     if found["word"]:
         return [{"type": "approve"}] * calls
     return [{"type": "reject", "message": found["why"].strip()}] * calls

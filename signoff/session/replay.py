@@ -9,6 +9,7 @@ is stored; of these only the event and where it led are compared with the table.
 stored.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -167,7 +168,13 @@ def _take_up(
 
 
 # Reasons in the words of older versions, with today's: other words for a reason are no other decision.
-_REWORDED = {"the view is over its budget": "the prompt is over its budget"}
+_REWORDED = (
+    (re.compile("the view is over its budget"), "the prompt is over its budget"),
+    (
+        re.compile(r"the same work has had the same result (\d+) times in a row"),
+        r"\1 identical results in a row",
+    ),
+)
 
 
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
@@ -176,8 +183,12 @@ def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) 
     plain = {name: stored[name] for name in names if name in stored}
     found = {**plain, **{name: channel.get() for name, channel in live.items()}}
     if decision := found.get("decision"):
-        found["decision"] = {**decision, "why": _REWORDED.get(decision["why"], decision["why"])}
+        found["decision"] = {**decision, "why": _in_todays_words(decision["why"])}
     return found
+
+
+def _in_todays_words(why: str) -> str:
+    return next((today.expand(words) for old, words in _REWORDED if (today := old.fullmatch(why))), why)
 
 
 class _NotKept(Exception):

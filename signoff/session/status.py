@@ -77,7 +77,7 @@ def deps_of(graph: Graph) -> Dependencies:
     """The parts that `build_graph` made the graph of. Raises SetupError for any other graph."""
     node = graph.builder.nodes.get(str(FIRST)) if isinstance(graph, Graph) else None
     if node is None or not isinstance(node.runnable, Node):
-        raise SetupError(f"{graph!r} was not made by build_graph; give the graph that it returned.")
+        raise SetupError(f"{graph!r} was not made by build_graph; pass the graph that it returned.")
     return node.runnable.deps
 
 
@@ -175,7 +175,7 @@ def readable(thread_id: str) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
-            f"{error}); begin another thread, or put back a copy of the database."
+            f"{error}); begin another thread, or restore a backup of the database."
         ) from error
 
 

@@ -416,7 +416,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     if not isinstance(path, str | PathLike):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
     if str(path).startswith(("postgres://", "postgresql://")):
-        raise SetupError("This is the address of a PostgreSQL database; open it by postgres_storage(url).")
+        raise SetupError("This is the address of a PostgreSQL database; open it with postgres_storage(url).")
     file = Path(fspath(path)).expanduser()
     if file.is_dir():
         raise StorageError(f"The database {file} cannot be used (it is a folder); name a file.")

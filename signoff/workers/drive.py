@@ -50,7 +50,7 @@ class Driving:
     def __init__(self, graph: Graph, thread_id: str) -> None:
         deps_of(graph)
         if graph.store is None:
-            raise SetupError("Workers need a graph with a store; give build_graph(storage=…).")
+            raise SetupError("Workers need a graph with a store; pass storage= to build_graph.")
         self.thread_id = thread_id
         self._store = graph.store
         self._session = Session(graph, thread_id)

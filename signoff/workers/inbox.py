@@ -124,7 +124,7 @@ def post(store: BaseStore, thread_id: str, order: Order) -> None:
     """
     usable_id(order.id)
     if isinstance(order.request, Answer) and order.request.interrupt_id is None:
-        raise SetupError("The answer does not say what it answers; give Answer(value, interrupt_id).")
+        raise SetupError("The answer does not say what it answers; pass Answer(value, interrupt_id).")
     edit_inbox(store, thread_id, unless_known(store, thread_id, order), make=True)
 
 
@@ -162,7 +162,7 @@ def usable_id(order_id: Any) -> str:
     fits = isinstance(order_id, str) and 0 < len(order_id) <= _LONGEST_ID
     if not fits or valid_text(order_id) != order_id:
         raise SetupError(
-            f"The id {order_id!r:.80} cannot be used; give text of 1 to {_LONGEST_ID} characters without NUL."
+            f"The id {order_id!r:.80} cannot be used; pass text of 1 to {_LONGEST_ID} characters without NUL."
         )
     return str(order_id)
 
@@ -209,7 +209,7 @@ def _kind_of(request: Request) -> tuple[str, Any]:
             try:
                 json.dumps(value)
             except (TypeError, ValueError) as error:
-                raise SetupError(f"The answer {value!r:.80} cannot be kept; give text or JSON.") from error
+                raise SetupError(f"The answer {value!r:.80} cannot be kept; pass text or JSON.") from error
             return "answer", {"value": value, "interrupt_id": interrupt_id} | ({"by": by} if by else {})
         case Extend(turns=turns):
             return "extend", turns

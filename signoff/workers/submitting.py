@@ -161,7 +161,7 @@ def _refuse_second(inbox: Inbox, status: ThreadStatus) -> None:
         still = inbox.paused or inbox.problem
         then = "stands still; let it go on with nothing new" if still else "a worker is about to"
         raise ThreadError(
-            f"Thread {status.shown!r} was told how to go on already, and {then}. Nothing was changed."
+            f"Thread {status.shown!r} has already been told how to go on, and {then}. Nothing was changed."
         )
 
 

@@ -333,11 +333,11 @@ def test_a_reply_that_was_cut_off_is_whole_in_no_copy_of_its_calls(case: str, st
 
 
 BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "a text": (lambda r, h: "done", "gives a str; it is to give a ModelResponse"),
-    "no message": (lambda r, h: ModelResponse(result=[]), "gives nothing; it is to give one AIMessage"),
+    "a text": (lambda r, h: "done", "returned a str; it must return a ModelResponse"),
+    "no message": (lambda r, h: ModelResponse(result=[]), "returned nothing; it must return one AIMessage"),
     "a person's message": (
         lambda r, h: ModelResponse(result=[HumanMessage("no")]),
-        "gives HumanMessage; it is to give one AIMessage",
+        "returned HumanMessage; it must return one AIMessage",
     ),
     "a tool that nobody has": (
         lambda r, h: h(r.override(tools=[tool(lambda: 1, description="x")])),

@@ -433,7 +433,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda _: {"outcome": {"status": "success"}},
         "the channel 'outcome' cannot take",
     ),
-    "it gives no dict": (lambda _: "done", "it gives a str"),
+    "it gives no dict": (lambda _: "done", "it returned a str"),
     "it goes elsewhere": (lambda _: Command(goto="finish"), "a Command with goto"),
     "it jumps nowhere": (lambda _: {"jump_to": "start"}, "it jumps to 'start'"),
     "it writes no message": (lambda _: {"messages": [object()]}, "its messages cannot be read"),

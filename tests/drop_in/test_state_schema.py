@@ -170,7 +170,7 @@ NOT_WRITTEN: dict[str, str] = {
     "the outcome": "'outcome' is no channel that a tool may write. There are: notes, longest, extended, name",
     "an unknown channel": "'notez' is no channel that a tool may write",
     "a wrong type": "'notes' cannot take it: TypeError",
-    "a model": "a value of type Weight cannot be stored as it is; give plain values",
+    "a model": "a value of type Weight cannot be stored as it is; pass plain values",
     "a model inside": "a value of type list cannot be stored as it is",
     "a function": "'name' cannot take it: TypeError",
     "an odd one": "'name' cannot take it",
@@ -252,12 +252,12 @@ class Shadows2(MessagesState):
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        (Shadows, r"has the channel 'outcome', which is the machine's .*give yours another name"),
+        (Shadows, r"has the channel 'outcome', which is the machine's .*rename yours"),
         (Shadows2, "has the channel 'task', which is the machine's"),
         (Message, "gives 'messages' a reducer of its own"),
-        (dict, "give a TypedDict"),
-        (Weight, "give a TypedDict"),
-        ({"notes": list}, "give a TypedDict"),
+        (dict, "pass a TypedDict"),
+        (Weight, "pass a TypedDict"),
+        ({"notes": list}, "pass a TypedDict"),
     ],
 )
 def test_a_schema_that_cannot_be_one_is_refused_when_the_graph_is_built(schema: Any, says: str) -> None:

@@ -242,7 +242,7 @@ class Shell:
             restarted = True
             begun, result = self._tried(path, timeout, on_output)
             if not begun and not result.timed_out:
-                raise ToolException("bash did not run the command, also when started anew; try again.")
+                raise ToolException("bash did not run the command, even after a restart; try again.")
         return replace(result, restarted=restarted or result.restarted)
 
     def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:

@@ -40,7 +40,7 @@ class UnsafeSandbox:
         bounds: Bounds | None = None,
     ) -> None:
         if not unsafe:
-            raise SetupError("This sandbox protects from nothing; pass unsafe=True if that is what you want.")
+            raise SetupError("This sandbox offers no protection; pass unsafe=True if that is what you want.")
         if sys.platform == "win32":
             raise SetupError('There is no such sandbox on Windows; use `pip install "signoff[monty]"`.')
         self._workspace = os.getcwd() if workspace is None else Workspace(workspace).root
