@@ -239,7 +239,7 @@ def build_graph(
     prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
         the context that the model's profile names, else 100,000. The provider's own count corrects it.
     compaction: who writes the summary that stands for old turns. "lines": one line a turn, exact and free.
-        "model": the model, in a call of its own without tools, which counts in the outcome's usage and is no
+        "model": the model, in its own call without tools, which counts in the outcome's usage and is no
         turn; or another chat model for it. A text that fails, is refused, truncated or too long, or does not
         come within `compaction_seconds`, is replaced by lines. Default: "model" when the model's profile
         names its context and `prompt_tokens` is at least 16,000; else "lines", since a small prompt is
@@ -439,7 +439,8 @@ def _warn_without_journal(
 
 
 def _around(given: Any) -> Any:
-    """The middleware as the states work with it; None where there is none. What it is of is no dependency."""
+    """The middleware as the states work with it; None where there is none. LangChain is not a dependency of
+    this module."""
     found = listed("middleware", given, "[TodoListMiddleware()]")
     if not found:
         return None

@@ -13,11 +13,11 @@ A limit or a failing model is never an exception: it is an outcome.
 
 
 class SignoffError(Exception):
-    """Base of everything Signoff raises on purpose. The message says what to do."""
+    """Base class of the exceptions that Signoff raises. The message says what to do."""
 
 
 class SetupError(SignoffError):
-    """Something is missing or wrong on the caller's side, found before anything ran."""
+    """Something in the caller's setup is missing or wrong; nothing has run."""
 
 
 class IllegalEvent(SignoffError):
@@ -25,15 +25,15 @@ class IllegalEvent(SignoffError):
 
 
 class JournalWarning(UserWarning):
-    """Tools with effects run without a journal."""
+    """Tools that change something run without a journal."""
 
 
 class ApprovalWarning(UserWarning):
-    """Calls are to be approved, and nobody can be asked."""
+    """Calls need approval, but the run cannot wait for a person."""
 
 
 class MiddlewareWarning(UserWarning):
-    """A hook of a middleware asks for what cannot be, and the run goes on without it."""
+    """A middleware hook asked for something impossible; the run goes on without it."""
 
 
 class StorageError(SignoffError):

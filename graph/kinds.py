@@ -13,7 +13,8 @@ from signoff.graph.errors import SetupError
 
 
 class Kind(StrEnum):
-    """`control` steers the machine, `read` changes nothing, `write` may, `terminal` runs commands."""
+    """`control` steers the machine; `read` changes nothing; `write` may change something; `terminal` runs
+    commands."""
 
     CONTROL = "control"
     READ = "read"

@@ -317,8 +317,8 @@ OPTIONAL: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:
-    """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
-    one of a control tool. `required`: always at least one call.
+    """How far replies without a call have escalated: two reminders, then a call is required, then one of a
+    control tool. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
     """

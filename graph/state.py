@@ -55,7 +55,7 @@ class PendingConfirmation(TypedDict):
 
 
 class RefusedFinish(TypedDict):
-    """Why a finish did not hold. kind: a key of `Texts.refusals`, or `sent_back` for a person's word. why: in
+    """Why a finish was refused. kind: a key of `Texts.refusals`, or `sent_back` for a person's word. why: in
     words, which may be anything: nothing is ever read from them."""
 
     kind: str
@@ -165,7 +165,7 @@ class HistorySummary(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What the last execution showed. of: the tool; status: `ok` or `error`; text: its result, without its
+    """The result of the last execution. of: the tool; status: `ok` or `error`; text: its result, without its
     middle where it is long (the whole stands among the messages)."""
 
     of: str
@@ -191,7 +191,7 @@ class Acting(TypedDict):
 
 class Spent(TypedDict):
     """What the summaries of one task cost, and replies that a middleware did not keep: tokens and seconds of
-    model calls that are no turns."""
+    model calls that are not turns."""
 
     task: str
     input_tokens: int

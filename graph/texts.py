@@ -295,10 +295,10 @@ Your notes so far:
 What came after them, the oldest first:
 {turns}
 
-Now write the notes anew: one text that holds what still matters of the notes so far and of what came after."""
+Now rewrite the notes: one text that holds what still matters of the notes so far and of what came after."""
 
 
-# What is filled in that is no text, or that the default does not use.
+# What is filled in that is not text, or that the default does not use.
 _LEFT: Mapping[str, Any] = {"left": 1, "percent": 1}
 _PART: Mapping[str, Any] = {"left": 1.5, "percent": 1}
 _REMINDER: Mapping[str, Any] = {"left": "text", "count": 1}

@@ -1,4 +1,4 @@
-"""Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs anew on
+"""Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs again on
 resume."""
 
 import time

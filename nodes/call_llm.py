@@ -117,7 +117,7 @@ class Stream:
 
 
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
-    # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
+    # Raises for a name that cannot be used: the caller's mistake is not an outcome of the task.
     models = run.models
     try:
         shown = yield from show(state, run)
@@ -260,7 +260,7 @@ def _streamed(
 
 
 def _refused(error: BaseException) -> AIMessage | None:
-    """A reply that the provider's package could not build, since arguments of a call are no object; of it
+    """A reply that the provider's package could not build, since arguments of a call are not an object; of it
     only these arguments are known."""
     if not isinstance(error, ValidationError) or error.title not in ("AIMessage", "AIMessageChunk"):
         return None

@@ -83,6 +83,6 @@ def _closed(task: Task, run: NodeContext) -> Part[Written]:
 
 
 def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
-    """Each with an id of its own: the last one is where the task ended."""
+    """Each message with its own id: the last one is where the task ended."""
     ids = [f"ended-{task.id}-{position + number}" for number in range(len(results))]
     return [result.model_copy(update={"id": own}) for result, own in zip(results, ids, strict=True)]

@@ -211,7 +211,7 @@ def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> W
         return Written()
     if entry.status != DONE:
         return Written([unknown(call, run, entry.edited)])
-    # A graph that was built anew may have lost a channel.
+    # A graph that was built again may have lost a channel.
     update = {key: value for key, value in entry.update.items() if key in run.deps.channels}
     return Written(list(entry.messages), [update] if update else [])
 

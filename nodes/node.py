@@ -219,13 +219,13 @@ class NodeContext:
 
     @lazy
     def users_context(self) -> Any:
-        """The context as code of the user's own gets it: an instance of their type, where there is one."""
+        """The context as the user's code gets it: an instance of their type, where there is one."""
         held, form = getattr(self.runtime, "context", None), self.deps.context_form
         return held if form is None else form.users_part(held)
 
     @property
     def users_runtime(self) -> Any:
-        """LangGraph's runtime with the context as code of the user's own gets it."""
+        """LangGraph's runtime with the context as the user's code gets it."""
         found, context = self.runtime, self.users_context
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
@@ -433,7 +433,7 @@ class Branch(Runnable[Any, str]):
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # Without a type LangGraph reads all channels anew for each branch, the whole history with them.
+        # Without a type LangGraph reads all channels again for each branch, the whole history with them.
         self.__annotations__ = {"input": Reported}
         self.name = f"after {state}"
         drawn = edges()[state]

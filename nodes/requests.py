@@ -130,7 +130,7 @@ async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
 
 
 def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
-    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    """Carries out what `steps` asks for; passes on whatever else it yields."""
     go_on: Callable[[], Any] = steps.__next__
     while (item := _next(go_on)) is not _END:
         if isinstance(item, Request):

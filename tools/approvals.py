@@ -68,7 +68,7 @@ ANYBODY = Review(DECISIONS)
 
 
 def read_rule(name: str, rule: Any) -> Review:
-    """The review that a rule wants which is no function. Raises SetupError for one that cannot be read."""
+    """The review that a rule wants which is not a function. Raises SetupError for one that cannot be read."""
     if isinstance(rule, bool):
         return ANYBODY if rule else NOBODY
     if not isinstance(rule, Mapping):

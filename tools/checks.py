@@ -247,8 +247,8 @@ def make_checks(
     """The checks of a graph.
 
     folder: where commands run; the process's own when it is None. seconds: how long one check may take.
-    Raises SetupError for what is no check, a function that asks for something else than ASKABLE, a folder
-    that is none, and for a time that is not above 0.
+    Raises SetupError for anything that is not a check, a function that asks for something else than ASKABLE,
+    a folder that is none, and for a time that is not above 0.
     """
     if isinstance(checks, str) or not isinstance(checks, Sequence):
         raise SetupError(f"checks= is {checks!r}; pass a list of functions and commands.")

@@ -425,7 +425,7 @@ def _added(
 def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
     """What makes an instance of a stored result; None for a JSON schema, whose results are JSON values.
 
-    Raises SetupError for what is no format.
+    Raises SetupError for anything that is not a format.
     """
     if given is None or isinstance(given, Mapping):
         return None
@@ -487,7 +487,8 @@ def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """A validator for values of this JSON schema. Raises SetupError for what is no JSON schema."""
+    """A validator for values of this JSON schema. Raises SetupError for anything that is not a JSON
+    schema."""
     check = schema_check(schema, "response_format")
 
     def fits(value: Any) -> Any:

@@ -376,7 +376,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
     """Creates the file with its folders, or replaces all of its text; `content` is written as UTF-8.
 
     A replaced file keeps its line ends and its byte order mark. Raises ToolException, the file unchanged,
-    when it is no UTF-8 text.
+    when it is not UTF-8 text.
     """
     if valid_text(content) != content:
         raise ToolException("content holds characters that are not valid text; leave them out.")

@@ -31,7 +31,7 @@ MOST_TOOLS = 128
 """How many tools one server may offer; more than that most models do not take."""
 
 _GARBAGE = 100
-"""Lines that are no message of MCP, after which a server is given up."""
+"""Lines that are not MCP messages, after which a server is given up."""
 
 _PING_SECONDS = 5.0
 # What ends a server over stdio waits two seconds after the end of its input, and two after SIGTERM.
@@ -56,7 +56,7 @@ async def mcp_tools(
 
     A server over stdio is started once, here. It serves every call, and ends with the graph that its tools
     are given to: by `graph.close()`, with the graph's storage, or when nothing refers to the graph and the
-    tools any more. One that has ended is started anew by the next call.
+    tools any more. One that has ended is started again by the next call.
 
     trust_hints: believe what a server says of its tools. One with `readOnlyHint` is then of kind `read`, so
         nobody is asked about it as a write and it may run twice; one with `idempotentHint` may run again
@@ -260,7 +260,7 @@ class _Running:
 
     @property
     def garbage(self) -> str:
-        """What it printed that is no message, as the end of a sentence; empty for nothing."""
+        """What it printed that is not a message, as the end of a sentence; empty for nothing."""
         return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
 
     async def start(self) -> None:

@@ -165,7 +165,8 @@ def _taken(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
 
 
 class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[ResultT]):
-    """Saves every step before the next one begins (`durability="sync"`), unless told to do less.
+    """Saves every step before the next one begins (`durability="sync"`), unless a weaker durability is
+    passed.
 
     Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
     of one thread overwrite each other): a second run at the same time raises ThreadBusy.
@@ -174,7 +175,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def close(self) -> None:
         """Ends what its tools hold open (shells, interpreters, servers of MCP) and no other graph uses.
 
-        A run that comes afterwards starts them anew.
+        A later run starts them again.
         """
         end_graph(self.builder)
 
@@ -372,7 +373,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return thread_to_hold(self.checkpointer, self.config, config)
 
     def _check(self, given: Any, config: RunnableConfig | None, options: Mapping[str, Any]) -> None:
-        """Refuses what nothing can be run with, before anything is saved."""
+        """Rejects a run that cannot work before anything is saved."""
         self._thread(config)
         check_input(given)
         taken = self.builder.schemas[self.builder.input_schema]

@@ -37,7 +37,7 @@ from signoff.nodes.requests import Operation
 def extend(
     state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
 ) -> Command[Any]:
-    """The input that goes on with a task that ended at a limit, with `turns` more turns.
+    """The input that continues a task that ended at a limit, with `turns` more turns.
 
     It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
     a call, repetitions) is counted from now on, so that its whole amount is granted once more.
@@ -60,7 +60,7 @@ def extend(
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that tries a task again that ended with an error.
+    """The input that retries a task that ended with an error.
 
     `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
     end with an error.
@@ -70,11 +70,11 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
-    """The input that goes on with a thread whose process ended, or whose history was changed by hand.
+    """The input that continues a thread whose process ended, or whose history was changed by hand.
 
     `graph.invoke(go_on(graph.get_state(config)), config)`. It is None where LangGraph has something left to
     run, and the way back in where it has not. Raises ThreadError when the thread waits for an answer, or has
-    ended: then there is nothing to go on with.
+    ended: then there is nothing to continue.
     """
     if not isinstance(snapshot, StateSnapshot):
         raise SetupError("go_on takes what graph.get_state(config) gives, not the values in it.")
@@ -239,7 +239,7 @@ def _names_interrupt(key: Any) -> bool:
 
 
 def messages_of(given: Any) -> list[BaseMessage]:
-    """The messages of an input. Raises what LangChain raises for what is no message."""
+    """The messages of an input. Raises what LangChain raises for anything that is not a message."""
     return list(as_messages(_writes(given)))
 
 
@@ -274,7 +274,7 @@ def is_repeated(given: Sequence[BaseMessage], values: Mapping[str, Any]) -> bool
     """Whether these very messages are the last that the thread was given, and nothing has answered them.
 
     So it is when whoever sent them does not know that they were saved before the process was killed. A
-    message with an id of its own is the same only under that id.
+    message with its own id is the same only under that id.
     """
     if current_outcome(values) is not None or not any(is_genuine(message) for message in given):
         return False
@@ -333,7 +333,7 @@ _CONFIG = 'config={"configurable": {"thread_id": "my-thread"}}'
 
 
 def check_input(given: Any) -> None:
-    """Refuses an input that is no message, and one whose messages stand under another key."""
+    """Rejects an input that is not a message, and one whose messages stand under another key."""
     if isinstance(given, Command):
         given = given.update if isinstance(given.update, Mapping) else None
     elif given is not None:
@@ -351,7 +351,7 @@ def check_input(given: Any) -> None:
 
 
 def check_channels(given: Any, channels: Collection[str]) -> None:
-    """Refuses an input with a key that is none of `channels`: the messages, and what the user has added."""
+    """Rejects an input with a key that is none of `channels`: the messages, and what the user has added."""
     unknown = [key for key in given if key not in channels] if isinstance(given, Mapping) else []
     if unknown and not nested():
         raise SetupError(
@@ -375,7 +375,7 @@ def reason(error: Exception) -> str:
 
 
 def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
-    """Refuses a pause at a state that there is none of, which LangGraph would pass over in silence."""
+    """Rejects a pause at a state that does not exist, which LangGraph would ignore."""
     for name in ("interrupt_before", "interrupt_after"):
         asked = options.get(name) or ()
         for one in () if asked == "*" else [asked] if isinstance(asked, str) else asked:
@@ -387,7 +387,7 @@ def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
 
 
 def check_config(config: RunnableConfig | None) -> None:
-    """Refuses a configuration of another shape, and a thread that is named where nothing looks for it."""
+    """Rejects a configuration of another shape, and a thread that is named where nothing looks for it."""
     if config is None:
         return
     if not isinstance(config, Mapping):
@@ -409,7 +409,7 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
 
 
 def check_context(context: Any, form: type | None = None) -> None:
-    """Refuses what can be no context; its keys and values are checked by its schema, `form`."""
+    """Rejects what cannot be a context; its keys and values are checked by its schema, `form`."""
     if context is None or isinstance(context, Context):
         return
     if isinstance(context, Mapping):

@@ -41,7 +41,7 @@ def shown(given: object) -> str:
 
 
 def check_model(model: object) -> None:
-    """Refuses what is no chat model: what has no `bind_tools`, and a class."""
+    """Rejects anything that is not a chat model: what has no `bind_tools`, and a class."""
     if inspect.isclass(model):
         raise SetupError(
             f"model= is the class {model.__name__}; pass an instance of it: {model.__name__}(…)."
@@ -181,7 +181,8 @@ def checked_texts(given: object) -> Texts:
 
 
 def check_storage(storage: Any, checkpointer: Any, store: Any) -> None:
-    """Refuses what is no storage, no saver and no store: a path, a class, or one that nobody has opened."""
+    """Rejects anything that is not a storage, a checkpointer or a store: a path, a class, or an unopened
+    one."""
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     if storage is not None:

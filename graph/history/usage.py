@@ -266,7 +266,7 @@ class Tally:
             self.heard()
 
     def heard(self) -> None:
-        """A person has spoken: what comes now is no repetition of what came before."""
+        """A person has spoken: what comes now does not repeat what came before."""
         self.repeats = Repeats()
 
 

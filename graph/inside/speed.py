@@ -4,8 +4,8 @@
 tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`
 and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
 `LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
-it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names anew each time: a
-twentieth of what a turn costs.
+it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
+a twentieth of what a turn costs.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The context of a run: Signoff's own fields, and those of the type that the graph was built with.
 
 LangGraph checks a context against one schema. So the two are joined to one form, which Studio shows; of what
-a run is given, code of the user's own gets only the user's part, as an instance of the user's own type.
+a run is given, the user's code gets only its own part, as an instance of its own type.
 """
 
 import inspect
@@ -74,7 +74,7 @@ class ContextForm(Context):
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """Whether a run may be given this as it is: an instance of the user's own type."""
+        """Whether a run may be given this as it is: an instance of the user's type."""
         return not is_typeddict(cls._schema) and isinstance(given, cls._schema)
 
     @classmethod
@@ -103,7 +103,7 @@ class ContextForm(Context):
 def context_form(schema: Any) -> type[ContextForm] | None:
     """The form of a graph's runs; None without a schema of the user's own.
 
-    Raises SetupError for what is none of a dataclass, a pydantic model and a TypedDict, and for a field with
+    Raises SetupError for anything but a dataclass, a pydantic model or a TypedDict, and for a field with
     a name of Signoff's own.
     """
     if schema is None:

@@ -47,8 +47,8 @@ def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> St
 
     It may be made of LangGraph's MessagesState or of LangChain's AgentState: `messages` is the machine's
     history. middleware: further schemas, by whose they are; of channels with one name that of `given` counts,
-    or else the last. Raises SetupError for what is no TypedDict, and for a channel that has a name of the
-    machine's.
+    or else the last. Raises SetupError for anything that is not a TypedDict, and for a channel that has a
+    name of the machine's.
     """
     if given is None and middleware is None:
         return StateSchemas()
@@ -115,7 +115,7 @@ def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> ty
 
 
 def _check_messages(whose: str, hint: Any) -> None:
-    """Refuses a reducer of the user's own for the messages: the history is what the machine decides by."""
+    """Rejects a reducer of the user's own for the messages: the history is what the machine decides by."""
     own = [one for one in _notes(hint) if callable(one) or isinstance(one, BaseChannel)]
     if any(one is not add_messages for one in own):
         raise SetupError(

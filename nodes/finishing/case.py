@@ -155,7 +155,7 @@ class Case:
         checks: Checks = (),
         messages: Sequence[BaseMessage] = (),
     ) -> Report:
-        """Refuses it; `messages` tell the model, in place of the usual sentence.
+        """Rejects it; `messages` tell the model, in place of the usual sentence.
 
         The same claim refused again for the same reason, or too many refusals in a row, with no work in
         between: that would go on for ever, so a person decides, or it ends.

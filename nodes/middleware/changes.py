@@ -1,7 +1,7 @@
 """What hooks write, put together: it is checked, and the hooks after them see it, before anything is saved.
 
 The history is what the machine decides by, so a middleware may add to it and put other words into it, and
-takes nothing out of it. What it writes as a person is no person's word: it is marked like a reminder.
+takes nothing out of it. What it writes as a person is not a person's word: it is marked like a reminder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +162,7 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
 
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
-    """The metadata of a reply that stands for another. Who makes a message anew mostly leaves them out, and
+    """The metadata of a reply that stands for another. Whoever rewrites a message mostly leaves them out, and
     what was said of the old one holds: the calls of a reply that was cut off are no more whole in a copy."""
     words = dict(old.response_metadata)
     if any(one not in old.tool_calls for one in new.tool_calls):

@@ -44,8 +44,8 @@ def why_refused(kind: type) -> str | None:
 
 
 def checked(given: Sequence[Any]) -> tuple[Given, ...]:
-    """The middleware. Raises SetupError for what is none, for what fights the machine, and for one name
-    twice."""
+    """The middleware. Raises SetupError for anything else, for what conflicts with the machine, and for one
+    name twice."""
     names = set[str]()
     for one in given:
         if inspect.isclass(one):

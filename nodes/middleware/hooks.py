@@ -198,7 +198,7 @@ class Hooks:
             return Report(Event.FAILED, {"ending": ending})
         changes = Changes(state, run)
         if self._is_unheard(state, task):
-            # Its process was killed before the reply was routed, and the thread was entered anew.
+            # Its process was killed before the reply was routed, and the thread was entered again.
             jump = yield from self._hear(changes, task, run)
             if jump is not None and jump.ends:
                 return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})

@@ -1,6 +1,6 @@
 """What wraps a model call: each middleware gets a request and a handler, the first in the list outermost.
 
-What it changes in the request is sent, and changes no history. The control tools are no part of a request:
+What it changes in the request is sent, and changes no history. The control tools are not part of a request:
 they are offered with whatever tools it names, as long as the ladder of replies without a call. The innermost
 handler asks the graph's own way, with the guard, the bounds, the retries and the fallbacks of any call.
 """

@@ -33,7 +33,7 @@ def guarded(model: _Model, controls: Controls) -> _Model:
 
     The guard is in a subclass of the model's own class, where the provider's stream is at hand. What does not
     stream is given back as it is: a model without a stream of its own, one with streaming disabled, and what
-    is no chat model at all.
+    is not a chat model at all.
     """
     if not isinstance(model, BaseChatModel) or model.disable_streaming or not _layers(type(model)):
         return model

@@ -138,7 +138,7 @@ def show(state: AgentState, run: NodeContext) -> Part[FittedPrompt]:
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
-        # What a function says is no part of the history, by which old turns are summarised: it is counted by
+        # What a function says is not part of the history, by which old turns are summarised: it is counted by
         # what the provider counts on top of the rest.
         own = yield from _made(state, run, function)
         base, told = told, run.deps.prompt_with(own)
@@ -301,9 +301,9 @@ _MOST_TOKENS = 2**53
 
 def sanitize(message: AIMessage) -> AIMessage:
     """The reply without half characters, which a model can write as escapes, without a provider's extras that
-    are no plain values, and with a usage only where it is one. `id` is None where it is no text.
+    are not plain values, and with a usage only where it is one. `id` is None where it is not text.
 
-    Raises ValidationError, or TypeError, for what is no reply at all even so.
+    Raises ValidationError, or TypeError, for anything that is not a reply at all even so.
     """
     if isinstance(message.content, list):
         message = message.model_copy(update={"content": [_worded(part) for part in message.content]})
@@ -374,7 +374,7 @@ def _count(value: Any) -> bool:
 
 
 def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
-    """The reply with an id of its own for every open call; None when each has one already.
+    """The reply with its own id for every open call; None when each has one already.
 
     Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the
     position of the call, so that a repetition of this step makes the same one.

@@ -29,7 +29,7 @@ _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
 
-# What is no dict and no list where the API is kept to; all else that the SDK knows is left to it.
+# What is neither a dict nor a list where the API is kept to; all else that the SDK knows is left to it.
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ def read_plainly(twin: Any) -> None:
 
 def dumped(chunk: object) -> object:
     """A chunk as the SDK's object of it would give it by `model_dump`."""
-    # What LangChain's package says of a chunk that is no object is told from its own way.
+    # What LangChain's package says of a chunk that is not an object is told from its own way.
     return _form().dumped(chunk) if isinstance(chunk, dict) else chunk
 
 

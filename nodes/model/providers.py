@@ -76,7 +76,7 @@ class ModelName(NamedTuple):
 
 
 def provider_name(name: str) -> ModelName | None:
-    """`name` taken apart; None where the part before the colon is no provider that LangChain knows."""
+    """`name` taken apart; None where the part before the colon is not a provider that LangChain knows."""
     before, colon, after = name.partition(":")
     found = before.strip().lower().replace("-", "_")
     return ModelName(found, after.strip()) if colon and found in PROVIDERS else None

@@ -95,7 +95,7 @@ class CallBounds:
         return replace(self, last=time.monotonic())
 
     def again(self) -> None:
-        """The same call is tried anew."""
+        """The same call is tried again."""
         self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
         self.since = None
 
@@ -467,7 +467,7 @@ class _Helper(Generic[_T]):
         if self._watch.mute or waited >= _PATIENCE:
             with self._lock:
                 if self._thread is not None:
-                    # Nothing has come yet: a package would take a closed connection as a reason to try anew.
+                    # Nothing has come yet: a package would take a closed connection as a reason to try again.
                     self._strike(raising=not self._watch.heard or waited >= _PATIENCE)
         if waited < _GRACE:
             return True

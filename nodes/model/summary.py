@@ -1,6 +1,6 @@
 """A summary written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
 
-It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
+It is not a turn and writes nothing by itself: a process killed in the middle of it summarises again when the
 thread goes on.
 """
 
@@ -173,7 +173,7 @@ def _cost(
 def spent_more(
     spent: Spent | None, task: str, read: int, wrote: int, *, estimated: bool, seconds: float = 0.0
 ) -> Spent:
-    """What the calls of the task that are no turns have cost, with one more."""
+    """What the calls of the task that are not turns have cost, with one more."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
     return Spent(
         task=task,

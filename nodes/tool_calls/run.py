@@ -454,7 +454,7 @@ class ToolRun:
             future.set_result(found)
 
     async def _awaited(self, tool: BaseTool, request: ToolCall) -> Any:
-        """What an async tool gives in an event loop of its own, that of a sync run."""
+        """What an async tool gives in its own event loop, that of a sync run."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "this is a coroutine"
 

@@ -62,7 +62,7 @@ def keys(item: Mapping[str, Any]) -> str:
 
 
 def _chosen(document: Any, name: str, run: int | None) -> Any:
-    """The run that was named, or the only one; the document itself where it is no collection of runs."""
+    """The run that was named, or the only one; the document itself where it is not a collection of runs."""
     several = _runs(document)
     if several is None:
         if run:
@@ -263,7 +263,7 @@ _ARCHIVE = b"PK\x03\x04"
 def read_file(path: Path) -> Any:
     """The JSON value in the file at `path`; of JSON lines, the list of the values.
 
-    Raises Unreadable, naming the file, when it cannot be read, is too large, is no JSON, or is nested too
+    Raises Unreadable, naming the file, when it cannot be read, is too large, is not JSON, or is nested too
     deeply.
     """
     try:
@@ -311,7 +311,7 @@ def parse(data: bytes, name: str) -> Any:
 
 
 def _lines(text: str, name: str, error: json.JSONDecodeError) -> list[Any]:
-    """The values of JSON lines; `error`: why the whole is no JSON."""
+    """The values of JSON lines; `error`: why the whole is not JSON."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     values: list[Any] = []
     for number, line in lines:

@@ -31,7 +31,7 @@ OnPending = Literal["answer", "supersede", "refuse"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to what the thread waits for; `interrupt_id` makes sure that it is the one meant. by: who
+    """The answer to what the thread waits for; `interrupt_id` names the question that it answers. by: who
     gives it, to be kept with it."""
 
     value: Any
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Extend:
-    """Go on after a limit, with this many turns more. id: of the message in the history that says so."""
+    """Continue after a limit, with this many more turns. id: of the message in the history that says so."""
 
     turns: int
     id: str | None = None
@@ -68,7 +68,8 @@ class Choose:
 
 
 ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
-"""What a session goes on with: a task, messages, an answer, more turns, another try, a stop, or just on."""
+"""What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
+on."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def start(
     handed: Mapping[str, float] = MappingProxyType({}),
 ) -> Start:
     """How the run begins from where the thread stands. handed: when actions were handed out, by the ids of
-    their interrupts. Raises ThreadError when it cannot, SetupError for what is no command."""
+    their interrupts. Raises ThreadError when it cannot, SetupError for anything that is not a command."""
     match command:
         case Choose(command=chosen):
             return start(chosen(status), status, on_pending, texts, handed)
@@ -214,7 +215,7 @@ def _place(thread_id: str) -> tuple[str, ...]:
 
 
 def request_pause(store: BaseStore, thread_id: str) -> None:
-    """Asks whoever runs the thread to pause it. A run that begins later does not heed it."""
+    """Asks whoever runs the thread to pause it. A run that begins later ignores the request."""
     store.put(_place(thread_id), _PAUSE, {"at": time.time()})
 
 

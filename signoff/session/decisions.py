@@ -107,7 +107,7 @@ def confirmation_answer(answer: Any, shown: str) -> Any:
 
 
 def _for_this(answer: Any, shown: str = "") -> None:
-    """Raises ThreadError for a decision that names something else: its words are no answer here."""
+    """Raises ThreadError for a decision that names something else: its words are not an answer here."""
     found = _from_json(answer)
     decides = isinstance(found, Mapping) and {"shown", "decisions"} <= set(found)
     named = take_ids(found)[1] if decides or looks_named(answer) else frozenset()

@@ -127,7 +127,7 @@ class Called:
 class Said(_Happened):
     """The model said this; `calls` are those in the same reply. tokens: of this reply.
     seconds: that it took, with what was waited between tries. beside: of a reply in the tagged text protocol
-    what is no plan, code or call. retries: how often the call was tried again."""
+    what is not a plan, code or call. retries: how often the call was tried again."""
 
     turn: int
     text: str
@@ -386,7 +386,7 @@ def _reader(kind: type) -> TypeAdapter[Any]:
 
 
 def from_dict(given: Mapping[str, Any]) -> SessionEvent:
-    """The event that `to_dict` has written. Raises SetupError for what is none."""
+    """The event that `to_dict` has written. Raises SetupError for anything else."""
     event: SessionEvent = _read(given, _EVENTS, "an event")
     return event
 

@@ -51,9 +51,9 @@ class Step:
 
 
 def steps(checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None) -> list[Step]:
-    """The path that led to where the thread stands, oldest step first; only the last `limit` steps if given.
+    """The steps that led to the thread's current state, oldest first; only the last `limit` steps if given.
 
-    Branches that were left by a fork are no part of it. Empty for a thread that does not exist.
+    Branches that were left by a fork are not part of it. Empty for a thread that does not exist.
     """
     walk = _Walk(limit)
     for found in checkpointer.list(_whole(thread_id)):

@@ -52,7 +52,7 @@ _FORM = (
 
 
 class Address:
-    """Where a database is. Raises StorageError for text that is no address. Never shows the password."""
+    """Where a database is. Raises StorageError for text that is not an address. Never shows the password."""
 
     def __init__(self, url: str) -> None:
         try:

@@ -407,7 +407,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
     Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
-    Raises StorageError when the file is no database of this kind, was written by a newer version, or
+    Raises StorageError when the file is not a database of this kind, was written by a newer version, or
     cannot be opened.
     """
     # Most who import this package open no database.

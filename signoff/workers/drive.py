@@ -18,7 +18,7 @@ DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "
 
 @dataclass(frozen=True)
 class Driven:
-    """Where a call of `drive` has left a thread.
+    """The state in which a call of `drive` left a thread.
 
     state: `ended`: its task has an outcome. `waiting`: for a person. `paused`: somebody asked for it.
         `drained`: this process is to end, call `drive` in another one. `busy`: another process runs it, and

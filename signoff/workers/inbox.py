@@ -27,7 +27,7 @@ Request = str | Answer | Extend | Retry
 
 @dataclass(frozen=True)
 class Order:
-    """A request with an id of its own, by which the thread's history shows that it was delivered.
+    """A request with its own id, by which the thread's history shows that it was delivered.
 
     task: the id of the task that an Extend or a Retry goes on with.
     """

@@ -40,7 +40,7 @@ def search_files(
 ) -> str:
     """The lines of text files at `path` that match `pattern`, as "file:line: text".
 
-    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is no regular
+    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is not a regular
     expression or ran out of time with no hit.
     """
     if not pattern:

@@ -17,7 +17,7 @@ class Holding:
     """Something that a tool holds open. `end` ends it, may be called at any time, and does not refer to this.
 
     It ends with the last graph that uses it, and at the latest with the program. A tool that is called
-    afterwards opens it anew.
+    afterwards opens it again.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class OpenResources:
             when_gone(self, self._end)
 
     def end(self) -> None:
-        """Ends what no other graph uses. May be repeated; a graph that is used afterwards opens it anew."""
+        """Ends what no other graph uses. May be repeated; a graph that is used afterwards opens it again."""
         self._end()
 
 

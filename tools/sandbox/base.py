@@ -65,7 +65,7 @@ class Sandbox(Protocol):
         """
 
     def close(self, thread: str | None = None) -> None:
-        """Ends what runs for `thread`, or everything; a later call starts anew."""
+        """Ends what runs for `thread`, or everything; a later call starts again."""
 
     def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "Sandbox":
         """Another one of the same kind, in which code may change the folder `workspace`."""
@@ -96,7 +96,7 @@ class Captured:
         return self.total > self.room
 
     def text(self) -> str:
-        """As text; where bytes were left out it says how many. What is no UTF-8 shows as U+FFFD."""
+        """As text; where bytes were left out it says how many. What is not UTF-8 shows as U+FFFD."""
         if not self.truncated:
             return (self._head + self._tail).decode(errors="replace")
         tail = self._tail[-(self.room // 2) :]

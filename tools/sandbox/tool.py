@@ -25,7 +25,7 @@ from signoff.tools.workspace import Workspace
 class UnsafeSandbox:
     """Protects from nothing.
 
-    The code runs in a process of its own as the current user: it can read and delete every file of that
+    The code runs in its own process as the current user: it can read and delete every file of that
     user, read the environment with its keys, use the network, and leave processes behind that go on when
     everything else has ended. Only the time of a call, its output, and its memory are limited.
 
