@@ -93,7 +93,7 @@ NODES: dict[State, Work] = {
 
 
 def works_of(deps: Dependencies) -> Mapping[State, Work]:
-    """What each state does in this graph: its middleware belong to it."""
+    """The function of each state in this graph, with its middleware."""
     return NODES if deps.middleware is None else deps.middleware.works(NODES)
 
 
@@ -420,7 +420,7 @@ def _priced(models: Sequence[Any], name: str) -> Prices:
 
 
 def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
-    """Whose way to cache prompts is used; none where it is left open and not the same for all models."""
+    """The provider whose prompt cache is used; None when it is not given and differs between the models."""
     ways = {cache_way(cache, found.model) for found in unwrapped(models)}
     return ways.pop() if len(ways) == 1 else None
 

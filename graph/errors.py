@@ -49,7 +49,7 @@ class ThreadBusy(ThreadError):
 
 
 class ThreadLost(ThreadError):
-    """Another runner has taken the thread over; this one has stopped, and nothing is lost."""
+    """Another runner has taken the thread over; this one has stopped, and what it saved is kept."""
 
 
 def shown(thread_id: str) -> str:

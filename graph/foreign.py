@@ -1,4 +1,4 @@
-"""Values and errors of code that is not ours: tools, models, validators, servers.
+"""Handles values and errors of foreign code: tools, models, validators, servers.
 
 A tool may return anything: here it becomes valid text of bounded length, the full text kept beside.
 

@@ -23,8 +23,8 @@ class Kind(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a control call does: claim that the task has ended, wait for a person, nothing but note, or ask
-    for more turns than the limit allows."""
+    """What a control call does: claim that the task has ended, wait for a person, note a thought, or ask for
+    more turns than the limit allows."""
 
     FINISH = "finish"
     ASK = "ask"

@@ -1,4 +1,4 @@
-"""How a task ended: the one answer that a run gives, with what the task changed last and left open."""
+"""The outcome of a task: how it ended, with its last changes and its open points."""
 
 import json
 from collections import Counter
@@ -233,7 +233,7 @@ class Outcome(BaseModel, Generic[ResultT]):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task is done: a success that claims no less."""
+        """Whether the task is done: a success that claims it."""
         return self.status == "success" and self.claim == "done"
 
 

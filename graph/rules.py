@@ -301,8 +301,8 @@ RULES: tuple[Rule, ...] = (
 
 
 class ToolChoice(StrEnum):
-    """What the next call of the model offers: all tools, all with one of them required, or the control tools
-    alone, one of them required (or none, for a provider that cannot require one)."""
+    """The tools offered to the next model call: all tools, all with one of them required, or the control
+    tools alone, one of them required (or none, for a provider that cannot require one)."""
 
     ALL = "all"
     REQUIRED = "required"
@@ -313,7 +313,7 @@ class ToolChoice(StrEnum):
 OPTIONAL: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
     {ToolChoice.REQUIRED: ToolChoice.ALL, ToolChoice.CONTROLS: ToolChoice.OPTIONAL_CONTROLS}
 )
-"""What is offered in place of an offer where a provider does not let a call be required."""
+"""The tool choice that replaces another one when a provider cannot require a call."""
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:

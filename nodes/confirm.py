@@ -75,13 +75,13 @@ def _payload(case: Case, claim: dict[str, Any], problem: str) -> dict[str, Any]:
 
 
 def _unasked(claim: dict[str, Any]) -> dict[str, Any]:
-    """The claim without its wish for a confirmation, which is not news while it is asked for and after."""
+    """The claim without its request for a confirmation, which is redundant once a person is asked."""
     return {name: value for name, value in claim.items() if name != "requires_user_confirmation"}
 
 
 def _read(answer: Any) -> ConfirmationAnswer:
     """What the person said; everything that is not a yes is feedback, since an error raised after the
-    interrupt has returned would be replayed for ever."""
+    interrupt has returned would be replayed forever."""
     try:
         said = read_confirmation(answer)
     except ValueError:

@@ -1,5 +1,5 @@
-"""Writes the outcome, answers every call still open, tells whoever asked how it ended, and records the
-outcome once per task."""
+"""Writes the outcome, answers every open call, writes the final answer, and records the outcome once per
+task."""
 
 import uuid
 from collections.abc import Sequence
@@ -63,8 +63,8 @@ def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeCont
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
-    """Why the task has ended, where another state than `decide` found that out: a failing model, a review
-    that does not get on. Else the decision of `decide` stands."""
+    """Why the task has ended, if a state other than `decide` found that out: a failing model, a deadlocked
+    review. Otherwise the decision of `decide` stands."""
     before = state.get("decision")
     if ending["status"] == "success" or (before and before["rule"] == ending["reason"]):
         return None

@@ -54,7 +54,7 @@ def record(outcome: Outcome) -> PutOp:
 
 
 def look_up(outcome: Outcome) -> GetOp:
-    """The operation that reads what is recorded of the same task."""
+    """The operation that reads the recorded outcome of the same task."""
     return GetOp(*place(OUTCOMES, outcome.thread_id, outcome.task))
 
 
@@ -120,7 +120,7 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
 def claim(
     thread_id: str | None, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
 ) -> Swap:
-    """Asks to be the one that starts `call`; of two runners at the same moment one gets it."""
+    """Requests the right to start `call`; of two runners at the same moment only one gets it."""
     known = None if before is None else _value(call, before)
     return Swap(_namespace(thread_id, reply_id), call.id, known, _value(call, begun))
 
@@ -133,7 +133,7 @@ def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
-    """Copies what the journal says of `calls` from the first thread to the second."""
+    """Copies the journal entries of `calls` from the first thread to the second."""
     source, target = (_namespace(thread_id, reply_id) for thread_id in threads)
     for call in calls:
         if item := store.get(source, call.id):

@@ -18,7 +18,7 @@ _MOST_DIGITS = 9
 
 
 def signed(answer: Any, by: str | None) -> Any:
-    """`answer` with who gave it, as it is handed to the thread; as it is, where nobody said so."""
+    """`answer` together with the name of who gave it; unchanged when no name was given."""
     return {KEY: {_BY: by}, "answer": answer} if by else answer
 
 
@@ -32,8 +32,9 @@ def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def read_question(answer: Any, options: Sequence[str] = ()) -> Any:
-    """What a person answered: the words in an inbox's or a chat page's wrapping (`[{"type": "response",
-    "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; "" for none.
+    """The text that a person answered: the words in an inbox's or a chat page's wrapping (`[{"type":
+    "response", "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; ""
+    for none.
 
     The same for what it has read already.
     """

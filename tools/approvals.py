@@ -33,7 +33,7 @@ _KNOWN = ("allowed_decisions", "when", "description", "args_schema")
 
 @dataclass(frozen=True)
 class Review:
-    """What a person may do about a call: nothing is `allowed` for one that needs nobody.
+    """What a person may decide about a call: `allowed` is empty for a call that needs nobody.
 
     description: what they are told of it, or a function of the tool call, the state and the runtime.
     args_schema: the JSON schema of edited arguments. when: says of a call whether it needs a person at all.
@@ -89,7 +89,7 @@ def read_rule(name: str, rule: Any) -> Review:
 
 
 def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = None) -> Review:
-    """The review of one call: of nobody, when its `when` says so. One that fails lets no call through."""
+    """The review of one call: none, when its `when` says so. A `when` that fails lets no call through."""
     if found.when is None:
         return found
     call = ToolCall(name=name, args=dict(args), id=None, type="tool_call")
@@ -109,8 +109,8 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
 def check_function(what: str, function: Any, arguments: int) -> bool:
     """Whether the function asks for the run's `context` by name, after so many arguments.
 
-    Raises SetupError for what cannot be called with them, or has to be awaited: its answer would always be
-    read as a yes.
+    Raises SetupError for a function that cannot be called with them, or is async: its coroutine would always
+    count as a yes.
     """
     if not callable(function):
         raise SetupError(f"{what} is {function!r:.80}; pass a function.")
@@ -325,7 +325,7 @@ def shown_calls(interrupt_id: str, calls: Iterable[tuple[str, str, Mapping[str, 
 
 
 def take_ids(answer: Any) -> tuple[Any, frozenset[str]]:
-    """An answer without the short ids of what was shown that it names, and these ids: the one in
+    """Splits an answer into the answer without the short ids that it names, and these ids: the one in
     `approve@3f2a91` or `reject@3f2a91: why`, or `shown` in decisions."""
     if isinstance(answer, Mapping) and "decisions" in answer:
         inner, named = _without_ids(answer["decisions"])

@@ -206,7 +206,7 @@ def _described(name: str, description: str, schema: type[BaseModel]) -> Structur
 def argument_tool(
     name: str, description: str, schema: type[BaseModel], effect: Effect, aliases: Sequence[str] = ()
 ) -> ControlTool:
-    """A control tool that is nothing but a name, its arguments and an effect."""
+    """A control tool that consists only of a name, its arguments and an effect."""
     tool = _described(name, description, schema).model_copy(update={"metadata": {"kind": Kind.CONTROL.value}})
     return ControlTool(tool, effect, aliases=tuple(aliases), runs=False)
 
@@ -281,7 +281,8 @@ class ControlRegistry(Mapping[str, ControlTool]):
         return schema.model_validate(args).model_dump(mode="json") if schema else dict(args)
 
     def salvage(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """What of `args` fits, each argument for itself, and an empty summary where there is none."""
+        """The arguments in `args` that are valid, checked one by one, and an empty summary if there is
+        none."""
         schema = self._schema(name)
         try:
             return self.read(name, args)
@@ -423,7 +424,8 @@ def _added(
 
 
 def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
-    """What makes an instance of a stored result; None for a JSON schema, whose results are JSON values.
+    """The adapter that makes an instance of a stored result; None for a JSON schema, whose results are JSON
+    values.
 
     Raises SetupError for anything that is not a format.
     """

@@ -95,7 +95,7 @@ class _Unusable(Exception):
 
 
 class _Ended(_Unusable):
-    """It has ended. sent: whether it may have read the question before."""
+    """The server has ended. sent: whether it may have read the request before."""
 
     def __init__(self, why: str, *, sent: bool) -> None:
         super().__init__(why)
@@ -120,7 +120,7 @@ class _Server:
         self._doubtful = False
 
     async def tools(self) -> "list[Tool]":
-        """What it offers. A server over stdio runs from now on."""
+        """The tools that it offers. Starts a server over stdio."""
         return await _elsewhere(self._listed())
 
     def converted(self, listed: "Sequence[Tool]", *, trust_hints: bool) -> list[BaseTool]:
@@ -264,7 +264,7 @@ class _Running:
         return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
 
     async def start(self) -> None:
-        """Comes back when it can be asked."""
+        """Returns when the server can be asked."""
         await self.ask(lambda session: session.initialize())
 
     async def ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
@@ -301,7 +301,7 @@ class _Running:
         return True
 
     async def end(self) -> None:
-        """Ends it, and comes back when its process has gone."""
+        """Ends the server; returns when its process has gone."""
         self._stop.set()
         if not self._session.done():
             self._task.cancel()

@@ -104,7 +104,7 @@ def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractCo
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Raises StorageError in place of what SQLite raises for a full disk, a database that is locked, …"""
+    """Raises StorageError in place of SQLite's errors for a full disk, a locked database and the like."""
     try:
         yield
     except sqlite3.Error as error:
@@ -132,7 +132,7 @@ def busy(thread_id: str) -> ThreadBusy:
 
 
 def lost(thread_id: str) -> ThreadLost:
-    """The error for a runner that was cut off, and whose thread another one has taken."""
+    """The error for a runner whose connection was lost and whose thread another one has taken over."""
     return ThreadLost(
         f"Another runner has taken thread {shown(thread_id)} over; this one has stopped, nothing is lost."
     )

@@ -1,4 +1,4 @@
-"""What a graph is called with: checked before anything is saved, and the inputs that go on after an end.
+"""Checks the input of a graph before anything is saved, and makes the inputs that continue after an end.
 
 LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
 came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in

@@ -1,4 +1,4 @@
-"""What `build_graph` is given, checked: whatever cannot work is one sentence that says what to write."""
+"""Checks the arguments of `build_graph`: every mistake raises one sentence that says what to write."""
 
 import inspect
 import os
@@ -54,7 +54,7 @@ def check_model(model: object) -> None:
 
 
 def checked_models(model: Any, fallbacks: Any) -> list[Any]:
-    """The models, those made that were given by name: the first, and those that are asked when it fails."""
+    """The models, made from their names where needed: the first, and its fallbacks."""
     if isinstance(fallbacks, Runnable):
         raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
     given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
@@ -126,7 +126,7 @@ PromptFunction = Callable[[Any, Any], Any]
 
 
 def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | None]:
-    """The system prompt, and the function that makes it for each call; None is none."""
+    """The system prompt, and the function that makes it for each call; either may be missing."""
     if given is None or isinstance(given, str):
         return given or "", None
     if isinstance(given, SystemMessage):

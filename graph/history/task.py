@@ -1,4 +1,5 @@
-"""The current task of a thread: all that the rules need to know, and the phases that it has reported."""
+"""The current task of a thread: everything that the rules need to know, and the phases that it has
+reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""What exists only for speed; each part gives what the public way gives.
+"""Code that exists only for speed; each part returns what the public way returns.
 
 `lazy`: properties that are worked out once, when they are first asked for. `in_thread`: threads that run sync
 tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`

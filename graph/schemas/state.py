@@ -1,4 +1,4 @@
-"""Channels of the user's own in the state of a thread, beside the machine's.
+"""The user's own channels in the state of a thread, next to the machine's.
 
 Tools write them by the `update` of a `Command`. Whatever would fail when LangGraph applies it, or would come
 back from the storage as something else, is found while the tool's result is made: there it is an error that

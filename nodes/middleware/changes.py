@@ -1,7 +1,6 @@
-"""What hooks write, put together: it is checked, and the hooks after them see it, before anything is saved.
-
-The history is what the machine decides by, so a middleware may add to it and put other words into it, and
-takes nothing out of it. What it writes as a person is not a person's word: it is marked like a reminder.
+"""Collects what hooks write. It is checked, and later hooks see it, before anything is saved. The machine
+decides by the history, so a middleware may add to it and reword it, but removes nothing. A human message of a
+middleware does not count as a person's word: it is marked like a reminder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ PLACES = ("model", "tools", "end")
 
 
 class CannotWrite(Exception):
-    """What a hook gave cannot be written; the words say why, and what to do."""
+    """What a hook returned cannot be written; the message says why, and what to do."""
 
 
 @dataclass
@@ -43,7 +42,8 @@ class Changes:
         self._marks: HookMarks | None = None
 
     def take(self, given: Any) -> str:
-        """Takes what a hook gave, and says where it jumps to; empty where it does not. Raises CannotWrite."""
+        """Applies what a hook returned; returns where it jumps to, empty when it does not. Raises
+        CannotWrite."""
         if isinstance(given, Command):
             if given.goto or given.resume or given.graph:
                 raise CannotWrite("it returned a Command with goto, resume or graph; return only an update")

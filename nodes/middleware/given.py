@@ -1,4 +1,4 @@
-"""What a graph is given as middleware, checked; and what is refused, with Signoff's own way to the same."""
+"""Checks the middleware of a graph, and lists what is refused, with Signoff's own way to the same result."""
 
 import inspect
 import reprlib
@@ -35,7 +35,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""What fights the machine, by the module that it is defined in, and what to write in its place."""
+"""Middleware that conflicts with the machine, by the module that defines it, and what to write instead."""
 
 
 def why_refused(kind: type) -> str | None:

@@ -79,7 +79,7 @@ def hooks_of(given: Sequence[Given]) -> Mapping[str, tuple[Hook, ...]]:
 
 @dataclass(frozen=True)
 class Ask:
-    """Runs a hook; gives what it gives."""
+    """Runs a hook; returns its result."""
 
     hook: Hook
     state: AgentState
@@ -103,14 +103,13 @@ class Ask:
 
 
 def _copied(state: AgentState) -> dict[str, Any]:
-    """The state for somebody else's code: the history itself is never changed in place."""
+    """A copy of the state for code that is not ours, so that the history itself is never changed in place."""
     return {**state, "messages": list(state["messages"])}
 
 
 @dataclass(frozen=True)
 class Jump:
-    """Where hooks jump to, the one that does, and why: `failed` when it raised, or gave what nobody can
-    write."""
+    """Where a hook jumps to, which hook, and why: `failed` when it raised, or returned something invalid."""
 
     to: str
     hook: Hook

@@ -36,7 +36,7 @@ Request = ModelRequest[Any]
 
 
 class CallStopped(BaseException):
-    """Somebody wants the run to stop. No middleware is to take that for a failure, and ask again."""
+    """The run was asked to stop. A middleware must not treat this as a failure and ask again."""
 
 
 @dataclass
@@ -64,8 +64,8 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
 
 
 def _raise_own_failure(error: Exception, passed: Sequence[Exception], whose: str) -> None:
-    """Raises what says that a middleware's own code has failed: the advice for an error of the model would
-    lead astray. passed: the errors that its handler has raised."""
+    """Raises CannotWrite when the middleware's own code has failed: the advice for a model error would be
+    misleading. passed: the errors that its handler has raised."""
     known = error, error.__cause__, error.__context__
     if (
         gets_past(error)
@@ -136,7 +136,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
 
 @dataclass(frozen=True)
 class Through:
-    """Asks through all that wraps the call; gives what comes of it, None when it was stopped."""
+    """Calls the model through all wrappers; returns the result, None when it was stopped."""
 
     around: Sequence[Given]
     request: Request

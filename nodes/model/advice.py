@@ -1,4 +1,4 @@
-"""What a provider's error says, whether it may pass, and what to do about it, in two sentences."""
+"""Explains a provider's error: what it says, whether it is transient, and what to do about it."""
 
 import html
 import re
@@ -114,7 +114,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same call may succeed a little later: a rate limit, a fault of the server, a connection."""
+    """Whether the same call may succeed a little later: after a rate limit, a server error, a lost
+    connection."""
     if is_too_long(error) or _is_lasting(error):
         return False
     status, told = _status(error), _header(error, "x-should-retry")
@@ -129,7 +130,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def in_short(error: BaseException) -> str:
-    """What has happened, in a few words: `rate limit`, `error 503`, `the connection broke off`."""
+    """The error in a few words: `rate limit`, `error 503`, `the connection broke off`."""
     status = _status(error)
     if status == 429:
         return "rate limit"
@@ -218,8 +219,8 @@ def _words(error: BaseException) -> str:
 
 
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
-    """The provider's message, and what to do so that the thread can be retried. `secrets` are never told,
-    nor is what looks like one: a server can send the request's own headers back."""
+    """The provider's message, and what to do so that the thread can be retried. `secrets`, and what looks
+    like one, are never included: a server can echo the request's headers."""
     said = _said(error) or "no message"
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:

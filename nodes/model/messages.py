@@ -1,8 +1,8 @@
-"""The messages that go to the model, and the reply that comes back.
+"""The messages sent to the model, and the reply it returns.
 
-The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: a list it would
-first turn into messages and validate, one by one, each turn the whole of it. A reply is sanitised so that it
-can be checkpointed, and its calls get ids of their own.
+The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: LangChain would
+convert and validate the messages of a list one by one, the whole list in each turn. A reply is sanitised so
+that it can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio
@@ -71,12 +71,12 @@ class Truncate:
 
 
 class PromptError(Exception):
-    """The function that makes the system prompt has made none; the words say why."""
+    """The function for the system prompt did not return one; the message says why."""
 
 
 @dataclass(frozen=True)
 class MakePrompt:
-    """Asks the user's function for the system prompt; gives whatever it gives."""
+    """Calls the user's function for the system prompt; returns its result."""
 
     function: Callable[[Any, Any], Any]
     state: AgentState
@@ -191,7 +191,7 @@ _GIVEN = {"messages"}
 
 
 class PromptInput(ChatPromptValue):
-    """A prompt that is made for one call of a model: nobody else holds it, so it is not copied."""
+    """A prompt made for one model call: nobody else holds it, so it is not copied."""
 
     messages: list[BaseMessage]
 
@@ -300,10 +300,10 @@ _MOST_TOKENS = 2**53
 
 
 def sanitize(message: AIMessage) -> AIMessage:
-    """The reply without half characters, which a model can write as escapes, without a provider's extras that
-    are not plain values, and with a usage only where it is one. `id` is None where it is not text.
+    """Sanitises a provider reply so that it can be checkpointed: lone surrogates, extras that are not plain
+    values and an invalid usage are removed. `id` is None when it is not text.
 
-    Raises ValidationError, or TypeError, for anything that is not a reply at all even so.
+    Raises ValidationError or TypeError for anything that is still not a valid reply.
     """
     if isinstance(message.content, list):
         message = message.model_copy(update={"content": [_worded(part) for part in message.content]})

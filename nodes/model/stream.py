@@ -60,7 +60,7 @@ class EarlyEnd(StrEnum):
 
 
 class Silent(TimeoutError):
-    """The model brought nothing for too long."""
+    """The model sent nothing for too long."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class CallBounds:
         return replace(self, last=time.monotonic())
 
     def again(self) -> None:
-        """The same call is tried again."""
+        """The same call starts another try."""
         self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
         self.since = None
 

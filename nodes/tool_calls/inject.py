@@ -1,4 +1,4 @@
-"""What a tool asks for beside its arguments: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
+"""Injected arguments of tools: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -27,12 +27,12 @@ class Holding:
         when_gone(self, end)
 
     def use(self, user: object) -> None:
-        """Keeps it open for `user`."""
+        """Keeps the resource open for `user`."""
         with self._lock:
             self._users.add(user)
 
     def leave(self, user: object) -> None:
-        """Ends it when `user` was the last one."""
+        """Ends the resource when `user` was the last one."""
         with self._lock:
             self._users.discard(user)
             last = not self._users
@@ -117,7 +117,8 @@ def end_with(saver: Any) -> None:
 
 
 def together(ends: Iterable[Callable[[], None]]) -> None:
-    """Runs several ends at once, since each may wait for a program to go, and comes back after the last."""
+    """Runs several ends in parallel, since each may wait for a program to exit, and returns after the
+    last."""
     threads = [threading.Thread(target=end, daemon=True) for end in ends]
     for thread in threads:
         try:
