@@ -175,7 +175,7 @@ class Evidence(TypedDict):
 
 
 class Acting(TypedDict):
-    """What an agent that acts by code goes by, and where its task stands: see `signoff.models.tagged`.
+    """The instructions of an agent that acts by code, and the state of its task: see `signoff.models.tagged`.
 
     It is made of the messages at every step, but for the constitution, which a graph that is built without
     one takes from here. failing: the last execution failed or timed out.

@@ -293,7 +293,7 @@ REPEATS = 3
 
 
 class FaultKind(StrEnum):
-    """What can be wrong with the way a loop went."""
+    """The kinds of faults in the run of a loop."""
 
     DANGLING = "dangling-call"
     NO_CALL = "answer-without-call"

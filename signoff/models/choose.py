@@ -1,5 +1,5 @@
-"""Which model a run uses: one behind an OpenAI-compatible address, one of another provider, the embedded one,
-or a scripted one."""
+"""Chooses the model of a run: one behind an OpenAI-compatible address, one of another provider, the embedded
+one, or a scripted one."""
 
 import importlib.util
 from collections.abc import Mapping

@@ -169,7 +169,7 @@ def _decisions_in_words(text: str, calls: int) -> Any:
 
 @dataclass(frozen=True)
 class Message:
-    """The model said this. `calls` are the tools that the same reply calls, which run with the next step.
+    """Text of the model. `calls` are the tools that the same reply calls, which run with the next step.
 
     Without calls it is talk only, and the next step reminds the model that talk ends nothing.
     message_id: of the reply.
@@ -183,7 +183,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds).
+    """A question of the model. `default` is taken when nobody has answered by `deadline` (epoch seconds).
     `reply_id`: of the message that asks."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
@@ -332,14 +332,14 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Finished(Generic[ResultT]):
-    """The task has ended by a success or a limit."""
+    """The task has ended with a success or at a limit."""
 
     outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
 class Failed(Generic[ResultT]):
-    """The task has ended by an error: one sentence with what to do. `retry()` tries again."""
+    """The task has ended with an error: one sentence that says what to do. `retry()` tries again."""
 
     error: str
     outcome: Outcome[ResultT]
@@ -357,7 +357,7 @@ Waiting = Question | Approval | Action | Confirmation
 """What a thread can wait for."""
 
 Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
-"""What a step of a session comes to."""
+"""The result of a step of a session."""
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:

@@ -282,7 +282,7 @@ class Nudged(_Happened):
 
 @dataclass(frozen=True)
 class Resumed(_Happened):
-    """A thread that was there already goes on; `how`: answer, go on, extend, retry, stop or task.
+    """An existing thread continues; `how`: answer, go on, extend, retry, stop or task.
 
     Of an answer: interrupt_id says what it answers, and `by` who gave it, if that was given with it. turns:
     how many more were given by `extend`.
@@ -310,7 +310,7 @@ class Ended(_Happened):
 
 @dataclass(frozen=True)
 class Decided(_Happened):
-    """The run has come to this decision; always the last event."""
+    """The decision that the run ended with; always the last event."""
 
     decision: Decision[Any]
 

@@ -1,4 +1,5 @@
-"""Decides a stored thread again, turn by turn, without a model or a tool, and compares with what is stored.
+"""Decides a stored thread again, turn by turn, without a model or a tool, and compares the result with what
+is stored.
 
 Each step of the thread is taken with the state that was stored before it. The states that only decide
 (`DECIDED`) run once more, by their own functions. What they ask for is answered from the record: the results
@@ -59,7 +60,7 @@ _CLOCK = frozenset({"seconds", "waited", "at"})
 
 @dataclass(frozen=True)
 class ReplayDifference:
-    """Something that is decided differently now.
+    """A decision that differs from the stored one.
 
     turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
     (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
@@ -80,7 +81,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of deciding a thread again: the steps that were, and those taken as they are stored."""
+    """The result of a replay: the steps that were decided again, and those taken as they are stored."""
 
     thread_id: str
     again: tuple[Step, ...]
@@ -192,7 +193,7 @@ def _in_todays_words(why: str) -> str:
 
 
 class _NotKept(Exception):
-    """What a state asks for cannot be answered from the record."""
+    """The record does not hold what a state asks for."""
 
 
 class _Again:

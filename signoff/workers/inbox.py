@@ -1,5 +1,5 @@
-"""What waits for a thread to be delivered: one entry of the store for each thread that belongs to workers,
-and one for each order that was delivered, by which it is known again."""
+"""The inbox of a thread: one entry of the store for each thread that belongs to workers, and one for each
+delivered order, so that it is recognised again."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _LONGEST_ID = 500
 DEFAULT_QUEUE = "signoff"
 
 Request = str | Answer | Extend | Retry
-"""What can be put into an inbox."""
+"""A request that can be put into an inbox."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def edit_inbox(
 
 
 def post(store: BaseStore, thread_id: str, order: Order) -> None:
-    """Puts an order into the inbox of a thread; the next `drive` delivers it. Putting it there again, under
-    the same id, changes nothing, also when it was delivered.
+    """Puts an order into the inbox of a thread; the next `drive` delivers it. Posting it again under the same
+    id changes nothing, even after it was delivered.
 
     Raises SetupError for an id that cannot be kept, and for an answer that does not say what it answers: by
     the time it is delivered something else may wait.
@@ -143,8 +143,8 @@ def unless_known(store: BaseStore, thread_id: str, order: Order) -> Edit:
 
 
 def take_out(store: BaseStore, thread_id: str, ids: set[str]) -> None:
-    """Takes orders out of the inbox that were delivered, or that nothing waits for any more; their ids stay
-    with the thread."""
+    """Removes orders that were delivered, or that nothing waits for any more; their ids stay with the
+    thread."""
     for order_id in sorted(ids):
         note = delivered(thread_id, order_id)
         store.put(note.namespace, note.key, note.after, index=False)
@@ -152,13 +152,13 @@ def take_out(store: BaseStore, thread_id: str, ids: set[str]) -> None:
 
 
 def was_delivered(store: BaseStore, thread_id: str, order_id: str) -> bool:
-    """Whether an order of this id was in the inbox of the thread and is no more."""
+    """Whether an order with this id was delivered to the thread."""
     note = delivered(thread_id, order_id)
     return store.get(note.namespace, note.key) is not None
 
 
 def usable_id(order_id: Any) -> str:
-    """The id of an order. Raises SetupError for one that no database keeps as it is."""
+    """The id of an order. Raises SetupError for one that a database would change."""
     fits = isinstance(order_id, str) and 0 < len(order_id) <= _LONGEST_ID
     if not fits or valid_text(order_id) != order_id:
         raise SetupError(

@@ -1,4 +1,4 @@
-"""Handing tasks, and answers to what threads wait for, to the workers."""
+"""Hands tasks, and answers to what threads wait for, to the workers."""
 
 import uuid
 from dataclasses import replace
@@ -80,7 +80,7 @@ def check(
     queue: str | None = None,
     id: str | None = None,
 ) -> tuple[str, Order | None]:
-    """What `submit` would hand over, and to which queue; raises what it would raise, and changes nothing."""
+    """The order that `submit` would hand over, and its queue; raises the same errors, and changes nothing."""
     known = read_inbox(storage.store, thread_id)
     whose = _queue(queue, known, thread_id)
     status = look(reading_graph(storage), thread_id)

@@ -28,7 +28,7 @@ OnOutput = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class ShellResult:
-    """What a command came to.
+    """The result of a command.
 
     exit_code: as in `$?`, 128 and more for a signal; None when the shell was lost before it was known.
     output: harmless text, its middle left out when it is very long. timed_out: stopped at the time-out.

@@ -23,7 +23,7 @@ from signoff.tools.workspace import Workspace
 
 
 class UnsafeSandbox:
-    """Protects from nothing.
+    """Offers no protection.
 
     The code runs in its own process as the current user: it can read and delete every file of that
     user, read the environment with its keys, use the network, and leave processes behind that go on when
