@@ -129,8 +129,8 @@ def context_form(schema: Any) -> type[ContextForm] | None:
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
         raise SetupError(
-            f"context_schema={schema.__name__} has the field {own[0]!r}, which each run has already "
-            f"(so have: {', '.join(Context.model_fields)}); rename yours."
+            f"context_schema={schema.__name__} has the field {own[0]!r}, which every run already has "
+            f"(reserved: {', '.join(Context.model_fields)}); rename yours."
         )
     defined: dict[str, Any] = dict(found)
     with warnings.catch_warnings():

@@ -88,7 +88,7 @@ class Ask:
         way = self.hook.sync
         if way is None:
             raise WrongWay(
-                f"The middleware {self.hook.whose} has a{self.hook.name} alone, which a sync run cannot "
+                f"The middleware {self.hook.whose} has only a{self.hook.name}, which a sync run cannot "
                 f"await; run the graph with `ainvoke` or `astream`, or add {self.hook.name}."
             )
         return way(_copied(self.state), **self.hook.given(way, run))

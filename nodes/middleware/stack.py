@@ -30,7 +30,7 @@ class Ways:
         for whose, way in self.missing:
             if not way.startswith("a"):
                 raise WrongWay(
-                    f"The middleware {whose} has a{way} only, which a sync run cannot await; run the graph "
+                    f"The middleware {whose} has only a{way}, which a sync run cannot await; run the graph "
                     f"with `ainvoke` or `astream`, or add {way}."
                 )
 
@@ -38,7 +38,7 @@ class Ways:
         for whose, way in self.missing:
             if way.startswith("a"):
                 raise WrongWay(
-                    f"The middleware {whose} has {way[1:]} only, which would block the event loop; run "
+                    f"The middleware {whose} has only {way[1:]}, which would block the event loop; run "
                     f"the graph with `invoke` or `stream`, or add {way}."
                 )
 

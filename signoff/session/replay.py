@@ -168,28 +168,11 @@ def _take_up(
             live[name].update([value])
 
 
-# Reasons in the words of older versions, with today's: other words for a reason are no other decision.
-_REWORDED = (
-    (re.compile("the view is over its budget"), "the prompt is over its budget"),
-    (
-        re.compile(r"the same work has had the same result (\d+) times in a row"),
-        r"\1 identical results in a row",
-    ),
-)
-
-
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
     """The state of a thread: the channels that are stored whole, and those that only what is written to."""
     names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
-    found = {**plain, **{name: channel.get() for name, channel in live.items()}}
-    if decision := found.get("decision"):
-        found["decision"] = {**decision, "why": _in_todays_words(decision["why"])}
-    return found
-
-
-def _in_todays_words(why: str) -> str:
-    return next((today.expand(words) for old, words in _REWORDED if (today := old.fullmatch(why))), why)
+    return {**plain, **{name: channel.get() for name, channel in live.items()}}
 
 
 class _NotKept(Exception):
@@ -428,7 +411,7 @@ def _rules(moment: _Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
     stored: dict[str, Any] = {**moment.after["decision"]}
     stored["rule"] = RULE_ALIASES.get(stored["rule"], stored["rule"])
     stored["event"] = str(EVENT_ALIASES.get(stored["event"], stored["event"]))
-    if stored == now["decision"]:
+    if _is_same(stored, now["decision"]):
         return None
     return _told(stored), _told(now["decision"])
 
@@ -484,6 +467,22 @@ def _known(stored: Any, now: Any) -> Any:
     return now
 
 
+# Reasons in the words of older versions, with today's: a reworded reason is the same decision.
+_REWORDED = (
+    (re.compile("the view is over its budget"), "the prompt is over its budget"),
+    (
+        re.compile(r"the same work has had the same result (\d+) times in a row"),
+        r"\1 identical results in a row",
+    ),
+)
+
+
+def _in_todays_words(text: str) -> str:
+    for old, today in _REWORDED:
+        text = old.sub(today, text)
+    return text
+
+
 def _plain(value: Any) -> Any:
     """A value to be compared or shown: messages without what providers and the clock add."""
     if isinstance(value, BaseMessage):
@@ -491,7 +490,9 @@ def _plain(value: Any) -> Any:
         others = {name: one for name, one in value.additional_kwargs.items() if name != KEY}
         calls = getattr(value, "tool_calls", None), getattr(value, "invalid_tool_calls", None)
         answers = getattr(value, "tool_call_id", None), getattr(value, "status", None)
-        return value.type, value.id, value.content, value.name, *calls, *answers, others, notes
+        return value.type, value.id, _plain(value.content), value.name, *calls, *answers, others, notes
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, str):
+        return _in_todays_words(value)
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -345,7 +345,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "a format of the answer": (
         lambda r, h: h(r.override(response_format=dict)),
-        "build_graph(response_format=…)",
+        "pass response_format= to build_graph",
     ),
     "an error": (lambda r, h: 1 / 0, " failed (ZeroDivisionError: division by zero)"),
     "an error like one of a server": (lambda r, h: dict[str, int]()["x"], " failed (KeyError: 'x')"),

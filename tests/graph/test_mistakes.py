@@ -153,7 +153,10 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "storage: a function": ({"storage": sqlite_storage}, "the function sqlite_storage, no storage"),
     "storage: not entered": ({"storage": sqlite_storage("x.sqlite")}, "storage= has not been opened"),
-    "storage: a saver": ({"storage": InMemorySaver()}, r"a saver \(InMemorySaver\); write checkpointer="),
+    "storage: a saver": (
+        {"storage": InMemorySaver()},
+        r"a saver \(InMemorySaver\); pass it as checkpointer=",
+    ),
     "storage: a store": ({"storage": InMemoryStore()}, "no storage"),
     "storage: a class": ({"storage": SqliteStorage}, "the class SqliteStorage, no storage"),
     "storage: halves that are none": ({"storage": Folder()}, "no storage"),
@@ -165,7 +168,7 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "checkpointer: a file": ({"checkpointer": "x.sqlite"}, "checkpointer= is 'x.sqlite'; pass an instance"),
     "checkpointer: not entered": ({"checkpointer": SqliteSaver.from_conn_string("x")}, "has not been opened"),
     "checkpointer: a store": ({"checkpointer": InMemoryStore()}, "pass an instance of LangGraph's Base"),
-    "checkpointer: a storage": ({"checkpointer": Folder()}, "a whole storage; write storage="),
+    "checkpointer: a storage": ({"checkpointer": Folder()}, "a whole storage; pass it as storage="),
     "store: a class": ({"store": InMemoryStore}, "the class InMemoryStore; pass an instance"),
     "store: a dict": ({"store": {}}, "store= is {}; pass an instance of LangGraph's BaseStore"),
     "store: a saver": ({"store": InMemorySaver()}, "pass an instance of LangGraph's BaseStore"),
@@ -174,7 +177,7 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "control_tools: a tool": ({"control_tools": [look]}, r"write ControlTool\(tool, Effect\.FINISH\)"),
     "texts: a dict": ({"texts": {}}, r"texts= is {}; pass Texts\(…\)"),
     "texts: the class": ({"texts": Texts}, "the class Texts"),
-    "compaction: a typo": ({"compaction": "line"}, "compaction is 'line'; give"),
+    "compaction: a typo": ({"compaction": "line"}, "compaction is 'line'; pass"),
     "compaction: a class": ({"compaction": ScriptedModel}, "pass 'model', 'lines' or a chat model"),
     "talk: a typo": ({"talk": "strickt"}, "talk is 'strickt'; use one of: strict, balanced, natural"),
     "talk: None": ({"talk": None}, "talk is None; use one of"),
@@ -292,11 +295,11 @@ CALLED: dict[str, Called] = {
     "a list as context": Called(r"context is \[1\]; pass a mapping", context=[1]),
     "limits as context": Called("context is .*; pass a mapping", context=object()),
     "a text as input": Called(r'The input is \'go\'; pass {"messages"', given="go"),
-    "a list as input": Called(r"The input is \['go'\]; give", given=["go"]),
-    "a number as input": Called("The input is 3; give", given=3),
+    "a list as input": Called(r"The input is \['go'\]; pass", given=["go"]),
+    "a number as input": Called("The input is 3; pass", given=3),
     "a message as input": Called("The input is HumanMessage", given=HumanMessage("go")),
-    "a misspelt key": Called("The input has 'message' and no 'messages'; give", given={"message": ["go"]}),
-    "None as messages": Called("The messages of the input are None; give", given={"messages": None}),
+    "a misspelt key": Called("The input has 'message' and no 'messages'; pass", given={"message": ["go"]}),
+    "None as messages": Called("The messages of the input are None; pass", given={"messages": None}),
     "a number as messages": Called(NO_MESSAGE + ".*'int'", given={"messages": 3}),
     "a number among them": Called(NO_MESSAGE, given={"messages": ["go", 3]}),
     "None among them": Called(NO_MESSAGE, given={"messages": [None]}),
@@ -356,7 +359,7 @@ def test_there_must_be_something_to_go_on_with(way: str, saving: Graph, plain: G
     with pytest.raises(SignoffError, match="There is no thread 't'; begin it with a task") as told:
         WAYS[way](saving, None, THREAD, None)
     sentence(told)
-    with pytest.raises(SetupError, match="Without a checkpointer there is nothing to go on with; give"):
+    with pytest.raises(SetupError, match="Without a checkpointer there is nothing to go on with; pass"):
         WAYS[way](plain, None, None, None)
 
 
@@ -537,7 +540,10 @@ OPENED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sqlite_storage("postgresql://h/d"),
         r"open it with postgres_storage\(url\)",
     ),
-    "a file for an address": (lambda: postgres_storage("x.sqlite"), "no address of a PostgreSQL database"),
+    "a file for an address": (
+        lambda: postgres_storage("x.sqlite"),
+        "not the address of a PostgreSQL database",
+    ),
     "a folder": (lambda: sqlite_storage("/"), r"\(it is a folder\); name a file"),
 }
 
