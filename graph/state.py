@@ -177,7 +177,7 @@ class Evidence(TypedDict):
 class Acting(TypedDict):
     """The instructions of an agent that acts by code, and the state of its task: see `signoff.models.tagged`.
 
-    It is made of the messages at every step, but for the constitution, which a graph that is built without
+    It is made of the messages at every step, except for the constitution, which a graph that is built without
     one takes from here. failing: the last execution failed or timed out.
     """
 

@@ -33,7 +33,7 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
     payload = request(shown, reviews, told)
     answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
     try:
-        # An exception after the interrupt has returned would be replayed for ever: ask again and say why.
+        # An exception after the interrupt has returned would be replayed forever: ask again and say why.
         if asked != waiting.shown:
             raise ValueError("the calls have changed since they were shown; look at them again")
         found = read_answer(

@@ -366,7 +366,7 @@ class Middleware(Protocol):
         """A part of `call_llm`: the reply to `call`, and what is to be written beside it."""
 
     def tool_call(self, job: Any) -> Any:
-        """What the tool of `job` gives, in a sync run."""
+        """What the tool of `job` returns, in a sync run."""
 
     async def atool_call(self, job: Any) -> Any:
         """`tool_call`, for an event loop."""

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore, Op
 _T = TypeVar("_T")
 
 Part = Generator[Any, Any, _T]
-"""A part of a node that yields requests and gives a value."""
+"""A part of a node that yields requests and returns a value."""
 
 
 @runtime_checkable

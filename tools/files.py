@@ -141,7 +141,8 @@ def _missing(text: str, old: str, name: str) -> str:
 
 
 def _too_many_ends(text: str, old: str) -> str:
-    """What to do when `old` is there but for the line ends behind it, as at the end of a file without one."""
+    """What to do when `old` matches except for the line ends after it, as at the end of a file without
+    one."""
     bare = old.rstrip("\n")
     found = re.search(rf"{_pattern(bare)}((?:\r?\n)*)\Z", text) if bare != old and bare else None
     if not found:

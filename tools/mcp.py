@@ -355,7 +355,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def _elsewhere(work: "Coroutine[Any, Any, _T]") -> _T:
-    """What `work` gives in the loop of the sessions."""
+    """What `work` returns in the loop of the sessions."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
 
 

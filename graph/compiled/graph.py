@@ -221,7 +221,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return self._result(await super().ainvoke(input, config, **kwargs, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
-        """What the older form of `invoke` gives, with the type of its result."""
+        """What the older form of `invoke` returns, with the type of its result."""
         if not isinstance(output.value, dict) and (output.value is not None or not output.interrupts):
             return output.value
         found = RunResult[ResultT](output.value or {})

@@ -151,7 +151,7 @@ class EntryGraph(Protocol):
 
 
 Entry = Generator[Operation, Any, Any]
-"""Asks for what it needs of the thread, and gives the input that its run really begins with."""
+"""Asks for what it needs of the thread, and returns the input that its run really begins with."""
 
 
 def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:

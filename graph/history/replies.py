@@ -141,7 +141,7 @@ def reason_of(message: AIMessage) -> str:
 
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a reply, but for what says how it stopped."""
+    """The metadata of a reply, except what says how it stopped."""
     return {key: value for key, value in metadata.items() if key not in (*_REASONS, "status", _DETAILS)}
 
 

@@ -70,7 +70,7 @@ def is_new(claim: Mapping[str, Any], before: Sequence[Phase]) -> bool:
 def open_phases(found: Phases | None, task: str, turns: int | None = None) -> list[str]:
     """What the phases of `task` leave to do, one line each, for the model to read.
 
-    turns: only those reported in the first so many turns. Nothing once there is none.
+    turns: only those reported in this many first turns. Empty when there are none.
     """
     reported = [phase for phase in phases_of(found, task) if turns is None or phase["turn"] <= turns]
     return [_line(phase) for phase in reported]

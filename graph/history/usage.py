@@ -233,7 +233,7 @@ class Tally:
         return total.minus(self._before) if any(self._before) else total
 
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
-        """`estimate` gives the tokens read and written, for a reply of ours whose provider counted none."""
+        """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
         self.repeats.replied(reply)
         self._all = self._all.plus(_of_reply(reply.message, estimate))
 

@@ -329,7 +329,7 @@ Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
 
 
 def picked_names(pick: Pick, state: Mapping[str, Any], context: Any, box: Toolbox) -> tuple[str, ...] | None:
-    """The names of the tools that `pick` gives, in the order of the graph; None for all.
+    """The names of the tools that `pick` returns, in the order of the graph; None for all.
 
     Raises SetupError when it fails, or picks what the graph does not have: that is not an outcome of the
     task.

@@ -85,7 +85,7 @@ def _is_known() -> bool:
 
 
 class _Proxy:
-    """The SDK's client, but for what a subclass has in its place."""
+    """The SDK's client, except what a subclass has in its place."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -175,7 +175,7 @@ class _Joined:
         self._due = 0.0
 
     def take(self, chunk: object) -> list[object]:
-        """Takes the next chunk; gives what is handed on now."""
+        """Takes the next chunk; returns what is handed on now."""
         now, piece = time.monotonic(), _piece(chunk)
         if piece and self._held and (piece.name, piece.place) == (self._at.name, self._at.place):
             text = piece.part[piece.name]

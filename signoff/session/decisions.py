@@ -124,7 +124,7 @@ def read_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    # An escape may stand for half a character, which no database takes.
+    # An escape may stand for a lone surrogate, which no database takes.
     return json.loads(valid_text(json.dumps(value, ensure_ascii=False)))
 
 

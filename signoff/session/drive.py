@@ -47,10 +47,10 @@ from signoff.session.status import Condition, ThreadStatus, read_status, readabl
 
 _T = TypeVar("_T")
 Part = Generator[Any, Any, _T]
-"""A part of a driver that yields requests, and perhaps events, and gives a value."""
+"""A part of a driver that yields requests, and perhaps events, and returns a value."""
 
 END = object()
-"""What `Stretch` gives when the graph has come back."""
+"""What `Stretch` returns when the graph has come back."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ Driver = Generator[Any, Any, None]
 
 
 def events_of(thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted") -> Iterator[SessionEvent]:
-    """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
+    """Drives the thread; yields its events, each with its number and its time, if somebody looks."""
     numbers = itertools.count(1)
     with (
         ExitStack() as stack,

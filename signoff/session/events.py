@@ -405,7 +405,7 @@ def _read(given: Any, kinds: Mapping[str, Any], what: str) -> Any:
 
 
 def events_schema() -> dict[str, Any]:
-    """The JSON schema of what `to_dict` gives, for all events."""
+    """The JSON schema of what `to_dict` returns, for all events."""
     schema: dict[str, Any] = TypeAdapter(SessionEvent).json_schema(mode="serialization")
     tags = {kind.__name__: tag for tag, kind in {**_EVENTS, **_DECISIONS}.items()}
     for name, known in schema["$defs"].items():

@@ -443,7 +443,7 @@ def _shown(name: str, moment: _Moment, stored: Any, now: Any) -> tuple[Any, Any]
 
 
 def _is_same(stored: Any, now: Any) -> bool:
-    """Whether two values say the same, but for the clock."""
+    """Whether two values say the same, except for the clock."""
     if stored is now:
         return True
     if isinstance(stored, list) and isinstance(now, list):

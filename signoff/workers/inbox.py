@@ -94,7 +94,7 @@ def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
 def edit_inbox(
     store: BaseStore, thread_id: str, edit: Edit, *, make: bool = False, swap: Swapping | None = None
 ) -> Inbox | None:
-    """Changes the inbox of a thread, whoever else does so at the same moment; gives what it is now.
+    """Changes the inbox of a thread, whoever else does so at the same moment; returns what it is now.
 
     make: also when there is none yet. swap: how the change is written, by default `Swap.on(store)`.
     """
@@ -225,10 +225,10 @@ HEARTBEAT_SECONDS = 10.0
 """From one sign of life of a worker to the next."""
 
 DEAD_AFTER = 3
-"""So many heartbeats of a worker have to be missing until its threads are taken over."""
+"""After this many missing heartbeats of a worker, its threads are taken over."""
 
 MOST_DEATHS = 5
-"""So many workers may die while they run a thread; then it is given up."""
+"""After this many workers have died while they ran a thread, it is given up."""
 
 
 @contextmanager

@@ -51,7 +51,7 @@ _FAIL = "SELECT procrastinate_finish_job_v1(%(job_id)s, 'failed', false)"
 
 
 def take_over(storage: PostgresStorage, jobs: Sequence[Job], wait: float) -> list[Job]:
-    """Takes the jobs of one dead worker from it; gives those that nobody else has taken meanwhile.
+    """Takes the jobs of one dead worker from it; returns those that nobody else has taken meanwhile.
 
     wait: seconds until a thread is due that was blamed twice; twice as many for each time more.
     """

@@ -100,7 +100,7 @@ class Worker:
     async def run(self, *, until_idle: bool = False) -> None:
         """Works until `drain` is called; with `until_idle` at most until no job is due.
 
-        Raises StorageError when the database cannot be used at the start; later it is waited for.
+        Raises StorageError when the database cannot be used at the start; later the worker waits for it.
         """
         await asyncio.to_thread(prepare, self._storage.checkpointer.database)
         async with self._app.open_async():
@@ -156,7 +156,7 @@ class Worker:
         return driven.state
 
     def _driven(self, thread_id: str) -> Driven | BaseException:
-        """What `_drive` gives or raises. Given back and not raised: a model, a check or the function of a
+        """What `_drive` returns or raises. Given back and not raised: a model, a check or the function of a
         graph may raise what would end the event loop (KeyboardInterrupt), or what no future can hold
         (StopIteration). No interrupt of this process comes here: those are for its main thread."""
         try:

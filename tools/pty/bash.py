@@ -111,7 +111,7 @@ class Bash:
             return os.tcgetpgrp(fd)
 
     def at_prompt(self, within: float) -> bool:
-        """Whether bash has the terminal, or gets it back within so many seconds.
+        """Whether bash has the terminal, or gets it back within this many seconds.
 
         A program that has just ended leaves the terminal to its own group until bash notices.
         """
