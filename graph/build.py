@@ -207,7 +207,7 @@ def build_graph(
     system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
         content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
         the last block moves there, so that it covers both); or a function of (state, context) that returns
-        either, plain or async, which is asked before each call of the model.
+        either, plain or async, which is asked before each call of the model, within its bounds of time.
     cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
         the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
         the provider of the model needs it.
@@ -291,7 +291,7 @@ def build_graph(
     select_tools: a function of (state, context) that picks, before each model call, which of `tools` are
         offered, by name; None for all. Control tools are always offered. A call of a tool that was not
         offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
-        fails, or picks what there is not, the run raises SetupError and the thread can go on.
+        fails, hangs, or picks what there is not, the task ends as an error, and `retry` goes on.
     parallel: how many calls of tools that only read run in parallel at most. Default: 8 of sync tools,
         which take a thread each, and of coroutines as many as there are.
     view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and

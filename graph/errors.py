@@ -29,7 +29,7 @@ class JournalWarning(UserWarning):
 
 
 class ApprovalWarning(UserWarning):
-    """Calls need approval, but the run cannot wait for a person."""
+    """Calls need approval, or a tool asks a person, but the run cannot wait for one."""
 
 
 class MiddlewareWarning(UserWarning):

@@ -33,7 +33,7 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import ToolException
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
@@ -57,6 +57,20 @@ def gets_past(error: BaseException) -> bool:
         return True
     # Python's own handler of Ctrl-C has no frame: its error comes between two instructions, or out of a call.
     return isinstance(error, KeyboardInterrupt) and not _by_statement(error.__traceback__)
+
+
+class NobodyToAsk(Exception):
+    """Code of somebody else's asks a person by `interrupt`, in a run that cannot wait for the answer."""
+
+
+def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
+    """`error`; or, in a run that cannot wait, NobodyToAsk for a pause that nobody could end."""
+    if can_ask or not isinstance(error, GraphInterrupt):
+        return error
+    return NobodyToAsk(
+        "interrupt() asks a person, and this run cannot wait for the answer; build the graph with storage= "
+        "(or a checkpointer)"
+    )
 
 
 def being_ended(error: BaseException) -> bool:

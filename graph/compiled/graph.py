@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
+from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
 from langgraph.graph.state import CompiledStateGraph
@@ -34,6 +35,7 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
+    channels_of,
     check_channels,
     check_config,
     check_context,
@@ -43,6 +45,7 @@ from signoff.graph.compiled.inputs import (
     holds_input,
     nested,
     no_thread,
+    with_channels,
     with_input,
 )
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
@@ -50,9 +53,10 @@ from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
+from signoff.graph.schemas.state import checked_input
 from signoff.graph.state import AgentState, Output
 from signoff.nodes.node import Node
-from signoff.nodes.requests import acarry_out, carry_out
+from signoff.nodes.requests import Operation, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
@@ -231,6 +235,12 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         found.shape = node.deps.shape if isinstance(node, Node) else None
         return found
 
+    @property
+    def _channels(self) -> Mapping[str, BaseChannel[Any, Any, Any]]:
+        """Those of the state that are the user's own."""
+        node = self.builder.nodes[str(FIRST)].runnable
+        return node.deps.channels if isinstance(node, Node) else {}
+
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config), storage_errors():
             yield from self.stream_held(input, config, **kwargs)
@@ -271,6 +281,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         self._check(input, config, kwargs)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
+            self._check_channels(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options)
 
@@ -387,7 +398,21 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""
         at = self._held_at(config)
-        return (yield from entry(self, given, *at)) if at else given
+        if not at:
+            self._check_channels(given)
+            return given
+        (saver, place), channels = at, self._channels
+        if values := channels_of(given, channels):
+            asked = Operation(partial(self.get_whole_state, place), partial(self.aget_whole_state, place))
+            state = (yield asked).values
+            given = with_channels(given, checked_input(values, channels, state, saver.serde))
+        return (yield from entry(self, given, saver, place))
+
+    def _check_channels(self, given: Any) -> None:
+        """Refuses an input of a thread that is not saved here, with a value that its channel cannot take."""
+        channels = self._channels
+        if channels and (values := channels_of(given, channels)):
+            checked_input(values, channels, {}, None)
 
     def _held_at(
         self, config: RunnableConfig | None

@@ -10,7 +10,7 @@ as it was before, and its next input takes the message's place.
 import reprlib
 import uuid
 from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
@@ -358,6 +358,30 @@ def check_channels(given: Any, channels: Collection[str]) -> None:
             f"The input has {str(unknown[0])[:40]!r}, which this graph does not know; it takes "
             f"{', '.join(channels)}."
         )
+
+
+def channels_of(given: Any, channels: Collection[str]) -> dict[str, Any]:
+    """What an input gives to these channels, the user's own."""
+    update = _update_of(given) if isinstance(given, Command) else given
+    return {key: update[key] for key in channels if key in update} if isinstance(update, Mapping) else {}
+
+
+def with_channels(given: Any, values: Mapping[str, Any]) -> Any:
+    """The input with these values in place of what it gives to their channels."""
+    if isinstance(given, Command):
+        return replace(given, update={**_update_of(given), **values})
+    return {**given, **values}
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any]:
+    """What a command writes, as a mapping. LangGraph takes pairs, too; with several for one channel they are
+    not read here."""
+    given: Any = command.update
+    try:
+        found = dict(given or ())
+    except (TypeError, ValueError):
+        return {}
+    return found if len(found) == len(given or ()) else {}
 
 
 def _check_shape(given: Any) -> None:

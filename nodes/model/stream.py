@@ -90,7 +90,7 @@ class CallBounds:
     _asked: float | None = None
     _weighed: float = 0.0
 
-    def anew(self) -> "CallBounds":
+    def renewed(self) -> "CallBounds":
         """These bounds for another try of the same call."""
         return replace(self, last=time.monotonic())
 

@@ -148,7 +148,7 @@ def _tried(
             if not (yield Backoff(NextTry(seconds, why, done, policy.tries, tries.heard))):
                 raise WaitEnded
         with attempt:
-            bounds = watch.anew()
+            bounds = watch.renewed()
             try:
                 if first is not None and attempt.retry_state.attempt_number == 1:
                     raise first

@@ -1,7 +1,7 @@
 """The middleware classes of LangChain and deepagents: each does what it is for, or is refused by a sentence.
 
-The wheels of neither package hold tests. So what is tested is what its docstrings and its source say of each
-class; the names of the functions are in the comments.
+What is tested is what docstrings and source say of each class; the names of the functions are in the
+comments. LangChain's own tests, of its source distribution, stand in `langchain_tests/`.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ from langchain_core.tools import BaseTool, tool
 from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
+from tests.drop_in.langchain_tests.conftest import LEFT_OUT
 from tests.middleware import table
 from tests.support.cases.middleware import CASES, FINISH, classes, graph, look, results, script
 
@@ -61,6 +62,13 @@ def test_every_class_stands_in_the_table_of_the_page() -> None:
 
 def test_every_refusal_is_of_a_class_that_there_is() -> None:
     assert {kind.__mro__[0].__module__ for kind in classes().values() if why_refused(kind)} == set(REFUSED)
+
+
+def test_what_is_left_out_of_langchains_own_tests_stands_in_them() -> None:
+    files = (Path(__file__).parent / "langchain_tests").glob("test_*.py")
+    text = "".join(path.read_text("utf-8") for path in files)
+    defined = re.findall(r"^ *(?:async def|def|class) (\w+)", text, re.M)
+    assert LEFT_OUT.keys() - set(defined) == set()
 
 
 class Mine(ModelCallLimitMiddleware):

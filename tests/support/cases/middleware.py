@@ -131,7 +131,7 @@ def model_retry(way: str) -> None:
 
 
 def pii(way: str) -> None:
-    """What is found is redacted, in the history too."""
+    """What is found is redacted, in the history too; the pieces of a reply that are streamed are not."""
     found = ran(graph(script(), chain.PIIMiddleware("email")), way)
     assert found["messages"][0].text == "Write to [REDACTED_EMAIL]."
 
