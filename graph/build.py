@@ -39,7 +39,7 @@ from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
-from signoff.graph.limits import Limits, Prices
+from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT
 from signoff.graph.schemas.context import context_form
@@ -59,7 +59,7 @@ from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keepe
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
-from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
+from signoff.nodes.node import REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools

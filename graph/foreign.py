@@ -19,6 +19,7 @@ import functools
 import hashlib
 import os
 import re
+import reprlib
 import signal
 import tempfile
 import threading
@@ -31,12 +32,11 @@ from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from langchain_core.tools import ToolException
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from pydantic import ValidationError
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, shown
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -48,6 +48,9 @@ def gets_past(error: BaseException) -> bool:
     """Whether `error`, raised while code of somebody else's ran, is LangGraph's way to pause, or an interrupt
     of this process."""
     if isinstance(error, Exception):
+        # Commands that run nothing import this module for its texts, and need no LangGraph.
+        from langgraph.errors import GraphBubbleUp
+
         return isinstance(error, GraphBubbleUp)
     # Python runs the handlers of signals in the main thread, and nowhere else.
     if threading.current_thread() is not threading.main_thread():
@@ -65,6 +68,9 @@ class NobodyToAsk(Exception):
 
 def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
     """`error`; or, in a run that cannot wait, NobodyToAsk for a pause that nobody could end."""
+    # As in `gets_past`.
+    from langgraph.errors import GraphInterrupt
+
     if can_ask or not isinstance(error, GraphInterrupt):
         return error
     return NobodyToAsk(
@@ -194,6 +200,8 @@ def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) 
 def _where(text: str, keep: Callable[[str], str] | None) -> str:
     if keep is None:
         return "the full text was not kept"
+    from langchain_core.tools import ToolException
+
     try:
         place = valid_text(keep(text))
         return f"{'what was kept of it' if _INCOMPLETE.search(text) else 'the full text'} is in {place}"
@@ -378,3 +386,32 @@ def strict_serde() -> "SerializerProtocol":
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+
+
+# Half a character cannot be encoded, and databases end a text at NUL.
+_UNUSABLE = re.compile("[\ud800-\udfff\0]")
+
+
+def checked_thread_id(given: object) -> str:
+    """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
+    if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
+        return given
+    told = shown(given) if isinstance(given, str) else reprlib.repr(given)
+    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
+
+
+OUTCOMES = "outcomes"
+FIGURES = "figures"
+RATINGS = "ratings"
+
+
+def label(thread_id: str | None) -> str:
+    """A thread id as one label of a store's namespace, where no dot is allowed."""
+    return (
+        quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
+    )
+
+
+def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
+    """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
+    return ("signoff", sort, label(thread_id)), task or "-"

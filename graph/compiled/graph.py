@@ -6,8 +6,6 @@ last one to write would win. A checkpointer with a `runner` of its own (those of
 """
 
 import asyncio
-import re
-import reprlib
 import sqlite3
 import threading
 import time
@@ -49,6 +47,7 @@ from signoff.graph.compiled.inputs import (
     with_input,
 )
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
@@ -62,8 +61,6 @@ from signoff.tools.processes.held import end_graph
 # A runner that is just letting go must not send the next one away.
 GRACE_SECONDS = 0.2
 
-# Half a character cannot be encoded, and databases end a text at NUL.
-_UNUSABLE = re.compile("[\ud800-\udfff\0]")
 _lock = threading.Lock()
 _held: WeakKeyDictionary[BaseCheckpointSaver[Any], set[str]] = WeakKeyDictionary()
 
@@ -89,14 +86,6 @@ def thread_to_hold(checkpointer: Any, own: RunnableConfig | None, given: Runnabl
         raise no_thread(configurable)
     name = checked_thread_id(thread_id)
     return name if saved else None
-
-
-def checked_thread_id(given: object) -> str:
-    """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
-    if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
-        return given
-    told = shown(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
 
 
 def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractContextManager[None]:

@@ -1,5 +1,6 @@
 """The command line: its commands, each imported when it is asked for, and what is said when one fails."""
 
+import copy
 import functools
 import importlib
 import importlib.metadata
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 
@@ -40,6 +41,40 @@ COMMANDS: Mapping[str, str] = {
 }
 """Where each command is: a function, or a group of commands. Importing all of them takes two seconds, and the
 application and the workers are extras; whoever asks for one command, or the version, needs no other."""
+
+SUMMARIES: Mapping[str, str] = {
+    "run": "Give a task to the model and watch it work until it signs off.",
+    "resume": "Go on with a thread: answer it, decide on its calls, or continue after a stop.",
+    "extend": "Go on with a task that ended at a limit, with more turns.",
+    "retry": "Try a task again that ended with an error.",
+    "pause": "Ask the process that runs a thread to pause it; it does at the next step boundary.",
+    "fork": "Copy a thread, as it was at some turn, to a new one that goes its own way; the old one stays.",
+    "submit": "Give a task to the workers: one of them begins it, or goes on with it, wherever it runs.",
+    "worker": (
+        "Run submitted threads until a signal: then each stops at its next step and goes back to the queue."
+    ),
+    "stats": "Show how tasks ended, how many turns they took, which reminders helped, and what to improve.",
+    "rate": "Say how well a task was done; a new rating takes the place of the old one.",
+    "ui": (
+        "Open the application: the conversation, the machine, and a terminal that you share with the model."
+    ),
+    "serve": (
+        "Show the application in a browser, on this machine only; takes the options of `signoff ui`, too."
+    ),
+    "threads": "List the threads: where each stands, since when it waits and what for.",
+    "show": (
+        "Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."
+    ),
+    "diagram": "Draw the machine from its table: Mermaid on stdout, the SVG picture, or both as files.",
+    "lint": "Find the faults of an agent's loop in its messages: exit code 0: none, 1: some, 2: unreadable.",
+    "verify": (
+        "Play every short run of a graph, without its model and its tools: exit code 0: all holds, 1: not."
+    ),
+    "model": "The embedded model: no key, no network.",
+    "sandbox": "The sandbox in which the model's Python runs.",
+}
+"""What `signoff --help` and the completion of a shell say of each command: the first paragraph of its own
+help, so that listing the commands imports none of them. One that is missing here is imported to be listed."""
 
 _PASSES_OPTIONS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -89,6 +124,23 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperGroup.format_help(self._listing(), ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        # The words of the command itself: those of a command after it are asked of that one.
+        listing = ctx.command = self._listing()
+        return TyperGroup.shell_complete(listing, ctx, incomplete)
+
+    def _listing(self) -> "Commands":
+        """These commands with what is said of each, to be listed and not to be called."""
+        listing = copy.copy(self)
+        listing.commands = {
+            name: TyperCommand(name, help=SUMMARIES[name]) if name in SUMMARIES else _command(name)
+            for name in COMMANDS
+        }
+        return listing
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)

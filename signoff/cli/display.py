@@ -19,12 +19,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import named, one_line, plain, styled
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import counted, valid_text
+from signoff.nodes.model.providers import READING
 from signoff.nodes.model.trying import RETRYING
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
 from signoff.session.events import CallFinished, CallStarted, Entered, Retrying, SessionEvent, Stopping
@@ -46,17 +48,21 @@ _DECISIONS = {
 class Streamed(BaseCallbackHandler):
     """Counts the pieces of the reply that is coming in; about one a token.
 
+    read: how much of its prompt the model has read, from 0 to 1, while it reads; told by the embedded one.
     tell: told of every wait for a provider, as it begins.
     """
 
     def __init__(self, tell: Callable[[SessionEvent], None] = lambda event: None) -> None:
         self.pieces = 0
+        self.read: float | None = None
         self.tell = tell
 
     def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
         if name == RETRYING:
             self.pieces = 0
             self.tell(Retrying(**data))
+        elif name == READING:
+            self.read = data["done"] / data["total"] if data["done"] < data["total"] else None
 
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
         self.pieces += 1
@@ -64,7 +70,7 @@ class Streamed(BaseCallbackHandler):
     def seen(self, event: SessionEvent) -> None:
         """With the next state the reply is counted among those that are whole."""
         if isinstance(event, Entered):
-            self.pieces = 0
+            self.pieces, self.read = 0, None
 
 
 class Tail:
@@ -131,6 +137,8 @@ class LiveArea:
         parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
         if now.tokens or coming:
             parts.append(counted(now.tokens + coming, "token"))
+        if self.streamed and self.streamed.read is not None:
+            parts.append(f"reads the prompt: {100 * self.streamed.read:.0f} %")
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         parts.append(f"{minutes}:{seconds:02}")
         state = f"{now.state} {one_line(self._first.name) if self._first else ''}".strip()
@@ -405,13 +413,6 @@ class Terminal(Plain):
 def _print_commands(console: Console, shown: Card) -> None:
     for label, command in shown.commands:
         console.print(Text.assemble(f"{label}: ", (plain(command), "bold")), soft_wrap=True)
-
-
-def stdout_console() -> Console:
-    """A console that writes control codes to a terminal only, whatever the environment asks for."""
-    live = sys.stdout.isatty()
-    options: dict[str, Any] = {} if live else {"color_system": None, "width": 100}
-    return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)
 
 
 def display_for(as_json: bool, quiet: bool) -> Display:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.options import Json
 from signoff.front.text import cut, one_line, plain, styled
 from signoff.graph.errors import SetupError

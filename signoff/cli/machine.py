@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.options import Json
 from signoff.front.text import one_line, styled
 from signoff.graph.drawing.diagram import mermaid, svg

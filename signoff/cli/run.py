@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from signoff.cli.display import Display, display_for
-from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, unknown, with_task
+from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, with_task
 from signoff.front import report
-from signoff.front.database import Database
+from signoff.front.database import Database, unknown
 from signoff.front.options import TO_BEGIN, TO_GO_ON, Json, Quiet, Task, Thread, takes, task_text
 from signoff.front.report import ANSWER, MORE_TURNS, CommandReport, command
 from signoff.front.settings import Given, recall, remember, settle
 from signoff.front.text import plain, shell_command
-from signoff.front.threads import checked_thread_id, forked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text

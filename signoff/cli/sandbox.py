@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.text import cut, one_line
 from signoff.tools.sandbox.selftest import ATTACKS, Check, selftest
 from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox

@@ -17,12 +17,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
-from signoff.cli.launch import unknown
-from signoff.front.database import Database
+from signoff.cli.console import stdout_console
+from signoff.front.database import Database, unknown
 from signoff.front.options import Json, Thread, takes
 from signoff.front.text import one_line, plain, styled
-from signoff.front.threads import checked_thread_id
+from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.errors import SetupError
 from signoff.graph.vocabulary import Tone, heading
 from signoff.stats.numbers import CAPS
@@ -211,15 +210,15 @@ def _ended(file: Database, thread: str | None) -> list[TaskRecord]:
         _known(file, checked_thread_id(thread))
     if not file.exists():
         return []
-    with file.open() as storage:
-        return read_ended(storage.store, thread)
+    with file.entries() as found:
+        return read_ended(found.store, thread)
 
 
 def _known(file: Database, thread_id: str) -> None:
     """Raises ThreadError for a thread that is not in the database; a missing file is not created."""
     if file.exists():
-        with file.open() as storage:
-            if thread_id in storage.threads() or read_ended(storage.store, thread_id):
+        with file.entries() as found:
+            if thread_id in found.threads() or read_ended(found.store, thread_id):
                 return
     raise unknown(thread_id, file)
 

@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import Plain, Terminal, stdout_console
-from signoff.cli.launch import unknown
-from signoff.front.database import Database, OpenStorage
+from signoff.cli.console import stdout_console
+from signoff.cli.display import Plain, Terminal
+from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.settings import recall
 from signoff.front.text import cut, one_line, plain
-from signoff.front.threads import Row, ago, checked_thread_id, found_in, in_words, status_of
+from signoff.front.thread_ids import checked_thread_id
+from signoff.front.threads import Row, ago, found_in, in_words, status_of
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.machine import State

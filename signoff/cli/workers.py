@@ -20,11 +20,12 @@ from signoff.front.options import TO_BEGIN, Json, Quiet, Task, takes, task_text
 from signoff.front.report import Exit
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.text import cut, one_line
-from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
+from signoff.models.choose import Chosen, check_model, choose_model
+from signoff.nodes.model.providers import EMBEDDED
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.status import look, reading_graph
 from signoff.storage.postgres import PostgresStorage

@@ -1,22 +1,33 @@
 """The database that a command works on: a SQLite file, or PostgreSQL by its address."""
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from langgraph.store.base import BaseStore
 from platformdirs import user_data_path
 
 from signoff.front.settings import Source, environment, flag, read_options, user_file
-from signoff.graph.errors import SetupError
-from signoff.storage.sqlite import sqlite_storage
+from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.storage.entries import entry_reader
+
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore
 
 _SCHEMES = ("postgresql://", "postgres://")
 _ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", re.S)
 _SECRET = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
+
+
+class Readable(Protocol):
+    """A database whose entries can be read."""
+
+    @property
+    def store(self) -> Any: ...
+
+    def threads(self) -> list[str]: ...
 
 
 class OpenStorage(Protocol):
@@ -26,7 +37,7 @@ class OpenStorage(Protocol):
     def checkpointer(self) -> Any: ...
 
     @property
-    def store(self) -> BaseStore: ...
+    def store(self) -> "BaseStore": ...
 
     def threads(self) -> list[str]: ...
 
@@ -66,7 +77,22 @@ class Database:
             from signoff.storage.postgres import postgres_storage
 
             return postgres_storage(self.where)
+        # LangGraph takes a second to import; whoever only names a database needs none of it.
+        from signoff.storage.sqlite import sqlite_storage
+
         return sqlite_storage(self.where)
+
+    @contextmanager
+    def entries(self) -> Iterator[Readable]:
+        """Opens it to read what is recorded of the tasks: a SQLite file without LangGraph.
+
+        Raises what `open` raises.
+        """
+        with ExitStack() as opened:
+            found: Readable | None = None
+            if not self.is_postgres:
+                found = opened.enter_context(entry_reader(Path(self.where)))
+            yield found or opened.enter_context(self.open())
 
     @property
     def options(self) -> list[str]:
@@ -94,3 +120,8 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
         )
     path = str(Path(where).expanduser().absolute())
     return Database(path, named=path != str(user_data_path("signoff") / "threads.sqlite"))
+
+
+def unknown(thread_id: str, database: Database) -> ThreadError:
+    """The error for a thread that is not there."""
+    return ThreadError(f"There is no thread {shown(thread_id)} in {database}; `signoff threads` lists them.")

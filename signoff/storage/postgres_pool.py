@@ -20,9 +20,9 @@ from psycopg import Capabilities, Connection, Cursor, Pipeline
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
-from signoff.graph.compiled.graph import GRACE_SECONDS, busy, checked_thread_id, lost
+from signoff.graph.compiled.graph import GRACE_SECONDS, busy, lost
 from signoff.graph.errors import StorageError, ThreadError, shown
-from signoff.nodes.journal import label
+from signoff.graph.foreign import checked_thread_id, label
 from signoff.storage.postgres_address import CONNECTION, Address, configure
 
 LONGEST_ID = 512

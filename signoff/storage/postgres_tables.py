@@ -15,8 +15,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import strict_serde, valid_text, valid_values
-from signoff.nodes.journal import label
+from signoff.graph.foreign import label, strict_serde, valid_text, valid_values
 from signoff.storage.base import SaverInThreads, StoreInThreads
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing

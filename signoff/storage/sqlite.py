@@ -39,6 +39,7 @@ from langgraph.store.sqlite import SqliteStore
 from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
 from signoff.storage.base import SaverInThreads, StoreInThreads
+from signoff.storage.schema import BUSY_SECONDS, SCHEMA
 
 __all__ = [
     "SqliteStorage",
@@ -379,12 +380,6 @@ class ThreadStore(StoreInThreads, SqliteStore):
             yield cursor
 
 
-SCHEMA = 1
-"""The version of the database, kept in SQLite's `user_version`."""
-
-_BUSY_SECONDS = 30.0
-
-
 @dataclass(frozen=True)
 class SqliteStorage:
     """A checkpointer and a store in one SQLite file."""
@@ -425,7 +420,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     try:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with opening_lock(file, _BUSY_SECONDS):
+            with opening_lock(file, BUSY_SECONDS):
                 # The checkpointer commits its own transactions, the store wants autocommit.
                 connections += [_connect(file, "DEFERRED"), _connect(file, None)]
                 storage = _opened(file, *connections)
@@ -443,7 +438,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
 def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        file, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
+        file, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
     )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")

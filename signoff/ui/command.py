@@ -10,7 +10,7 @@ import typer
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, takes
 from signoff.front.settings import Given
-from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
 
 _SERVED_BY = "SIGNOFF_SERVED_BY"

@@ -12,7 +12,7 @@ from signoff.front.database import Database, OpenStorage
 from signoff.front.report import MORE_TURNS
 from signoff.front.settings import Given, Settings
 from signoff.front.text import plain
-from signoff.front.threads import new_thread_id
+from signoff.front.thread_ids import new_thread_id
 from signoff.graph.errors import SignoffError, ThreadBusy
 from signoff.session.commands import Answer, Extend, Retry, Stop, ThreadCommand, request_pause
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused

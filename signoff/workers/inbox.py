@@ -10,10 +10,8 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
-from signoff.nodes.journal import label
+from signoff.graph.foreign import checked_thread_id, label, valid_text
 from signoff.nodes.requests import Swap
 from signoff.session.commands import Answer, Extend, Retry
 

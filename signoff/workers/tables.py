@@ -13,8 +13,7 @@ from psycopg import Connection
 from psycopg.rows import DictRow
 
 from signoff.graph.errors import SetupError, StorageError
-from signoff.graph.foreign import valid_text
-from signoff.nodes.journal import label
+from signoff.graph.foreign import label, valid_text
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import SharedDatabase
 from signoff.storage.postgres_tables import alone

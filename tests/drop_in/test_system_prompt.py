@@ -203,7 +203,7 @@ def test_one_that_fails_ends_the_task_with_a_sentence(case: str, way: str) -> No
         graph = build_graph(model, system_prompt=function)
         outcome = (graph.invoke(GO) if way == "sync" else asyncio.run(graph.ainvoke(GO)))["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("error", "model_error")
-    assert "The function given as system_prompt= (" in outcome["error"]
+    assert "The function passed as system_prompt= (" in outcome["error"]
     assert says in outcome["error"]
 
 

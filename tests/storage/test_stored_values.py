@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from typing_extensions import is_typeddict
 
 from signoff import Outcome, sqlite_storage
-from signoff.graph.finish.figures import Figures
+from signoff.graph.finish.recorded import Figures
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks
 from signoff.graph.outcome import Change, CheckRun, Usage

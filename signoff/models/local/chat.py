@@ -10,21 +10,38 @@ most.
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import httpx
+from langchain_core.callbacks.manager import ahandle_event, handle_event
 from langchain_core.language_models import ModelProfile
-from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_openai_messages,
+)
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
-from signoff.models.local.server import MODEL_NAME, Endpoint, Lease, LocalServer, ServerSettings, lease
+from signoff.models.local.server import (
+    MODEL_NAME,
+    Endpoint,
+    Lease,
+    LocalServer,
+    ServerSettings,
+    lease,
+    progress_in,
+)
 from signoff.models.local.weights import Progress, silent
+from signoff.nodes.model.providers import READING
 
 # A connection that outlives its event loop breaks the next one; on loopback a new one costs nothing.
 _LIMITS = httpx.Limits(max_keepalive_connections=0)
@@ -164,22 +181,99 @@ class LocalChatModel(ChatOpenAI):
         return result
 
     # Every way to call the model passes one of these four: the last moment to have a server to call.
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.start()
-        return super()._generate(*args, **without_tool_choice(kwargs))
+        options = without_tool_choice(kwargs)
+        for _ in self._open_prompt(messages, options.get("tools")):
+            pass
+        return super()._generate(messages, *args, **options)
 
-    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         await asyncio.to_thread(self.start)
-        return await super()._agenerate(*args, **without_tool_choice(kwargs))
+        options = without_tool_choice(kwargs)
+        opening = self._open_prompt(messages, options.get("tools"))
+        while await asyncio.to_thread(next, opening, None):
+            pass
+        return await super()._agenerate(messages, *args, **options)
 
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+    def _stream(
+        self, messages: list[BaseMessage], *args: Any, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
         self.start()
-        yield from super()._stream(*args, **without_tool_choice(kwargs))
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        await asyncio.to_thread(self.start)
-        async for chunk in super()._astream(*args, **without_tool_choice(kwargs)):
+        options = without_tool_choice(kwargs)
+        for told in self._open_prompt(messages, options.get("tools")):
+            handle_event(*_reading(run_manager, told), **_of_run(run_manager))
+            # Whoever takes the pieces can end the call here, and sees that it is not silent.
+            yield _nothing()
+        for chunk in super()._stream(messages, *args, run_manager=run_manager, **options):
+            if progress := _taken_progress(chunk):
+                handle_event(*_reading(run_manager, progress), **_of_run(run_manager))
             yield chunk
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        await asyncio.to_thread(self.start)
+        options = without_tool_choice(kwargs)
+        opening = self._open_prompt(messages, options.get("tools"))
+        while told := await asyncio.to_thread(next, opening, None):
+            await ahandle_event(*_reading(run_manager, told), **_of_run(run_manager))
+            yield _nothing()
+        async for chunk in super()._astream(messages, *args, run_manager=run_manager, **options):
+            if progress := _taken_progress(chunk):
+                await ahandle_event(*_reading(run_manager, progress), **_of_run(run_manager))
+            yield chunk
+
+    def _open_prompt(self, messages: Sequence[BaseMessage], tools: Any) -> Iterator[tuple[int, int]]:
+        if self._share.server.keeps_prompts:
+            opening = self._opening(messages, tools)
+            if len(opening) >= _WORTH_KEEPING:
+                yield from self._share.server.open_prompt(opening)
+
+    def _opening(self, messages: Sequence[BaseMessage], tools: Any) -> str:
+        """What the prompt begins with before its first message: the same, whatever the task is."""
+        first = list(messages[:1]) if messages and isinstance(messages[0], SystemMessage) else []
+        prompts = [self.prompt([*first, HumanMessage(text)], tools) for text in ("A", "Z")]
+        return os.path.commonprefix(prompts)  # noqa: RUF071  of texts, which are no paths
+
+    def _convert_chunk_to_generation_chunk(
+        self, chunk: dict[str, Any], *args: Any
+    ) -> ChatGenerationChunk | None:
+        made = super()._convert_chunk_to_generation_chunk(chunk, *args)
+        if made is not None and (progress := progress_in(chunk)):
+            made.generation_info = {**(made.generation_info or {}), READING: progress}
+        return made
+
+
+# Shorter ones are read in a few seconds.
+_WORTH_KEEPING = 1000
+
+
+def _reading(run_manager: Any, told: tuple[int, int]) -> tuple[Any, ...]:
+    """What LangChain is given to tell the callbacks of a call."""
+    data = {"done": told[0], "total": told[1]}
+    handlers = run_manager.handlers if run_manager else []
+    return handlers, "on_custom_event", "ignore_custom_event", READING, data
+
+
+def _of_run(run_manager: Any) -> dict[str, Any]:
+    if not run_manager:
+        return {}
+    return {
+        "run_id": run_manager.parent_run_id or run_manager.run_id,
+        "tags": run_manager.tags,
+        "metadata": run_manager.metadata,
+    }
+
+
+def _taken_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
+    """How far the server is with the prompt, taken out of a piece: else it would be kept with the reply."""
+    found: tuple[int, int] | None = (chunk.generation_info or {}).pop(READING, None)
+    return found
+
+
+def _nothing() -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(content=""))
 
 
 def without_tool_choice(options: dict[str, Any]) -> dict[str, Any]:
@@ -224,6 +318,7 @@ def local_model(
             tool_calling=True,
         ),
         stream_usage=True,
+        extra_body={"return_progress": True},
         # Placeholders: the transports put in the real port and key.
         base_url="http://127.0.0.1/v1",
         api_key=SecretStr("local"),
