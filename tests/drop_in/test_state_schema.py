@@ -243,7 +243,7 @@ REFUSED_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
     "what a reducer cannot add": ({"notes": 3}, "'notes' is 3, .*cannot take .TypeError: can only conc"),
     "none, for a reducer": ({"notes": None}, "'notes' is None, .*cannot take"),
     "what does not go with what is there": ({"longest": 7}, "'longest' is 7, .*cannot take"),
-    "a function": ({"name": len}, "a value of type builtin_function_or_method cannot be stored .*; give pla"),
+    "a function": ({"name": len}, "a value of type builtin_function_or_method cannot be stored .*; pass pla"),
     "too large a number": ({"name": 2**70}, "a value of type int cannot be stored .Integer exceeds"),
     "what comes back as another type": ({"name": Weight(kilos=3)}, "of type Weight cannot be stored as it"),
     "half a character": ({"name": "\ud800"}, "of type str cannot be stored as it is"),
