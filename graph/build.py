@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import platformdirs
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
@@ -36,7 +35,7 @@ from signoff.graph.compiled.settings import (
     shown,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
-from signoff.graph.foreign import LIMIT
+from signoff.graph.foreign import LIMIT, outputs_folder
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
@@ -378,7 +377,7 @@ def build_graph(
         ask_unknown=one_of("unknown_outcomes", unknown_outcomes, ("tell", "ask")) == "ask",
         injector=Injector(list(box.run_tools.values())),
         plain=plain_tools(box.run_tools.values()),
-        outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
+        outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,

@@ -20,6 +20,7 @@ import hashlib
 import os
 import re
 import reprlib
+import shutil
 import signal
 import tempfile
 import threading
@@ -34,6 +35,7 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from platformdirs import user_cache_dir
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError, shown
@@ -299,6 +301,11 @@ _MARK = ".ended"
 _GONE = "This text is no longer kept: "
 
 
+def outputs_folder() -> Path:
+    """Where full texts are kept of threads whose tools keep them nowhere else."""
+    return Path(user_cache_dir("signoff")) / "outputs"
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The texts of one thread. owner: the database and the thread; empty for a run without a thread, which
@@ -306,6 +313,15 @@ class Outputs:
 
     folder: Path
     owner: str
+
+    @classmethod
+    def of(cls, folder: Path, saver: Any, thread_id: str | None) -> "Outputs":
+        """Those of a thread of this checkpointer: known by its database, whoever has it open."""
+        file = getattr(saver, "file", None)
+        database = (
+            os.path.abspath(file) if file else getattr(getattr(saver, "database", None), "address", None)
+        )
+        return cls(folder, f"{database or type(saver).__name__}\0{thread_id}" if saver and thread_id else "")
 
     @property
     def own(self) -> Path:
@@ -337,6 +353,11 @@ class Outputs:
         if self.owner:
             with suppress(OSError):
                 (self.own / _MARK).unlink()
+
+    def delete(self) -> None:
+        """Deletes them all, as the thread itself is deleted."""
+        if self.owner:
+            shutil.rmtree(self.own, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -166,10 +166,7 @@ class NodeContext:
     @lazy
     def outputs(self) -> Outputs:
         """Where full texts are kept for this thread."""
-        saver = saver_of(self._configurable)
-        database = getattr(saver, "file", None) or getattr(getattr(saver, "database", None), "address", None)
-        owner = f"{database or type(saver).__name__}\0{self.thread_id}" if saver and self.thread_id else ""
-        return Outputs(self.deps.outputs, owner)
+        return Outputs.of(self.deps.outputs, saver_of(self._configurable), self.thread_id)
 
     @property
     def can_ask(self) -> bool:

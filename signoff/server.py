@@ -63,6 +63,9 @@ class ServerSaver(SaverInThreads):
         super().__init__(serde=storage.checkpointer.serde)
         self.storage = storage
         self.saver: BaseCheckpointSaver[str] = storage.checkpointer
+        # By these a thread's kept outputs are found again, from here and from elsewhere.
+        self.file = getattr(storage.checkpointer, "file", None)
+        self.database = getattr(storage.checkpointer, "database", None)
 
     def runner(self, thread_id: str) -> AbstractContextManager[None]:
         """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""

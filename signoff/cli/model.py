@@ -18,7 +18,10 @@ from signoff.models.local.install import install as install_packages
 from signoff.models.local.weights import Progress as OnProgress
 from signoff.models.local.weights import Stage, ensure_weights
 
-app = typer.Typer(help="The embedded model: no key, no network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Install the embedded model, which needs no key and no network.",
+    no_args_is_help=True,
+)
 
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 _LABELS = {

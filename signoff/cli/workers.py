@@ -139,7 +139,7 @@ def submit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give a task to the workers: one of them begins it, or goes on with it, wherever it runs.
+    """Give a task to the workers; one of them runs it.
 
     Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
     """
@@ -191,7 +191,7 @@ def worker(
     heartbeat: Heartbeat = HEARTBEAT_SECONDS,
     until_idle: UntilIdle = False,
 ) -> None:
-    """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.
+    """Run submitted threads; on a signal they stop and return to the queue.
 
     Exit codes: 0 drained, or idle, 1 error, 2 wrong usage, 4 stopped at once by a second signal.
     """

@@ -47,12 +47,13 @@ class Database:
     """`where` is a path or an address; printed without a password.
 
     named: whether it has to be named again in the commands that go on. config: what `--config` was given,
-    which then has to be given again.
+    which then has to be given again. by_option: whether `--database` named it in this command.
     """
 
     where: str
     named: bool
     config: str | None = None
+    by_option: bool = False
 
     def __str__(self) -> str:
         found = _ADDRESS.match(self.where) if self.is_postgres else None
@@ -69,6 +70,16 @@ class Database:
     def exists(self) -> bool:
         """False only for a file that is not there."""
         return self.is_postgres or Path(self.where).exists()
+
+    def check_named(self) -> None:
+        """Raises SetupError for a file that this command was given and that is not there.
+
+        For commands that only look: one that has nothing to show for a misspelt name would mislead."""
+        if self.by_option and not self.exists():
+            raise SetupError(
+                f"There is no database {self}; name another one with --database, or leave that out for your "
+                "own."
+            )
 
     def open(self) -> AbstractContextManager[OpenStorage]:
         """Raises StorageError, or SetupError when a package is missing."""
@@ -112,14 +123,15 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
         return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)
     if where.startswith(_SCHEMES):
         # An address from the environment or a file is there for the next command, too, with its password.
-        return Database(where, named=bool(given))
+        return Database(where, named=bool(given), by_option=bool(given))
     if _ADDRESS.match(where):
         raise SetupError(
             "The database is named by an address of a kind that is not known; give a file, or "
             "postgresql://user@host/database."
         )
     path = str(Path(where).expanduser().absolute())
-    return Database(path, named=path != str(user_data_path("signoff") / "threads.sqlite"))
+    own = str(user_data_path("signoff") / "threads.sqlite")
+    return Database(path, named=path != own, by_option=bool(given))
 
 
 def unknown(thread_id: str, database: Database) -> ThreadError:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")
+THEMES = ("dark", "light")
 NO_CONFIG = "none"
 """Stands for no file where the user's file is named."""
 CONFIG_VARIABLE = "SIGNOFF_CONFIG"
@@ -250,6 +251,17 @@ class Options(BaseSettings, RunOptions):
         "file in your data folder).",
         "-d",
     )
+    theme: str | None = _option(
+        "NAME",
+        "Colours of the application: dark or light; F10 changes it (default: SIGNOFF_THEME, else dark).",
+    )
+
+    @field_validator("theme")
+    @classmethod
+    def _is_a_theme(cls, name: str | None) -> str | None:
+        if name not in (None, *THEMES):
+            raise ValueError(f"is {name!r}; use {' or '.join(THEMES)}.")
+        return name
 
     @classmethod
     def settings_customise_sources(
@@ -444,6 +456,13 @@ class Settings(BaseModel):
             seconds=self.seconds,
             cost=self.cost,
         )
+
+
+def theme_of(given: str | None, env: Mapping[str, str], config: Path | None) -> str:
+    """The theme of the application: the one that was given, else that of the environment, else that of the
+    user's file. Raises SetupError for one that there is not."""
+    named = Source({"theme": given} if given is not None else {}, flag)
+    return read_options((named, environment(env), user_file(config))).theme or THEMES[0]
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:

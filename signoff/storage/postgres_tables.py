@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +18,7 @@ from psycopg.types.json import Jsonb
 from signoff.graph.errors import StorageError
 from signoff.graph.foreign import label, strict_serde, valid_text, valid_values
 from signoff.storage.base import SaverInThreads, StoreInThreads
+from signoff.storage.deleting import POSTGRES, delete_rows, delete_thread, lock_of, workspace_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
 
@@ -74,8 +76,22 @@ class PostgresThreads(SaverInThreads, PostgresSaver):
             super().put_writes(config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
-        with self._writing(thread_id):
-            super().delete_thread(thread_id)
+        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        delete_thread(self, thread_id)
+
+    def delete_rows(self, thread_id: str) -> None:
+        """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
+        with self._writing(thread_id), self.database.cursor(together=True) as cursor:
+            execute = partial(_first, cursor)
+            delete_rows(execute, POSTGRES, thread_id)
+            if execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL", ()):
+                # The events of a job go with it.
+                execute("DELETE FROM procrastinate_jobs WHERE lock = %s", (lock_of(thread_id),))
+
+    def workspace_of(self, thread_id: str) -> str | None:
+        """The folder in which the command line has this thread work; None where that is not known."""
+        with self.database.cursor() as cursor:
+            return workspace_of(partial(_first, cursor), POSTGRES, thread_id)
 
     def _writing(self, thread_id: str) -> AbstractContextManager[None]:
         return writing((label(thread_id),))
@@ -86,6 +102,13 @@ class PostgresThreads(SaverInThreads, PostgresSaver):
         name is private: a saver that asks for none like this uses the pool that it was given."""
         with self.database.cursor(together=pipeline) as cursor:
             yield cursor
+
+
+def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> Any:
+    cursor.execute(statement.encode(), values)
+    # Within a pipeline a cursor knows only afterwards whether its statement gives rows.
+    row = cursor.fetchone() if statement.startswith("SELECT") else None
+    return row and next(iter(row.values()))
 
 
 class PostgresEntries(StoreInThreads, PostgresStore):

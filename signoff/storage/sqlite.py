@@ -305,7 +305,33 @@ class ThreadSaver(SaverInThreads, SqliteSaver):
         self._turns.do(partial(super().put_writes, config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        self._turns.do(partial(super().delete_thread, thread_id))
+        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        # What it needs beside the database is imported for those who delete.
+        from signoff.storage.deleting import delete_thread
+
+        delete_thread(self, thread_id)
+
+    def delete_rows(self, thread_id: str) -> None:
+        """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
+        from signoff.storage.deleting import SQLITE, delete_rows
+
+        self._turns.do(partial(self._in_one, lambda execute: delete_rows(execute, SQLITE, thread_id)))
+
+    def workspace_of(self, thread_id: str) -> str | None:
+        """The folder in which the command line has this thread work; None where that is not known."""
+        from signoff.storage.deleting import SQLITE, workspace_of
+
+        return self._turns.do(partial(self._in_one, lambda execute: workspace_of(execute, SQLITE, thread_id)))
+
+    def _in_one(self, work: Callable[[Callable[[str, tuple[str, ...]], Any]], _T]) -> _T:
+        """What `work` gives, whose statements are one transaction."""
+        with in_transaction(self.conn, None) as cursor:
+
+            def execute(statement: str, values: tuple[str, ...]) -> Any:
+                row = cursor.execute(statement, values).fetchone()
+                return row and row[0]
+
+            return work(execute)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

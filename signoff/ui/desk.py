@@ -153,7 +153,12 @@ class Desk(Board):
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         assert self.pane is not None, "a thread that runs was opened"
-        return self.pane.run(command, timeout)
+        # A low screen shows the terminal while it is used.
+        self.app.call_from_thread(self.add_class, "-busy")
+        try:
+            return self.pane.run(command, timeout)
+        finally:
+            self.app.call_from_thread(self.remove_class, "-busy")
 
     class Rested(message.Message):
         """The thread runs no more."""

@@ -11,12 +11,13 @@ most.
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import httpx
-from langchain_core.callbacks.manager import ahandle_event, handle_event
 from langchain_core.language_models import ModelProfile
 from langchain_core.messages import (
     AIMessageChunk,
@@ -26,6 +27,11 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+)
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
@@ -196,32 +202,50 @@ class LocalChatModel(ChatOpenAI):
             pass
         return await super()._agenerate(messages, *args, **options)
 
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        _ASKED.set(config)
+        yield from super().stream(input, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        _ASKED.set(config)
+        async with aclosing(
+            cast(AsyncGenerator[AIMessageChunk], super().astream(input, config, **kwargs))
+        ) as come:
+            async for chunk in come:
+                yield chunk
+
     def _stream(
-        self, messages: list[BaseMessage], *args: Any, run_manager: Any = None, **kwargs: Any
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
+        config = _taken_config()
         self.start()
         options = without_tool_choice(kwargs)
-        for told in self._open_prompt(messages, options.get("tools")):
-            handle_event(*_reading(run_manager, told), **_of_run(run_manager))
+        for read in self._open_prompt(messages, options.get("tools")):
+            _tell(config, read)
             # Whoever takes the pieces can end the call here, and sees that it is not silent.
             yield _nothing()
-        for chunk in super()._stream(messages, *args, run_manager=run_manager, **options):
+        for chunk in super()._stream(messages, *args, **options):
             if progress := _taken_progress(chunk):
-                handle_event(*_reading(run_manager, progress), **_of_run(run_manager))
+                _tell(config, progress)
             yield chunk
 
     async def _astream(
-        self, messages: list[BaseMessage], *args: Any, run_manager: Any = None, **kwargs: Any
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
+        config = _taken_config()
         await asyncio.to_thread(self.start)
         options = without_tool_choice(kwargs)
         opening = self._open_prompt(messages, options.get("tools"))
-        while told := await asyncio.to_thread(next, opening, None):
-            await ahandle_event(*_reading(run_manager, told), **_of_run(run_manager))
+        while read := await asyncio.to_thread(next, opening, None):
+            await _atell(config, read)
             yield _nothing()
-        async for chunk in super()._astream(messages, *args, run_manager=run_manager, **options):
+        async for chunk in super()._astream(messages, *args, **options):
             if progress := _taken_progress(chunk):
-                await ahandle_event(*_reading(run_manager, progress), **_of_run(run_manager))
+                await _atell(config, progress)
             yield chunk
 
     def _open_prompt(self, messages: Sequence[BaseMessage], tools: Any) -> Iterator[tuple[int, int]]:
@@ -249,21 +273,31 @@ class LocalChatModel(ChatOpenAI):
 _WORTH_KEEPING = 1000
 
 
-def _reading(run_manager: Any, told: tuple[int, int]) -> tuple[Any, ...]:
-    """What LangChain is given to tell the callbacks of a call."""
-    data = {"done": told[0], "total": told[1]}
-    handlers = run_manager.handlers if run_manager else []
-    return handlers, "on_custom_event", "ignore_custom_event", READING, data
+# The configuration of the call that begins. LangChain does not hand it to `_stream`, which begins in the same
+# step and takes it from here.
+_ASKED: ContextVar[RunnableConfig | None] = ContextVar("_ASKED", default=None)
 
 
-def _of_run(run_manager: Any) -> dict[str, Any]:
-    if not run_manager:
-        return {}
-    return {
-        "run_id": run_manager.parent_run_id or run_manager.run_id,
-        "tags": run_manager.tags,
-        "metadata": run_manager.metadata,
-    }
+def _taken_config() -> RunnableConfig:
+    config = _ASKED.get()
+    _ASKED.set(None)
+    return config or {}
+
+
+def _tell(config: RunnableConfig, read: tuple[int, int]) -> None:
+    if config.get("callbacks"):
+        manager = get_callback_manager_for_config(config)
+        manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+
+
+async def _atell(config: RunnableConfig, read: tuple[int, int]) -> None:
+    if config.get("callbacks"):
+        manager = get_async_callback_manager_for_config(config)
+        await manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+
+
+def _told(read: tuple[int, int]) -> dict[str, int]:
+    return {"done": read[0], "total": read[1]}
 
 
 def _taken_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
