@@ -547,7 +547,12 @@ TOOL_CALLS: dict[str, tuple[Callable[[Any, Any], Any], Any, list[Any], str]] = {
     "an error that is taken": (caught, call("pay", amount=9), [9], "caught too much"),
     "an error that is not": (lambda r, h: h(r), call("pay", amount=9), [9], "ValueError: too much"),
     "an error of its own": (lambda r, h: 1 / 0, call("pay", amount=9), [], "ZeroDivisionError"),
-    "no result at all": (lambda r, h: 3, call("pay", amount=1), [], "pay returned something that"),
+    "no result at all": (
+        lambda r, h: 3,
+        call("pay", amount=1),
+        [],
+        "pay has run, but returned something that",
+    ),
 }
 
 
