@@ -36,6 +36,7 @@ from signoff.graph.compiled.settings import (
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, outputs_folder
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
@@ -198,7 +199,7 @@ def build_graph(
 
     model: a LangChain chat model with tool calling, also one that is wrapped by `bind`, `with_config`,
         `with_retry`, `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
-        "provider:model", for LangChain's `init_chat_model` (`pip install "signoff[langchain]"`).
+        "provider:model", for LangChain's `init_chat_model` (extra `signoff[langchain]`).
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
         model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
@@ -217,8 +218,8 @@ def build_graph(
         where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
         input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
         plain values and messages.
-    middleware: LangChain's `AgentMiddleware`, the first around all others (`pip install
-        "signoff[langchain]"`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
+    middleware: LangChain's `AgentMiddleware`, the first around all others (extra
+        `signoff[langchain]`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
         control tools pass through none of them, and a tool that may change something runs once. Those that
         do what the machine does are refused. See docs/middleware.md.
     limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
@@ -447,7 +448,7 @@ def _around(given: Any) -> Any:
         from signoff.nodes.middleware.stack import Stack
     except ImportError as error:
         raise SetupError(
-            'middleware= is for LangChain\'s, which is not installed; run: pip install "signoff[langchain]"'
+            f"middleware= is for LangChain's, which is not installed; run: {install_hint('langchain')}"
         ) from error
     return Stack(found)
 

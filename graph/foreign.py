@@ -39,6 +39,7 @@ from platformdirs import user_cache_dir
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError, shown
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -266,9 +267,7 @@ def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
         from jsonschema import SchemaError  # type: ignore[import-untyped]  # the package has no stubs
         from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
     except ImportError as error:
-        raise SetupError(
-            f"A JSON schema as {what} needs a package: pip install 'signoff[schema]'."
-        ) from error
+        raise SetupError(f"A JSON schema as {what} needs a package: {install_hint('schema')}") from error
     kind = validator_for(schema)
     try:
         kind.check_schema(schema)

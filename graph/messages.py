@@ -268,8 +268,8 @@ class HistoryChannel(DeltaChannel[list[Any]]):
 
     At a fixed distance the copies of a long thread outgrow the messages themselves; so they stay in
     proportion to them, and so does what has to be read to open the thread. LangGraph's own bound on the
-    distance (5,000 super-steps) holds as well. `snapshot_frequency`: at least so many updates between two
-    copies.
+    distance (5,000 super-steps) holds as well where the storage is not one of ours (`signoff.storage.steps`).
+    `snapshot_frequency`: at least so many updates between two copies.
     """
 
     @property

@@ -9,11 +9,12 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     aclosing,
     asynccontextmanager,
+    closing,
     contextmanager,
     nullcontext,
     suppress,
@@ -40,7 +41,7 @@ from signoff.graph.compiled.inputs import (
     check_input,
     check_pauses,
     entry,
-    holds_input,
+    is_unsettled,
     nested,
     no_thread,
     with_channels,
@@ -193,8 +194,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return super().invoke(input, config, **kwargs)
-        return self._result(super().invoke(input, config, **kwargs, version="v2"))
+            return super().invoke(input, config, **kwargs, shown=False)
+        return self._result(super().invoke(input, config, **kwargs, shown=False, version="v2"))
 
     @overload  # type: ignore[override]  # as above
     async def ainvoke(
@@ -210,8 +211,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return await super().ainvoke(input, config, **kwargs)
-        return self._result(await super().ainvoke(input, config, **kwargs, version="v2"))
+            return await super().ainvoke(input, config, **kwargs, shown=False)
+        return self._result(await super().ainvoke(input, config, **kwargs, shown=False, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
         """What the older form of `invoke` returns, with the type of its result."""
@@ -245,15 +246,20 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
+        shown: bool = True,
         **kwargs: Any,
     ) -> Iterator[Any]:
         """`stream`, for a caller that holds the thread already.
 
+        shown: whether somebody sees the items one by one; what he has seen of a state is saved then.
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun, options = carry_out(self._begun(input, config), self), _with_context(kwargs)
-        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **options)
+        begun = carry_out(self._begun(input, config), self)
+        options = {"durability": self._raised(durability), **_with_context(kwargs)}
+        stream = super().stream(begun, self._prepared(config), **options)
+        steps = self._steps(config)
+        return stream if steps is None else _saved(stream, *steps, shown)
 
     def astream_held(
         self,
@@ -261,9 +267,10 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
+        shown: bool = True,
         **kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
-        """`astream`, for a caller that holds the thread already.
+        """`astream`, for a caller that holds the thread already; `shown` as for `stream_held`.
 
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
@@ -272,13 +279,15 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if self._held_at(config) is None:
             self._check_channels(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
-        return self._astream_begun(input, config, options)
+        return self._astream_begun(input, config, options, shown)
 
     async def _astream_begun(
-        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
     ) -> AsyncGenerator[Any, None]:
         begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
+        if (steps := self._steps(config)) is not None:
+            stream = _asaved(stream, *steps, shown)
         async with aclosing(stream):
             async for item in stream:
                 yield item
@@ -313,7 +322,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(at[0].get_tuple(at[1])):
+            if at is not None and is_unsettled(at[0].get_tuple(at[1])):
                 # Whoever runs the thread takes it up by itself.
                 with suppress(ThreadBusy), self.runner(config):
                     self.settle(config)
@@ -324,7 +333,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(await at[0].aget_tuple(at[1])):
+            if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
                 with suppress(ThreadBusy):
                     async with in_thread(self.runner(config)):
                         await self.asettle(config)
@@ -403,6 +412,13 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if channels and (values := channels_of(given, channels)):
             checked_input(values, channels, {}, None)
 
+    def _steps(self, config: RunnableConfig | None) -> tuple[Any, str] | None:
+        """The saver that saves steps as a whole (`signoff.storage.steps`), if it does, and the thread."""
+        at = self._held_at(config)
+        if at is None or not hasattr(at[0], "whole_steps"):
+            return None
+        return at[0], at[1]["configurable"]["thread_id"]
+
     def _held_at(
         self, config: RunnableConfig | None
     ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
@@ -446,6 +462,33 @@ class JournalledGraph(DurableGraph[ResultT]):
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return "sync" if self.checkpointer else durability
+
+
+def _saved(stream: Iterator[Any], saver: Any, thread_id: str, shown: bool) -> Iterator[Any]:
+    """The items of a run, in which the writes of a state wait for their checkpoint."""
+    with saver.whole_steps(thread_id), closing(cast(Generator[Any, None, None], stream)):
+        for item in stream:
+            if shown:
+                saver.save_held(thread_id)
+            yield item
+
+
+async def _asaved(
+    stream: AsyncGenerator[Any, None], saver: Any, thread_id: str, shown: bool
+) -> AsyncGenerator[Any, None]:
+    """`_saved`, for an event loop."""
+    with saver.whole_steps(thread_id):
+        try:
+            async with aclosing(stream):
+                async for item in stream:
+                    if shown and saver.holds(thread_id):
+                        await asyncio.to_thread(saver.save_held, thread_id)
+                    yield item
+        finally:
+            if saver.holds(thread_id):
+                # What ended the run is told; what could not be saved is tried once more in the end.
+                with suppress(Exception):
+                    await asyncio.to_thread(saver.save_held, thread_id)
 
 
 async def _while_held(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -28,9 +29,6 @@ callback handler. Its data are `done` and `total`, in tokens. The embedded model
 
 SCRIPTED = "scripted:"
 """What stands before the path of a Python file that holds a model or a script, for tests and demos."""
-
-EXTRA = "signoff[langchain]"
-"""The extra that brings `init_chat_model`."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,11 @@ def check_name(name: str) -> None:
     found = _taken_apart(name)
     package = PROVIDERS[found.provider].package
     if missing := [each for each in ("langchain", package) if find_spec(each.replace("-", "_")) is None]:
-        wanted = [f'"{EXTRA}"' if each == "langchain" else each for each in missing]
+        extra = "langchain" if "langchain" in missing else ""
+        others = [each for each in missing if each != "langchain"]
         raise SetupError(
             f"The model {name!r} needs what is not installed ({', '.join(missing)}): "
-            f"pip install {' '.join(wanted)}."
+            f"{install_hint(extra, *others)}"
         )
 
 

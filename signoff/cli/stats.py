@@ -21,6 +21,7 @@ from signoff.front.options import Json, Thread, moment, takes
 from signoff.front.text import one_line, plain, styled
 from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.vocabulary import Tone, heading
 from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers
@@ -75,7 +76,7 @@ def _matplotlib() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise SetupError(
-            f"A plot needs a package that is missing ({error}): pip install 'signoff[plot]'."
+            f"A plot needs a package that is missing ({error}): {install_hint('plot')}"
         ) from error
     return Figure, ticker
 

@@ -37,7 +37,7 @@ class RecordedItem(Protocol):
 
 
 class Entries(Protocol):
-    """What is asked of a store here: LangGraph's, or `signoff.storage.entries`."""
+    """A store to read entries from: LangGraph's, or that of `signoff.storage.entries`."""
 
     def search(
         self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0

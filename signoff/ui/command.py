@@ -12,6 +12,7 @@ from signoff.front.options import TO_BEGIN, takes
 from signoff.front.settings import Given, Options, theme_of
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 
 _SERVED_BY = "SIGNOFF_SERVED_BY"
 
@@ -86,4 +87,4 @@ def _is_web() -> bool:
 
 def _needs(package: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise SetupError("The application needs its packages: pip install 'signoff[ui]'")
+        raise SetupError(f"The application needs its packages: {install_hint('ui')}")

@@ -12,6 +12,7 @@ from langgraph.store.base import BaseStore
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import checked_thread_id, label, valid_text
+from signoff.graph.inside.installing import install_hint
 from signoff.nodes.requests import Swap
 from signoff.session.commands import Answer, Extend, Retry
 
@@ -236,5 +237,5 @@ def packages() -> Iterator[None]:
         yield
     except ImportError as error:
         raise SetupError(
-            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
+            f"Workers need packages that are missing ({error}): {install_hint('workers')}"
         ) from error

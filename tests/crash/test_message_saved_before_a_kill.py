@@ -53,11 +53,16 @@ class Mortal(signoff.storage.sqlite.ThreadSaver):
             raise Died
         return done
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         # The first step may be quicker than the thread that saves the input.
         if Mortal.armed:
             raise Died
-        super().put_writes(*args, **kwargs)
+        super().put_writes(config, writes, task_id, task_path)
+
+    def save(self, *args: Any) -> None:
+        if Mortal.dead:
+            raise Died
+        super().save(*args)
 
     @classmethod
     @contextmanager

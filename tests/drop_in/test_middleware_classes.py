@@ -34,6 +34,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
 
 from signoff import SetupError, build_graph
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
 from tests.drop_in.langchain_tests.conftest import LEFT_OUT
@@ -146,7 +147,7 @@ def test_without_langchain_the_command_that_installs_it_is_named() -> None:
         "except Exception as error:\n    print(type(error).__name__, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r'SetupError .*pip install "signoff\[langchain\]"\n', done.stdout)
+    assert re.fullmatch(rf"SetupError .*{re.escape(install_hint('langchain'))}\n", done.stdout)
 
 
 def flaky(fails: int, error: type[Exception] = ValueError, **metadata: Any) -> tuple[BaseTool, list[int]]:
