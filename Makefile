@@ -15,7 +15,7 @@ DEMO := .demo
 # Python then keeps what it compiles; without it every process that a test starts compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest clean
+.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest docs clean
 
 .PHONY: help demo-port clean-all coverage build portable
 .DEFAULT_GOAL := help
@@ -81,6 +81,10 @@ proof-short: .venv/installed
 ## lowest: tests that touch every dependency, on the lowest versions of them, with the lowest and the newest Python
 lowest: .venv/installed
 	$(RUN) python -m tests.lowest
+
+## docs: the pages, in build/site; every warning is an error (never with -q, which hides them)
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 # What the tests of one process reach of graph/, nodes/, tools/ and signoff/; those that start processes add to it.
 COVERED ?= 80

@@ -221,7 +221,7 @@ def build_graph(
     middleware: LangChain's `AgentMiddleware`, the first around all others (extra
         `signoff[langchain]`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
         control tools pass through none of them, and a tool that may change something runs once. Those that
-        do what the machine does are refused. See docs/middleware.md.
+        do what the machine does are refused. See docs/how-to/middleware.md.
     limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
         model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
@@ -251,7 +251,7 @@ def build_graph(
         `model_seconds` goes before.
     model_retries: how often, and after which waits, a model call is tried again after an error that may pass
         (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
-        model's own package are turned off in the copy that the graph asks. See docs/models.md.
+        model's own package are turned off in the copy that the graph asks. See docs/how-to/models.md.
     fallbacks: models, or names of models, that are asked in their order when those before them have failed.
     streaming: "always" streams each reply, so that the inner guard can end it, and stops the provider.
         "auto" streams when somebody takes the pieces (`stream_mode="messages"`, `astream_events`, a session's

@@ -32,7 +32,7 @@ KEY = "signoff"
 
 
 class Marks(TypedDict, total=False):
-    """All notes that Signoff leaves on messages. What is stored keeps its name: see docs/storage.md."""
+    """All notes that Signoff leaves on messages. What is stored keeps its name: docs/reference/storage.md."""
 
     # On a reply of the model.
     at: float  # when it was whole, in seconds since 1970

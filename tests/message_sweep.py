@@ -165,7 +165,7 @@ class Sender:
                 drive(self.graph, "t")
 
     def go_on(self) -> None:
-        """What README says for a thread that has not ended."""
+        """What the docs say for a thread that has not ended."""
         match self.way:
             case "invoke":
                 state = self.graph.get_state(THREAD)

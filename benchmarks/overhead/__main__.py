@@ -1,7 +1,7 @@
 """`python -m benchmarks.overhead`: the table; `--check` exits 0 only when every target is met.
 
-`--record` keeps what is measured in results.json, part by part, and writes docs/overhead.md and its pictures;
-`--parts` measures some of it only. `--plot FOLDER` draws what was recorded.
+`--record` keeps what is measured in results.json, part by part, and writes docs/benchmarks/overhead.md and
+its pictures; `--parts` measures some of it only. `--plot FOLDER` draws what was recorded.
 """
 
 import argparse

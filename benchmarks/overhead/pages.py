@@ -14,7 +14,7 @@ from benchmarks.overhead.stored import TURNS as STORED_TURNS
 from benchmarks.overhead.targets import Result
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE, PICTURES = DOCS / "overhead.md", DOCS / "pictures"
+PAGE, PICTURES = DOCS / "benchmarks" / "overhead.md", DOCS / "pictures"
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 _HEAD = """\
@@ -72,7 +72,7 @@ def measured(recorded: Recorded) -> str:
 
 
 def _picture(words: str, name: str) -> str:
-    return f"![{words}](pictures/{name})"
+    return f"![{words}](../pictures/{name})"
 
 
 def _figures(figures: Sequence[Figure], value: str, words: str, *, stored: bool) -> str:
@@ -111,7 +111,8 @@ def _clients(costs: Sequence[ClientCost]) -> str:
     words = (
         "Milliseconds of CPU a turn of the process that holds the client, with ChatOpenAI and a provider on "
         f"loopback in another process; runs of {CLIENT_TURNS} turns, the least of several runs. Signoff "
-        "streams by default; `auto` and `never` are of `streaming=` ([models.md](models.md#streaming)). "
+        "streams by default; `auto` and `never` are of `streaming=` "
+        "([Any model](../how-to/models.md#streaming)). "
         'Listened to: by `stream_mode="messages"`.'
     )
     return f"{words}\n\n{table(['', *(f'{chunks:,} chunks' for chunks in columns)], rows)}"

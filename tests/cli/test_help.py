@@ -8,7 +8,7 @@ import pytest
 from signoff.cli.app import COMMANDS, PANELS, Loaded
 from tests.support.benches.cli import Bench, one_sentence
 
-DOCS = Path(__file__).parents[2] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def by_workers(graph: Graph, *texts: str) -> None:
 
 
 GOING_ON: dict[str, Callable[[Graph], Any]] = {
-    "README's recipe": by_readme,
+    "the recipe of the docs": by_readme,
     "go_on": lambda graph: graph.invoke(go_on(graph.get_state(THREAD)), THREAD),
     "Session.run": lambda graph: Session(graph, "t").run(),
     "the same by invoke": lambda graph: graph.invoke({"messages": [("user", ONE)]}, THREAD),

@@ -41,7 +41,7 @@ from tests.drop_in.langchain_tests.conftest import LEFT_OUT
 from tests.middleware import table
 from tests.support.cases.middleware import CASES, FINISH, classes, graph, look, results, script
 
-PAGE = Path(__file__).parents[2] / "docs" / "middleware.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
 BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

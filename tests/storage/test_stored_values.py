@@ -234,7 +234,7 @@ def test_the_recordings_are_where_they_are_looked_for() -> None:
 
 
 def test_the_page_of_what_is_stored_names_every_channel_and_every_mark() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "storage.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "storage.md").read_text("utf-8")
     state, _, rest = page.partition("## Marks on messages")
     marks, _, entries = rest.partition("## Store entries")
     assert first_cells(state) >= set(get_type_hints(AgentState))

@@ -1,7 +1,7 @@
 """The middleware classes of LangChain and of deepagents, each in a small run of a Signoff graph.
 
 A case builds a graph with the middleware, runs it and asserts what the class is for. Its first line of words
-stands in the table of docs/middleware.md.
+stands in the table of docs/how-to/middleware.md.
 """
 
 import asyncio
