@@ -194,7 +194,7 @@ def _tool_calls(task: Task, limits: Limits) -> Why:
 def _repeats(task: Task, limits: Limits) -> Why:
     if limits.repeats is None or task.row.times < limits.repeats:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _spoke(task: Task, _: Limits) -> Why:
@@ -241,7 +241,7 @@ def _repeating(task: Task, limits: Limits) -> Why:
     told_at = repeats_to_mention(limits)
     if told_at is None or task.row.times < told_at or task.row.told:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _near_limit(task: Task, limits: Limits) -> Why:
@@ -301,8 +301,8 @@ RULES: tuple[Rule, ...] = (
 
 
 class ToolChoice(StrEnum):
-    """What the next call of the model offers: all tools, all with one of them required, or the control tools
-    alone, one of them required (or none, for a provider that cannot require one)."""
+    """The tools offered to the next model call: all tools, all with one of them required, or the control
+    tools alone, one of them required (or none, for a provider that cannot require one)."""
 
     ALL = "all"
     REQUIRED = "required"
@@ -313,12 +313,12 @@ class ToolChoice(StrEnum):
 OPTIONAL: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
     {ToolChoice.REQUIRED: ToolChoice.ALL, ToolChoice.CONTROLS: ToolChoice.OPTIONAL_CONTROLS}
 )
-"""What is offered in place of an offer where a provider does not let a call be required."""
+"""The tool choice that replaces another one when a provider cannot require a call."""
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:
-    """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
-    one of a control tool. `required`: always at least one call.
+    """How far replies without a call have escalated: two reminders, then a call is required, then one of a
+    control tool. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
     """

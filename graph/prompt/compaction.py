@@ -33,7 +33,7 @@ from signoff.graph.state import AgentState, Contract, HistorySummary
 from signoff.graph.texts import Texts
 
 SMALLEST = 400
-"""Characters to which a result is cut at the most."""
+"""Characters to which a result is cut at most."""
 
 Keep = Callable[[str], Callable[[str], str]]
 """For the name of a result: where its full text is kept, as `signoff.graph.foreign.capped` takes it."""
@@ -107,7 +107,8 @@ def _limit(sizes: Sequence[int], over: int) -> int:
 
 
 KEEP_TURNS = 2
-"""So many of the last turns stay whole, unless they alone are over the budget; the very last always stays."""
+"""The number of last turns that stay whole, unless they alone are over the budget; the very last always
+stays."""
 
 PIECE = 120
 """Characters of one text or result in a line of the summary."""
@@ -209,7 +210,7 @@ class _Sizes:
         )
 
     def free(self, count: int) -> int:
-        """What is left for the words of the summary when so many turns are summarised."""
+        """What is left for the words of the summary when this many turns are summarised."""
         end = self.ends[count]
         # The results of a last turn that stands alone are cut to make room for the summary.
         staying = self.turns(end) if len(self.starts) > count + 1 else self.least
@@ -223,12 +224,12 @@ class _Sizes:
 def compact(
     state: AgentState, reader: Reader, budget: int, system_prompt: SystemPrompt, texts: Texts
 ) -> Compaction | None:
-    """What to summarise of a prompt that is over its budget; None when nothing can be summarised.
+    """The turns to summarise when the prompt is over its budget; None when nothing can be summarised.
 
-    Summarises so many turns that those that stay take half of what is free, so that the prefix of the prompt
-    stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns
-    and the task's own messages are never summarised. With no turns to summarise, the summary itself is
-    bounded again.
+    Summarises enough turns that the rest takes half of the free room, so that the prefix of the
+    prompt stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the
+    last turns and the task's own messages are never summarised. With no turns to summarise, the summary
+    itself is bounded again.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -277,7 +278,7 @@ def said(summary: HistorySummary | None) -> tuple[str, list[str]]:
 
 
 def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
-    """The turns that begin at `starts`, but for the last of them, each with all other messages before the
+    """The turns that begin at `starts`, except for the last of them, each with all other messages before the
     next; the first also with what comes before it."""
     first = bisect_left(reader.noted.replies, start)
     begins = [start, *starts[1:]]

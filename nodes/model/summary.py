@@ -1,7 +1,6 @@
-"""A summary written by a model: one call without tools. Whatever goes wrong with it, the lines serve.
-
-It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
-thread goes on.
+"""A summary written by a model, in one call without tools. If anything goes wrong, lines are used instead.
+The call is not a turn and writes nothing itself: a process killed in the middle of it summarises again when
+the thread goes on.
 """
 
 import time
@@ -135,7 +134,8 @@ def write_summary(
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
-    """Not longer than a summary may take, nor than the task has time left; nor when the run is to stop."""
+    """The bounds of the call: the time for a summary, the time that the task has left, and a request to
+    stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
     until = time.monotonic() + run.deps.compaction_seconds
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
@@ -173,7 +173,7 @@ def _cost(
 def spent_more(
     spent: Spent | None, task: str, read: int, wrote: int, *, estimated: bool, seconds: float = 0.0
 ) -> Spent:
-    """What the calls of the task that are no turns have cost, with one more."""
+    """What the calls of the task that are not turns have cost, with one more."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
     return Spent(
         task=task,

@@ -430,7 +430,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
     Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
-    Raises StorageError when the file is no database of this kind, was written by a newer version, or
+    Raises StorageError when the file is not a database of this kind, was written by a newer version, or
     cannot be opened.
     """
     # Most who import this package open no database.
@@ -439,7 +439,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     if not isinstance(path, str | PathLike):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
     if str(path).startswith(("postgres://", "postgresql://")):
-        raise SetupError("This is the address of a PostgreSQL database; open it by postgres_storage(url).")
+        raise SetupError("This is the address of a PostgreSQL database; open it with postgres_storage(url).")
     file = Path(fspath(path)).expanduser()
     if file.is_dir():
         raise StorageError(f"The database {file} cannot be used (it is a folder); name a file.")
