@@ -179,13 +179,15 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
             return with_ids(given)
         state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
         if not is_repeated(messages, state.values):
-            if _input(saved):
+            if _input(saved) or _has_ended(state):
                 yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
             return with_ids(given)
         given = go_on(state)
-    elif isinstance(given, Command) and newest and _input(saved):
+    elif isinstance(given, Command) and newest and not _is_at_rest(saved):
+        state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
         # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
-        yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
+        if _input(saved) or _has_ended(state):
+            yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
     if not newest and isinstance(given, Command) and (before := _answers(saved)):
         place_now: RunnableConfig = {"configurable": {**place["configurable"]}}
         del place_now["configurable"]["checkpoint_id"]
@@ -308,6 +310,12 @@ def _is_at_rest(saved: CheckpointTuple | None) -> bool:
         return True
     values = saved.checkpoint["channel_values"]
     return START not in values and not next_states(values)
+
+
+def _has_ended(state: StateSnapshot) -> bool:
+    """Whether a thread that is not at rest has ended its task: its process was killed between the writes of
+    the last step and their checkpoint. For an input LangGraph would drop those, the answer among them."""
+    return not state.next and current_outcome(state.values) is not None
 
 
 def _input(saved: CheckpointTuple | None) -> list[BaseMessage]:
