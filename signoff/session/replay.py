@@ -166,11 +166,18 @@ def _take_up(
             live[name].update([value])
 
 
+# Reasons in the words of older versions, with today's: other words for a reason are no other decision.
+_REWORDED = {"the view is over its budget": "the prompt is over its budget"}
+
+
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
     """The state of a thread: the channels that are stored whole, and those that only what is written to."""
     names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
-    return {**plain, **{name: channel.get() for name, channel in live.items()}}
+    found = {**plain, **{name: channel.get() for name, channel in live.items()}}
+    if decision := found.get("decision"):
+        found["decision"] = {**decision, "why": _REWORDED.get(decision["why"], decision["why"])}
+    return found
 
 
 class _NotKept(Exception):

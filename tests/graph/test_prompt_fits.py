@@ -90,7 +90,7 @@ def folded_state(writer: Writer, messages: list[BaseMessage], budget: int) -> Ag
     summary: HistorySummary | None = None
     stops = sorted({len(messages), *(writer.random.randint(1, len(messages)) for _ in range(6))})
     for stop in stops:
-        now = state(*messages[:stop], summary=summary)
+        now = state(*messages[:stop], digest=summary)
         reader = read_messages(now, CONTROLS)
         if prompt_size(now, reader, SYSTEM, DEFAULT_TEXTS) > budget:
             compaction = compact(now, reader, budget, SYSTEM, DEFAULT_TEXTS)
@@ -104,7 +104,7 @@ def folded_state(writer: Writer, messages: list[BaseMessage], budget: int) -> Ag
                 by_text = compaction.most > SMALLEST and writer.random.random() < 0.5
                 text = "T" * writer.random.randint(1, max(1, compaction.most))
                 summary = compaction.by_text(text) if by_text else compaction.by_lines()
-    return state(*messages, summary=summary)
+    return state(*messages, digest=summary)
 
 
 def message_id(at: int) -> str:
@@ -251,7 +251,7 @@ def test_the_tagged_protocol_reads_approach_and_status_from_it() -> None:
     now = state(user(), ai(("think", "a", THOUGHT)), done("a"), *work)
     compaction = compact(now, read_messages(now, CONTROLS), 200, SYSTEM, DEFAULT_TEXTS)
     assert compaction is not None
-    later = state(*now["messages"], summary=compaction.by_lines())
+    later = state(*now["messages"], digest=compaction.by_lines())
     view = build_prompt(later, read_messages(later, CONTROLS), SYSTEM, DEFAULT_TEXTS)
     assert not any(call["name"] == "think" for m in view if isinstance(m, AIMessage) for call in m.tool_calls)
     assert current_status(view) == ("by hand", "begun")
