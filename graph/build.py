@@ -227,7 +227,9 @@ def build_graph(
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
         step is saved before the next begins (`durability="sync"`), always so when tools have effects.
-    control_tools: in place of `finish_task`, `ask_user` and `think`.
+    control_tools: in place of `finish_task`, `ask_user` and `think`, which are `standard_controls()`; there
+        is what more they can ask of the model. Of a question's deadline it is told where there is a
+        checkpointer.
     approvals: which calls a person must approve, by tool or kind (`{"run_shell": True, "write": ["approve",
         "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls. A rule
         may be LangChain's `InterruptOnConfig`: `allowed_decisions`, `when` (of the tool call; it gets no
@@ -320,7 +322,8 @@ def build_graph(
     if around is not None:
         tools = [*around.tools, *tools]
     hand_over = listed("hand_over", hand_over, '["terminal"]')
-    given = standard_controls(texts) if control_tools is None else _controls(control_tools)
+    waits = storage is not None or checkpointer is not None
+    given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     told = one_of("answer", answer, ("summary", "argument", "none"))
     finishes = finishing(

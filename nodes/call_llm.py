@@ -26,7 +26,7 @@ from signoff.graph.foreign import gets_past
 from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
-from signoff.graph.rules import OPTIONAL, ToolChoice, tool_choice
+from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.guard import is_guarded
@@ -242,20 +242,34 @@ def _streamed(
     offered: ToolChoice,
     watch: CallBounds,
 ) -> Part[list[BaseMessage]]:
-    """The reply; without a required call where the provider refuses to require one. A provider that has not
-    said a word is asked once more: such a connection often is dead, and nothing has been shown of a reply."""
-    model = placed(models[offered])
-    try:
-        chunks: list[BaseMessage] = yield Stream(model, prompt, watch)
-    except Exception as error:
-        optional = OPTIONAL.get(offered)
-        if optional is not None and "tool_choice" in str(error).replace(" ", "_").lower():
-            model = placed(models[optional])
-        elif not isinstance(error, Silent) or watch.heard:
-            raise
-        watch.again()
-        chunks = yield Stream(model, prompt, watch)
-    return chunks
+    """The reply; with a looser choice of tools where the provider refuses the one that was asked for. A
+    provider that has not said a word is asked once more: such a connection often is dead, and nothing has
+    been shown of a reply."""
+    silent, ways = False, _ways(models, offered)
+    model = next(ways)
+    while True:
+        try:
+            chunks: list[BaseMessage] = yield Stream(placed(model), prompt, watch)
+            return chunks
+        except Exception as error:
+            refused = "tool_choice" in str(error).replace(" ", "_").lower()
+            looser = next(ways, None) if refused else None
+            if looser is None and (silent or not isinstance(error, Silent) or watch.heard):
+                raise
+            model, silent = looser or model, silent or looser is None
+            watch.again()
+
+
+def _ways(
+    models: Mapping[ToolChoice, Runnable[Any, Any]], offered: ToolChoice
+) -> Iterator[Runnable[Any, Any]]:
+    """The model with this choice of tools, then with looser ones; each request once."""
+    choice: ToolChoice | None = offered
+    before = None
+    while choice is not None:
+        if models[choice] is not before:
+            yield (before := models[choice])
+        choice = LOOSER.get(choice)
 
 
 def _refused(error: BaseException) -> AIMessage | None:
@@ -321,6 +335,8 @@ def _replied(
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
     if call.names is not None:
         notes["offered"] = list(call.names)
+    if call.offered is ToolChoice.CONTROLS:
+        notes["controls_only"] = True
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

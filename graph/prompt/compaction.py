@@ -25,6 +25,7 @@ from signoff.graph.prompt.prompt import (
     compacted,
     contract,
     front,
+    own_messages,
     shortened,
     summary_message,
     turns_size,
@@ -139,7 +140,17 @@ class Compaction:
     def told(self, piece: int = PIECE) -> list[str]:
         """The turns, one line each, texts and results cut to `piece` characters."""
         own = {message.id for message in self.reader.section.messages}
-        return [line for turn in self.turns for line in _told(turn, own, self.reader, piece)]
+        return [
+            *self._left(own, piece),
+            *(line for turn in self.turns for line in _told(turn, own, self.reader, piece)),
+        ]
+
+    def _left(self, own: set[str | None], piece: int) -> Iterator[str]:
+        """A line for each message of an earlier task that was shown whole until now."""
+        places = self.reader.noted.places
+        for id in (self.before or {}).get("kept", ()):
+            if id not in own and id in places:
+                yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
     def by_lines(self) -> HistorySummary:
         """The summary with one more line for each of the turns."""
@@ -152,7 +163,8 @@ class Compaction:
         return self._summary(text, [])
 
     def _summary(self, text: str, lines: list[str]) -> HistorySummary:
-        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract)
+        kept = own_messages(self.reader, self.reader.noted.places[self.upto] + 1)
+        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract, kept=kept)
         return HistorySummary(**made, text=text) if text else made
 
 

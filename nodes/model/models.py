@@ -243,8 +243,29 @@ def renamed(model: Model, name: str) -> Model:
 Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 
 
+_OPENAI = "api.openai.com"
+_GOOGLE = "langchain_google_genai"
+
+
+def one_of(model: Model, names: Sequence[str]) -> Any:
+    """The `tool_choice` by which a call of one of these tools is required; None for a provider that cannot
+    choose among several, as far as is known here. Servers that only speak OpenAI's protocol mostly cannot."""
+    made_by = type(model).__module__.split(".")[0]
+    if made_by == _GOOGLE:
+        return list(names)
+    client = getattr(model, "root_client", None) or getattr(model, "root_async_client", None)
+    if made_by != "langchain_openai" or getattr(getattr(client, "base_url", None), "host", "") != _OPENAI:
+        return None
+    if getattr(model, "use_responses_api", None):
+        tools = [{"type": "function", "name": name} for name in names]
+        return {"type": "allowed_tools", "mode": "required", "tools": tools}
+    allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": allowed}}
+
+
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
-    """The model for each offer, made when it is first asked for: most runs need one of them only.
+    """The model for each choice of tools, made when it is first asked for: most runs need one only. Each has
+    the same tools.
 
     tools, options: in place of the working tools of `box`, and for `bind_tools`. chosen: whether there are
     such tools.
@@ -266,11 +287,16 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        tools: Sequence[Any] = (
-            self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
-        )
-        required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
-        made = (_required if required else _free)(self._model, tools, self._options)
+        # Never with fewer tools: what a provider has cached of a prompt begins with them.
+        if offer is ToolChoice.ALL:
+            made = _free(self._model, self._every, self._options)
+        else:
+            names = [tool.name for tool in self._controls]
+            choice = one_of(self._model, names) if offer is ToolChoice.CONTROLS else _SOME_TOOL
+            if choice is None:
+                self[offer] = self[ToolChoice.REQUIRED]
+                return self[offer]
+            made = _choosing(self._model, self._every, self._options, choice)
         self[offer] = made = self._wrap(made)
         return made
 
@@ -362,10 +388,12 @@ def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Run
     return made
 
 
-def _required(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
-    """With one of `tools` required, where the model's package can say so; else with just these."""
+def _choosing(
+    model: Model, tools: Sequence[Any], options: Mapping[str, Any], choice: Any
+) -> Runnable[Any, Any]:
+    """With this `tool_choice`, where the model's package can say so; else without one."""
     try:
-        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: _SOME_TOOL})
+        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: choice})
     except NotImplementedError:
         raise
     except (TypeError, ValueError):
