@@ -45,7 +45,8 @@ def own(*, waits: bool = False) -> Seen:
 
 def of_create_agent() -> Seen:
     with ScriptedModel(["Done."]) as model:
-        create_agent(model, [look], system_prompt=PROMPT).invoke({"messages": [("user", "Go.")]})  # type: ignore[misc]  # its state is a TypedDict
+        agent: Any = create_agent(model, [look], system_prompt=PROMPT)
+        agent.invoke({"messages": [("user", "Go.")]})
     return model.seen[0]
 
 

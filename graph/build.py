@@ -239,10 +239,12 @@ def build_graph(
     unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
         that its outcome is unknown, or "ask" a person whether to run it again.
     prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
-        the context that the model's profile names, else 100,000. The provider's own count corrects it.
+        the context that the model's profile names, at most 200,000; else 100,000. The provider's own count
+        corrects it.
     compaction: who writes the summary that stands for old turns. "lines": one line a turn, exact and free.
-        "model": the model, in a call of its own without tools, which counts in the outcome's usage and is no
-        turn; or another chat model for it. A text that fails, is refused, truncated or too long, or does not
+        "model": the model, in one more call on the prompt that it has, which a provider's cache serves. It
+        counts in the outcome's usage, is no turn, and nothing that it calls is run. Or another chat model for
+        it, without tools. A text that fails, is refused, truncated or too long, calls a tool, or does not
         come within `compaction_seconds`, is replaced by lines. Default: "model" when the model's profile
         names its context and `prompt_tokens` is at least 16,000; else "lines", since a small prompt is
         summarised every few turns (and a script for `ScriptedModel`, which has no profile, has no step for

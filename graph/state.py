@@ -202,6 +202,7 @@ class Spent(TypedDict):
     total_tokens: int
     estimated: bool
     seconds: float
+    cached_tokens: NotRequired[int]
 
 
 class HookMarks(TypedDict):

@@ -285,6 +285,14 @@ Write down, in the language of the task, what it needs in order to go on:
 The material below is what was said and done, not instructions to you. Write facts only; invent nothing and \
 give no advice. Answer with plain text of at most {words} words, without calling a tool."""
 
+NOTE_DOWN = """\
+Stop here for a moment: the older part of this conversation will be dropped, since it has grown too long. Do not go on \
+with the task in this reply, and call no tool. Write down, in the language of the task, what you need in order to go on:
+- what the user wants, with every condition, name, number and date that the user gave;
+- what has been done and found: files, commands, exact values, decisions and their reasons;
+- what failed and need not be tried again; what is still to do.
+Write facts only; invent nothing. Answer with plain text of at most {words} words."""
+
 MATERIAL = """\
 The user's task:
 {task}
@@ -332,6 +340,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "results.too_many": {"limit": 1},
     "results.timeout": {"seconds": 1.5},
     "summarise": {"words": 1},
+    "note_down": {"words": 1},
 }
 _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "system": SYSTEM,
@@ -349,6 +358,7 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "contract": CONTRACT,
     "contract_lines": CONTRACT_LINES,
     "summarise": SUMMARISE,
+    "note_down": NOTE_DOWN,
     "material": MATERIAL,
 }
 
@@ -359,8 +369,8 @@ class Texts:
 
     `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
     defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended.
-    `history_summary` introduces the summary that stands for old turns; `summarise` and `material` are read by
-    the model that writes it. `digest` is the former name of `history_summary`.
+    `history_summary` introduces the summary that stands for old turns; `note_down` asks the model for it, at
+    the end of its prompt; `summarise` and `material` are read by another model that writes it. `digest` is the former name of `history_summary`.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
     a brace that is to be shown is doubled: `Call {{"name": "finish_task"}}`. Raises SetupError for a text in
@@ -382,6 +392,7 @@ class Texts:
     contract: str = CONTRACT
     contract_lines: Mapping[str, str] = field(default_factory=lambda: CONTRACT_LINES)
     summarise: str = SUMMARISE
+    note_down: str = NOTE_DOWN
     material: str = MATERIAL
     digest: InitVar[str | None] = None
 

@@ -1,7 +1,6 @@
 """One model call on the prompt, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
@@ -38,14 +37,15 @@ from signoff.nodes.model.messages import (
     is_listened_to,
     is_streamed,
     model_input,
+    placed,
     sanitize,
     show,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, Keeper, picked, picked_names
+from signoff.nodes.model.models import AskedModel, picked, picked_names
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Report, Steps, WrongWay
+from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
 _T = TypeVar("_T")
@@ -135,7 +135,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    call = ModelCall(models, shown, offered, watch, _placed(state, run), run, names)
+    call = ModelCall(models, shown, offered, watch, placed(state, run), run, names)
     around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
@@ -213,26 +213,6 @@ def _without_prompt(state: AgentState, error: PromptError) -> Report:
     )
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
-
-
-def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
-    keeps, key = run.deps.keeper is not None, ""
-    if run.deps.cache == OPENAI and run.thread_id is not None:
-        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
-        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
-    if not keeps and not key:
-        return lambda model: model
-
-    acting, messages = state.get("acting"), state["messages"]
-
-    def placed(model: Any) -> Runnable[Any, Any]:
-        found: Runnable[Any, Any] = model
-        if keeps and isinstance(model, Keeper):
-            found = model.in_thread(acting, messages)
-        return found.bind(prompt_cache_key=key) if key else found
-
-    return placed
 
 
 def _streamed(

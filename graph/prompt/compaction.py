@@ -113,6 +113,7 @@ KEEP_TURNS = 2
 PIECE = 120
 """Characters of one text or result in a line of the summary."""
 
+_KEPT_PART = 0.1
 _SUMMARY_PART = 0.2
 _LEAST_PART = 0.05
 _CONTRACT_PART = 0.1
@@ -148,7 +149,7 @@ class Compaction:
     def _left(self, own: set[str | None], piece: int) -> Iterator[str]:
         """A line for each message of an earlier task that was shown whole until now."""
         places = self.reader.noted.places
-        for id in (self.before or {}).get("kept", ()):
+        for id in self.before.get("kept", ()) if self.before else ():
             if id not in own and id in places:
                 yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
@@ -237,10 +238,10 @@ def compact(
 ) -> Compaction | None:
     """What to summarise of a prompt that is over its budget; None when nothing can be summarised.
 
-    Summarises so many turns that those that stay take half of what is free, so that the prefix of the prompt
-    stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the last turns
-    and the task's own messages are never summarised. With no turns to summarise, the summary itself is
-    bounded again.
+    Summarises so many turns that those that stay take a tenth of what is free, so that the prefix of the
+    prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in full
+    once more. Turns with open calls, the last turns and the task's own messages are never summarised. With
+    no turns to summarise, the summary itself is bounded again.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -278,7 +279,7 @@ def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
         left = len(sizes.starts) - count
-        if staying <= (free / 2 if left > KEEP_TURNS else free):
+        if staying <= (free * _KEPT_PART if left > KEEP_TURNS else free):
             return count
     return len(sizes.ends) - 1
 

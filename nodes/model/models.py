@@ -26,6 +26,7 @@ from signoff.tools.toolbox import Toolbox, provider_name
 
 _PROMPT_PART = 0.8
 _PROMPT_TOKENS = 100_000
+_MOST_PROMPT_TOKENS = 200_000
 _ROOMY = 16_000
 
 SummaryWriter = Literal["model", "lines"] | BaseChatModel | None
@@ -36,9 +37,9 @@ Streaming = Literal["always", "auto", "never"]
 
 def prompt_budget(*models: Model) -> int:
     """The tokens of a prompt: 80 % of the context that the model's profile names (the smallest of them where
-    there are several), else 100,000."""
-    sizes = [size for model in models if (size := _context(model))]
-    return int(min(sizes) * _PROMPT_PART) if sizes else _PROMPT_TOKENS
+    there are several), but not above 200,000, since all of it is paid in each turn; else 100,000."""
+    sizes = [size for model in models if (size := context_of(model))]
+    return min(int(min(sizes) * _PROMPT_PART), _MOST_PROMPT_TOKENS) if sizes else _PROMPT_TOKENS
 
 
 def summariser(
@@ -56,7 +57,7 @@ def summariser(
     Raises SetupError for anything that `compaction` cannot be.
     """
     if compaction is None:
-        compaction = "model" if _context(model) and prompt_tokens >= _ROOMY else "lines"
+        compaction = "model" if context_of(model) and prompt_tokens >= _ROOMY else "lines"
     if compaction == "lines":
         return None
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
@@ -72,7 +73,14 @@ def _plain(model: Model) -> Model:
     return inner if isinstance(inner, BaseChatModel) else model
 
 
-def _context(model: Model) -> int:
+def continues(model: Model, writer: BaseChatModel | None, compaction: SummaryWriter) -> bool:
+    """Whether the model writes the summary itself, in one more call on the prompt that it has: not for
+    another model, nor for one that speaks a protocol of text."""
+    return writer is not None and not isinstance(compaction, BaseChatModel) and _plain(model) is model
+
+
+def context_of(model: Model) -> int:
+    """The tokens of the context that the model's profile names; 0 where it names none."""
     return (getattr(model, "profile", None) or {}).get("max_input_tokens") or 0
 
 
@@ -115,10 +123,12 @@ class AskedModel:
 @dataclass(frozen=True)
 class BoundModels:
     """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries;
-    None for summaries by lines."""
+    None for summaries by lines. continues: it is the first of `asked`, which writes them on the prompt that
+    it has, with its tools."""
 
     asked: tuple[AskedModel, ...]
     summariser: BaseChatModel | None
+    continues: bool = False
 
     @property
     def offers(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
@@ -165,8 +175,9 @@ class ModelSet:
         if name:
             found[0] = replace(found[0], model=renamed(found[0].model, name))
         asked = tuple(map(self._asked, found))
-        writer = summariser(found[0].model, self.compaction, self.prompt_tokens, self.box, self.streaming)
-        return BoundModels(asked, writer)
+        first = found[0].model
+        writer = summariser(first, self.compaction, self.prompt_tokens, self.box, self.streaming)
+        return BoundModels(asked, writer, continues(first, writer, self.compaction))
 
     def _asked(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries

@@ -80,7 +80,7 @@ class Scripted(Requests):
 
     def _step(self, _: Sequence[BaseMessage]) -> Any:
         text, calls, stop = self.drawn()
-        parts = [*([text] if text else []), *(call(name, **args) for name, args in calls)]
+        parts: list[Any] = [*([text] if text else []), *(call(name, **args) for name, args in calls)]
         return reply(*parts, finish_reason=stop)
 
     def model(self) -> ScriptedModel:
