@@ -1,4 +1,5 @@
-# Needs python3 (3.11 or newer), pip and make. Everything else is installed below this folder.
+# Needs python3 (3.11 or newer), pip and make. Programs and packages are installed below this folder, linked from
+# uv's cache; the embedded model is kept in Signoff's. `make demo` names both folders.
 PYTHON ?= python3
 PORT ?= 8080
 TASK ?= Change the port in config.py to $(PORT)
@@ -14,15 +15,33 @@ DEMO := .demo
 # Python then keeps what it compiles; without it every process that a test starts compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest clean
+.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest docs clean
+
+.PHONY: help demo-port clean-all coverage build portable
+.DEFAULT_GOAL := help
+
+## help: the commands, each in a line
+help:
+	@echo "make COMMAND, of these:"
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  %-10s %s\n", $$1, $$2 }'
 
 ## demo: the embedded model changes the port of a small project; no key, no network after the installation
-demo: .venv/installed
-	@$(RUN) python examples/demo_check.py --port-only "$(PORT)"
+demo: demo-port .venv/demo
 	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp -r examples/sample $(DEMO)/project
-	@$(RUN) signoff model install
 	@$(RUN) signoff run "$(TASK)" $(CHECK) --workspace $(DEMO)/project --database $(DEMO)/threads.sqlite --thread demo; \
-	code=$$?; echo; diff -ru --exclude=.signoff examples/sample $(DEMO)/project; exit $$code
+	code=$$?; \
+	diff -r -U 1 --exclude=.signoff examples/sample $(DEMO)/project; \
+	echo; echo "Every turn and its rule:  .venv/bin/signoff show demo --database $(DEMO)/threads.sqlite"; \
+	echo "A task of your own:       make demo TASK=\"Set DEBUG to True in config.py\""; \
+	echo "Which model this is:      .venv/bin/signoff model info"; \
+	exit $$code
+
+demo-port:
+	@$(PYTHON) examples/demo_check.py --port-only "$(PORT)"
+
+.venv/demo: uv.lock pyproject.toml $(filter .tools/%,$(UV))
+	@$(PYTHON) examples/demo/install.py "$(UV)"
+	@touch $@
 
 ## test: style, types, the proof in its short form, and a test of every promise; its budget is eight minutes
 test: .venv/installed
@@ -36,6 +55,7 @@ quick:
 thorough: .venv/installed
 	@$(RUN) python -m tests.budget "make thorough" 20 $(MAKE) --no-print-directory proof lowest sweeps
 
+## check: style and types
 check: .venv/installed
 	$(RUN) ruff check
 	$(RUN) ruff format --check
@@ -62,13 +82,42 @@ proof-short: .venv/installed
 lowest: .venv/installed
 	$(RUN) python -m tests.lowest
 
+## docs: the pages, in build/site; every warning is an error (never with -q, which hides them)
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
+
+# What the tests of one process reach of graph/, nodes/, tools/ and signoff/; those that start processes add to it.
+COVERED ?= 80
+## coverage: measures what the fast tests reach, and fails below the floor
+coverage: .venv/installed
+	@rm -f .coverage .coverage.*
+	$(TESTS:pytest=coverage) run -m pytest -q -p no:cacheprovider --processes 3 --timeout 600
+	@$(RUN) coverage combine -q
+	$(RUN) coverage report --fail-under=$(COVERED)
+
+## portable: what has to work on every system, with the Signoff that is installed here
+portable: .venv/installed
+	$(RUN) python -P tests/portable.py
+
+## build: the sdist and the wheel, into dist/
+build: $(filter .tools/%,$(UV))
+	@rm -rf dist
+	$(UV) build --quiet
+	@ls -l dist
+
 .venv/installed: uv.lock pyproject.toml $(filter .tools/%,$(UV))
 	$(UV) sync --locked --all-extras --compile-bytecode
 	$(RUN) python -m compileall -q signoff graph nodes tools tests
-	@touch $@
+	@touch $@ .venv/demo
 
 .tools/bin/uv:
 	$(PYTHON) -m pip install --quiet --target .tools uv
 
+## clean: removes what was installed and made below this folder
 clean:
-	rm -rf .venv .tools $(DEMO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .tools $(DEMO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.*
+
+## clean-all: the same, and the embedded model from Signoff's cache and from uv's
+clean-all:
+	@$(PYTHON) examples/demo/install.py "$(UV)" --remove
+	@$(MAKE) --no-print-directory clean

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import platformdirs
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
@@ -36,10 +35,11 @@ from signoff.graph.compiled.settings import (
     shown,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
-from signoff.graph.foreign import LIMIT
+from signoff.graph.foreign import LIMIT, outputs_folder
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
-from signoff.graph.limits import Limits, Prices
+from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
 from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT
 from signoff.graph.schemas.context import context_form
@@ -59,7 +59,7 @@ from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keepe
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
-from signoff.nodes.node import MODEL_SECONDS, REPLY_CHARS, Branch, Dependencies, Node, Work
+from signoff.nodes.node import REPLY_CHARS, Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
@@ -199,7 +199,7 @@ def build_graph(
 
     model: a LangChain chat model with tool calling, also one that is wrapped by `bind`, `with_config`,
         `with_retry`, `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
-        "provider:model", for LangChain's `init_chat_model` (`pip install "signoff[langchain]"`).
+        "provider:model", for LangChain's `init_chat_model` (extra `signoff[langchain]`).
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
         nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
         model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
@@ -207,7 +207,7 @@ def build_graph(
     system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
         content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
         the last block moves there, so that it covers both); or a function of (state, context) that gives
-        either, plain or async, which is asked before each call of the model.
+        either, plain or async, which is asked before each call of the model, within its bounds of time.
     cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
         the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
         the provider of the model needs it.
@@ -218,10 +218,10 @@ def build_graph(
         where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
         input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
         plain values and messages.
-    middleware: LangChain's `AgentMiddleware`, the first around all others (`pip install
-        "signoff[langchain]"`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
+    middleware: LangChain's `AgentMiddleware`, the first around all others (extra
+        `signoff[langchain]`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
         control tools pass through none of them, and a tool that may change something runs once. Those that
-        do what the machine does are refused. See docs/middleware.md.
+        do what the machine does are refused. See docs/how-to/middleware.md.
     limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
         model in `genai-prices` (extra `signoff[prices]`).
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
@@ -255,7 +255,7 @@ def build_graph(
         `model_seconds` goes before.
     model_retries: how often, and after which waits, a model call is tried again after an error that may pass
         (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
-        model's own package are turned off in the copy that the graph asks. See docs/models.md.
+        model's own package are turned off in the copy that the graph asks. See docs/how-to/models.md.
     fallbacks: models, or names of models, that are asked in their order when those before them have failed.
     streaming: "always" streams each reply, so that the inner guard can end it, and stops the provider.
         "auto" streams when somebody takes the pieces (`stream_mode="messages"`, `astream_events`, a session's
@@ -295,7 +295,7 @@ def build_graph(
     select_tools: a function of (state, context) that picks, before each model call, which of `tools` are
         offered, by name; None for all. Control tools are always offered. A call of a tool that was not
         offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
-        fails, or picks what there is not, the run raises SetupError and the thread can go on.
+        fails, hangs, or picks what there is not, the task ends as an error, and `retry` goes on.
     parallel: how many calls of tools that only read run beside each other at most. Default: 8 of sync tools,
         which take a thread each, and of coroutines as many as there are.
     view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and
@@ -383,7 +383,7 @@ def build_graph(
         ask_unknown=one_of("unknown_outcomes", unknown_outcomes, ("tell", "ask")) == "ask",
         injector=Injector(list(box.run_tools.values())),
         plain=plain_tools(box.run_tools.values()),
-        outputs=Path(platformdirs.user_cache_dir("signoff")) / "outputs",
+        outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
@@ -452,7 +452,7 @@ def _around(given: Any) -> Any:
         from signoff.nodes.middleware.stack import Stack
     except ImportError as error:
         raise SetupError(
-            'middleware= is for LangChain\'s, which is not installed; run: pip install "signoff[langchain]"'
+            f"middleware= is for LangChain's, which is not installed; run: {install_hint('langchain')}"
         ) from error
     return Stack(found)
 

@@ -29,7 +29,7 @@ class JournalWarning(UserWarning):
 
 
 class ApprovalWarning(UserWarning):
-    """Calls are to be approved, and nobody can be asked."""
+    """Calls are to be approved, or a tool asks a person, and nobody can be asked."""
 
 
 class MiddlewareWarning(UserWarning):

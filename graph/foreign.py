@@ -19,6 +19,8 @@ import functools
 import hashlib
 import os
 import re
+import reprlib
+import shutil
 import signal
 import tempfile
 import threading
@@ -31,12 +33,13 @@ from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from langchain_core.tools import ToolException
-from langgraph.errors import GraphBubbleUp
+from platformdirs import user_cache_dir
 from pydantic import ValidationError
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, shown
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -48,6 +51,9 @@ def gets_past(error: BaseException) -> bool:
     """Whether `error`, raised while code of somebody else's ran, is LangGraph's way to pause, or an interrupt
     of this process."""
     if isinstance(error, Exception):
+        # Commands that run nothing import this module for its texts, and need no LangGraph.
+        from langgraph.errors import GraphBubbleUp
+
         return isinstance(error, GraphBubbleUp)
     # Python runs the handlers of signals in the main thread, and nowhere else.
     if threading.current_thread() is not threading.main_thread():
@@ -57,6 +63,23 @@ def gets_past(error: BaseException) -> bool:
         return True
     # Python's own handler of Ctrl-C has no frame: its error comes between two instructions, or out of a call.
     return isinstance(error, KeyboardInterrupt) and not _by_statement(error.__traceback__)
+
+
+class NobodyToAsk(Exception):
+    """Code of somebody else's asks a person by `interrupt`, in a run that cannot wait for the answer."""
+
+
+def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
+    """`error`; or, in a run that cannot wait, NobodyToAsk for a pause that nobody could end."""
+    # As in `gets_past`.
+    from langgraph.errors import GraphInterrupt
+
+    if can_ask or not isinstance(error, GraphInterrupt):
+        return error
+    return NobodyToAsk(
+        "interrupt() asks a person, and this run cannot wait for the answer; build the graph with storage= "
+        "(or a checkpointer)"
+    )
 
 
 def being_ended(error: BaseException) -> bool:
@@ -180,6 +203,8 @@ def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) 
 def _where(text: str, keep: Callable[[str], str] | None) -> str:
     if keep is None:
         return "the full text was not kept"
+    from langchain_core.tools import ToolException
+
     try:
         place = valid_text(keep(text))
         return f"{'what was kept of it' if _INCOMPLETE.search(text) else 'the full text'} is in {place}"
@@ -242,9 +267,7 @@ def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
         from jsonschema import SchemaError  # type: ignore[import-untyped]  # the package has no stubs
         from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
     except ImportError as error:
-        raise SetupError(
-            f"A JSON schema as {what} needs a package: pip install 'signoff[schema]'."
-        ) from error
+        raise SetupError(f"A JSON schema as {what} needs a package: {install_hint('schema')}") from error
     kind = validator_for(schema)
     try:
         kind.check_schema(schema)
@@ -277,6 +300,11 @@ _MARK = ".ended"
 _GONE = "This text is no longer kept: "
 
 
+def outputs_folder() -> Path:
+    """Where full texts are kept of threads whose tools keep them nowhere else."""
+    return Path(user_cache_dir("signoff")) / "outputs"
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The texts of one thread. owner: the database and the thread; empty for a run without a thread, which
@@ -284,6 +312,15 @@ class Outputs:
 
     folder: Path
     owner: str
+
+    @classmethod
+    def of(cls, folder: Path, saver: Any, thread_id: str | None) -> "Outputs":
+        """Those of a thread of this checkpointer: known by its database, whoever has it open."""
+        file = getattr(saver, "file", None)
+        database = (
+            os.path.abspath(file) if file else getattr(getattr(saver, "database", None), "address", None)
+        )
+        return cls(folder, f"{database or type(saver).__name__}\0{thread_id}" if saver and thread_id else "")
 
     @property
     def own(self) -> Path:
@@ -315,6 +352,11 @@ class Outputs:
         if self.owner:
             with suppress(OSError):
                 (self.own / _MARK).unlink()
+
+    def delete(self) -> None:
+        """Deletes them all, as the thread itself is deleted."""
+        if self.owner:
+            shutil.rmtree(self.own, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -363,3 +405,32 @@ def strict_serde() -> "SerializerProtocol":
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+
+
+# Half a character cannot be encoded, and databases end a text at NUL.
+_UNUSABLE = re.compile("[\ud800-\udfff\0]")
+
+
+def checked_thread_id(given: object) -> str:
+    """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
+    if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
+        return given
+    told = shown(given) if isinstance(given, str) else reprlib.repr(given)
+    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
+
+
+OUTCOMES = "outcomes"
+FIGURES = "figures"
+RATINGS = "ratings"
+
+
+def label(thread_id: str | None) -> str:
+    """A thread id as one label of a store's namespace, where no dot is allowed."""
+    return (
+        quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
+    )
+
+
+def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
+    """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
+    return ("signoff", sort, label(thread_id)), task or "-"

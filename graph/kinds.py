@@ -5,11 +5,13 @@ The kind of a tool decides how its calls run: what may run in parallel, what a c
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
-
-from langchain_core.tools import BaseTool
+from typing import TYPE_CHECKING, Any
 
 from signoff.graph.errors import SetupError
+
+if TYPE_CHECKING:
+    # Commands that run no tool ask for kinds, too, and LangChain takes half a second to import.
+    from langchain_core.tools import BaseTool
 
 
 class Kind(StrEnum):
@@ -31,13 +33,16 @@ class Effect(StrEnum):
     MORE_TURNS = "more turns"
 
 
+SENT_BACK = "sent_back"
+"""The kind of a refused finish that a person sent back."""
+
 # What langchain-mcp-adapters takes over from a server, and what metadata means here.
 _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
 _OURS = frozenset({"kind", "idempotent", "seconds", "hand_over"})
 _MOST_GUARDED = (Kind.WRITE, Kind.TERMINAL)
 
 
-def kind_of(tool: BaseTool) -> Kind:
+def kind_of(tool: "BaseTool") -> Kind:
     """The kind of `tool`: its `metadata["kind"]`, else `write`.
 
     `write` is the careful guess: its calls run alone and in order. What an MCP server says of its tools is

@@ -9,6 +9,11 @@ from signoff.graph.foreign import explain
 
 _MOST = 5
 
+MODEL_SECONDS = 300.0
+"""Models that think before they speak are silent for minutes."""
+MODEL_TRIES = 5
+"""How often a model is asked in all, when its provider fails."""
+
 
 class CheckedModel(BaseModel):
     """A model of settings: raises SetupError, naming the field, for a value that does not fit."""

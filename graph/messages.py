@@ -32,7 +32,7 @@ KEY = "signoff"
 
 
 class Marks(TypedDict, total=False):
-    """All notes that Signoff leaves on messages. What is stored keeps its name: see docs/storage.md."""
+    """All notes that Signoff leaves on messages. What is stored keeps its name: docs/reference/storage.md."""
 
     # On a reply of the model.
     at: float  # when it was whole, in seconds since 1970
@@ -269,8 +269,8 @@ class HistoryChannel(DeltaChannel[list[Any]]):
 
     At a fixed distance the copies of a long thread outgrow the messages themselves; so they stay in
     proportion to them, and so does what has to be read to open the thread. LangGraph's own bound on the
-    distance (5,000 super-steps) holds as well. `snapshot_frequency`: at least so many updates between two
-    copies.
+    distance (5,000 super-steps) holds as well where the storage is not one of ours (`signoff.storage.steps`).
+    `snapshot_frequency`: at least so many updates between two copies.
     """
 
     @property

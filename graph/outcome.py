@@ -14,8 +14,8 @@ from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
-from signoff.graph.history.usage import NO_NUDGES, SENT_BACK, Used
-from signoff.graph.kinds import Effect
+from signoff.graph.history.usage import NO_NUDGES, Used
+from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending
 from signoff.graph.texts import Texts

@@ -187,7 +187,15 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "{name} did not come back within {seconds:g} seconds; whether it took effect is not known. Check "
             "before you repeat it, or try a smaller step."
         ),
-        "unsupported": "{name} returned something that this loop cannot apply ({type}).",
+        "nobody_asked": (
+            "{name} was begun and not finished: it asks a person, and this run cannot wait for an answer. Go on "
+            "without it."
+        ),
+        "unsupported": (
+            "{name} has run, but returned something that this loop cannot apply ({type}): {why}. A tool returns "
+            "text, JSON values, a ToolMessage for its call, or Command(update=…) with that message and channels "
+            "of the state."
+        ),
         "written": "Written to the state: {channels}.",
         "no_channel": (
             "{name} has run, but nothing of its update of the state was written: {channel!r} is no channel "

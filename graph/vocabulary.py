@@ -1,6 +1,6 @@
 """The words for how a thread stands and how a task ended: one table, for cards, lists, pages and JSON.
 
-What a person reads stands beside the word of the JSON documents. `docs/words.md` prints this table.
+What a person reads stands beside the word of the JSON documents. `docs/reference/words.md` prints this table.
 """
 
 from collections.abc import Mapping

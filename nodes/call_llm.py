@@ -21,18 +21,18 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ValidationError
 
-from signoff.graph.foreign import gets_past
+from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
 from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     FittedPrompt,
-    PromptError,
     in_loops,
     is_listened_to,
     is_streamed,
@@ -42,7 +42,7 @@ from signoff.nodes.model.messages import (
     show,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, picked, picked_names
+from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
@@ -121,13 +121,12 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     models = run.models
     try:
         shown = yield from show(state, run)
-    except PromptError as error:
-        return _without_prompt(state, error)
+        names = yield from _picked(state, run)
+    except FunctionFailed as error:
+        return _not_asked(state, error)
+    except WaitEnded:
+        return Report(Event.STOPPED)
     task = run.task(state)
-    names = None
-    if run.deps.pick is not None:
-        context = run.context if run.deps.context_form is None else run.users_context
-        names = picked_names(run.deps.pick, state, context, run.deps.toolbox)
     offered, begun = tool_choice(task, run.deps.required), time.time()
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.deps.reply_chars, control=run.control
@@ -145,11 +144,12 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return report
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as raised:
+        failed = unanswered(raised, can_ask=run.can_ask)
         # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
-        if gets_past(error) or isinstance(error, WrongWay):
+        if gets_past(failed) or isinstance(failed, WrongWay):
             raise
-        return _failed(state, run, shown, error, call.tries)
+        return _failed(state, run, shown, failed, call.tries)
 
 
 @dataclass
@@ -207,10 +207,18 @@ def _gives_way(error: BaseException) -> bool:
     return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
-def _without_prompt(state: AgentState, error: PromptError) -> Report:
-    said = (
-        f"The function given as system_prompt= {error}. Put it right, then retry the thread; nothing is lost."
-    )
+def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]:
+    """A part of a node: the names of the working tools that are offered; None for all."""
+    if run.deps.pick is None:
+        return None
+    context = run.context if run.deps.context_form is None else run.users_context
+    asked = asking("select_tools", run.deps.pick, context, state, run)
+    return (yield from picked_names(asked, run.deps.toolbox))
+
+
+def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
+    """The end of a task where a function of the user's own has failed: the model is not asked."""
+    said = f"{error}. Put it right, then retry the thread; nothing is lost."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
 

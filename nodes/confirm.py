@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import is_phase
-from signoff.graph.history.usage import SENT_BACK
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.machine import Event
 from signoff.graph.outcome import issues_of, summary_of
 from signoff.graph.state import AgentState, RefusedFinish

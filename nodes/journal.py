@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import quote
 
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
-from signoff.graph.finish.figures import Figures, figures
-from signoff.graph.foreign import is_plain, strict_serde
+from signoff.graph.finish.figures import figures
+from signoff.graph.finish.recorded import Figures
+from signoff.graph.foreign import FIGURES, OUTCOMES, is_plain, label, place, strict_serde
 from signoff.graph.history.reader import Stray, Wait, decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
@@ -30,22 +30,6 @@ from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
-
-OUTCOMES = "outcomes"
-FIGURES = "figures"
-RATINGS = "ratings"
-
-
-def label(thread_id: str | None) -> str:
-    """A thread id as one label of a store's namespace, where no dot is allowed."""
-    return (
-        quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
-    )
-
-
-def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
-    """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
-    return ("signoff", sort, label(thread_id)), task or "-"
 
 
 def record(outcome: Outcome) -> PutOp:

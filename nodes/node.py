@@ -26,7 +26,7 @@ from signoff.graph.history.task import Task, current_task
 from signoff.graph.inside.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.inside.private import runtime as runtime_of
 from signoff.graph.inside.speed import lazy
-from signoff.graph.limits import Limits, Prices
+from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
 from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
 from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
@@ -47,8 +47,6 @@ from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
 
-MODEL_SECONDS = 300.0
-"""Models that think before they speak are silent for minutes."""
 REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
 ANTHROPIC, OPENAI = "anthropic", "openai"
@@ -159,10 +157,7 @@ class NodeContext:
     @lazy
     def outputs(self) -> Outputs:
         """Where full texts are kept for this thread."""
-        saver = saver_of(self._configurable)
-        database = getattr(saver, "file", None) or getattr(getattr(saver, "database", None), "address", None)
-        owner = f"{database or type(saver).__name__}\0{self.thread_id}" if saver and self.thread_id else ""
-        return Outputs(self.deps.outputs, owner)
+        return Outputs.of(self.deps.outputs, saver_of(self._configurable), self.thread_id)
 
     @property
     def can_ask(self) -> bool:

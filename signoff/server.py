@@ -43,7 +43,15 @@ from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
-from signoff.storage.base import SaverInThreads
+from signoff.storage.base import (
+    FORK_MARK,
+    OLD_MARK,
+    SaverInThreads,
+    fork_mark,
+    short_version,
+    version_mark,
+    version_number,
+)
 
 
 class SaverStorage(Protocol):
@@ -63,6 +71,9 @@ class ServerSaver(SaverInThreads):
         super().__init__(serde=storage.checkpointer.serde)
         self.storage = storage
         self.saver: BaseCheckpointSaver[str] = storage.checkpointer
+        # By these a thread's kept outputs are found again, from here and from elsewhere.
+        self.file = getattr(storage.checkpointer, "file", None)
+        self.database = getattr(storage.checkpointer, "database", None)
 
     def runner(self, thread_id: str) -> AbstractContextManager[None]:
         """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
@@ -116,16 +127,17 @@ class ServerSaver(SaverInThreads):
 
 def wide(version: str) -> str:
     """Our version string as the server's: the same number, in 32 digits."""
-    number, _, rest = version.partition(".")
-    return f"{int(number):032}.{rest}"
+    return f"{version_number(version):032}.{version_mark(version)}"
 
 
 def narrow(version: str) -> str:
     """The server's version string as ours: the same number, and a hash of what tells forks apart. One that
     came from us comes back as it was."""
     number, _, rest = version.partition(".")
-    own = rest if len(rest) == 8 else f"{zlib.crc32(rest.encode()):08x}"
-    return f"{int(number):010}.{own}"
+    if len(rest) == OLD_MARK:
+        return f"{int(number):010}.{rest}"
+    own = rest if len(rest) in (0, FORK_MARK) else fork_mark(zlib.crc32(rest.encode()))
+    return short_version(int(number), own)
 
 
 def _widened(found: CheckpointTuple) -> CheckpointTuple:

@@ -1,8 +1,10 @@
-"""`python -m tests.api` prints docs/api.md: every public name, and the module to import it from."""
+"""`python -m tests.api` writes docs/reference/api.md, every public name and the module to import it from, and
+the pages in docs/reference/python/, which tell all of each name."""
 
 import ast
 import importlib
 import inspect
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -29,10 +31,41 @@ PUBLIC = {
 }
 """The documented modules. Everything else is private: it moves between versions without notice."""
 
+PAGES = {
+    "graph": ("The graph", ("signoff",)),
+    "outcome": ("Outcomes, and going on", ("signoff",)),
+    "session": ("The session", ("signoff",)),
+    "events": ("Events", ("signoff.session.events",)),
+    "storage": (
+        "Storage and errors",
+        ("signoff", "signoff.storage.sqlite", "signoff.storage.postgres", "signoff.storage.postgres_tables"),
+    ),
+    "tools": ("Tools", tuple(name for name in PUBLIC if name.startswith("signoff.tools."))),
+    "models": ("Models", ("signoff.models", "signoff.models.tagged")),
+    "workers": ("Workers", ("signoff.workers",)),
+    "analytics": ("Statistics and lint", ("signoff.stats", "signoff.lint")),
+    "studio": ("Studio", ("signoff.graph.studio",)),
+}
+"""The pages of the reference: a title, and the modules whose names stand there."""
+
+_FRONT = {
+    "graph": """build_graph Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat Texts Kind
+        ControlTool Effect standard_controls State Storage""",
+    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TokenCounts extend retry go_on
+        expire Expired request_pause""",
+    "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
+        Paused Answer Extend Retry Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn Step
+        pause_on_signals""",
+    "storage": """sqlite_storage SqliteStorage postgres_storage PostgresStorage SignoffError SetupError
+        StorageError ThreadError ThreadBusy ThreadLost""",
+}
+"""Where each name of `signoff` stands, in this order."""
+
+_FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 _HEAD = """# Public names
 
 Everything here keeps its name and its module. Other modules are private: they may move in any version.
-`python -m tests.api` prints this page.
+`python -m tests.api` writes this page, and those that the names lead to.
 """
 
 
@@ -62,12 +95,12 @@ def summary(name: str, where: str) -> str:
 
 
 def page() -> str:
-    """docs/api.md."""
+    """docs/reference/api.md."""
     parts = [_HEAD]
     for name, purpose in PUBLIC.items():
         found = module(name)
         rows = [
-            f"| `{each}` | {summary(each, name).replace('|', chr(92) + '|')} |"
+            f"| [`{each}`]({_place(_anchor(each, name))}) | {_plain(summary(each, name))} |"
             for each in sorted(found.__all__)
         ]
         parts.append(
@@ -87,5 +120,49 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def _anchor(each: str, where: str) -> str:
+    """Where it is told: a name of `signoff` that another module has, too, stands once."""
+    front = vars(module("signoff"))["__all__"]
+    return f"signoff.{each}" if each in front else f"{where}.{each}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _place(anchor: str) -> str:
+    """The page on which it is told, from docs/reference."""
+    where, _, each = anchor.rpartition(".")
+    page = next(
+        name
+        for name, (_, modules) in PAGES.items()
+        if where in modules and (where != "signoff" or each in _FRONT[name].split())
+    )
+    return f"python/{page}.md#{anchor}"
+
+
+def pages() -> dict[str, str]:
+    """The pages of docs/reference/python, by the name of the file."""
+    return {f"{name}.md": _told(name, *told) for name, told in PAGES.items()}
+
+
+def _told(page: str, title: str, modules: Sequence[str]) -> str:
+    parts = [f"# {title}\n"]
+    for where in modules:
+        names = _FRONT[page].split() if where == "signoff" else sorted(module(where).__all__)
+        own = [each for each in names if _anchor(each, where).rpartition(".")[0] == where]
+        if own:
+            parts.append(f"## `{where}` {{ #module-{where.replace('.', '-')} }}\n")
+            parts.append(f"{PUBLIC[where][0].upper()}{PUBLIC[where][1:]}.\n")
+            parts += [f"::: {where}.{each}\n" for each in own]
+    return "\n".join(parts)
+
+
+def main() -> None:
+    (_FOLDER / "api.md").write_text(page(), "utf-8")
+    for name, text in pages().items():
+        (_FOLDER / "python" / name).write_text(text, "utf-8")
+
+
 if __name__ == "__main__":
-    print(page(), end="")
+    main()

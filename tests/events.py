@@ -1,5 +1,5 @@
-"""`python -m tests.events` writes the second half of docs/events.md: the program that streams events to a web
-page, every event with its fields, and their JSON schema."""
+"""`python -m tests.events` writes the second half of docs/reference/events.md: the program that streams
+events to a web page, every event with its fields, and their JSON schema."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ from signoff.session.decisions import Decision
 from signoff.session.events import Called, SessionEvent, events_schema
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "events.md"
+PAGE = ROOT / "docs" / "reference" / "events.md"
 _MARK = "<!-- What follows is written by `python -m tests.events`. -->\n"
 _COMMON = ("seq", "at", "path")
 _WRITTEN = """
@@ -42,7 +42,7 @@ JSON Schema of what `to_dict` gives: one of the events in `$defs`. `events_schem
 
 
 def page() -> str:
-    """docs/events.md, its second half written anew."""
+    """docs/reference/events.md, its second half written anew."""
     said = PAGE.read_text("utf-8").partition(_MARK)[0]
     events = [_row(kind, f"| `{kind.__name__}` | `{kind.type}`") for kind in get_args(SessionEvent)]
     values = [_row(kind, f"| `{kind.__name__}`") for kind in (*_decisions(), Called)]

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class Moments:
 
 
 def _around(method: Any, writes: Callable[..., bool] = lambda *_: True) -> Any:
+    # With its signature: by that LangGraph tells what the saver takes.
+    @wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         done = method(self, *args, **kwargs)
         if writes(*args):
@@ -163,7 +165,7 @@ class Sender:
                 drive(self.graph, "t")
 
     def go_on(self) -> None:
-        """What README says for a thread that has not ended."""
+        """What the docs say for a thread that has not ended."""
         match self.way:
             case "invoke":
                 state = self.graph.get_state(THREAD)

@@ -1,5 +1,5 @@
-"""Prints the table of docs/middleware.md: every middleware class that LangChain and deepagents export, and
-whether a Signoff graph takes it: `python -m tests.middleware`. The tests run a case of each.
+"""Prints the table of docs/how-to/middleware.md: every middleware class that LangChain and deepagents export,
+and whether a Signoff graph takes it: `python -m tests.middleware`. The tests run a case of each.
 """
 
 import sys

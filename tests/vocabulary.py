@@ -1,15 +1,15 @@
-"""Writes `docs/words.md` from the vocabulary: `python -m tests.vocabulary`."""
+"""Writes `docs/reference/words.md` from the vocabulary: `python -m tests.vocabulary`."""
 
 from pathlib import Path
 
 from signoff.front.report import Exit
 from signoff.graph.vocabulary import STATUSES, TABLES, VERIFIED, Word
 
-PAGE = Path(__file__).parent.parent / "docs" / "words.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "words.md"
 _HEAD = """\
 # The words for how a task ended
 
-One table ([graph/vocabulary.py](../graph/vocabulary.py)) holds them. `run --json`, `show --json`,
+One table (`graph/vocabulary.py`) holds them. `run --json`, `show --json`,
 `threads --json`, `result["outcome"]`, cards, lists, pages, the application and the figures all take theirs
 from it; this page is printed by `python -m tests.vocabulary`, and a test compares the two.
 

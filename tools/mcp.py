@@ -13,6 +13,7 @@ from langchain_core.tools import BaseTool, ToolException
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import Holding, hold, together
 from signoff.tools.pty.environment import MARK
@@ -69,7 +70,7 @@ async def mcp_tools(
     try:
         import langchain_mcp_adapters.client  # noqa: F401  only whether it is there
     except ImportError:
-        raise SetupError('MCP servers need an extra: pip install "signoff[mcp]"') from None
+        raise SetupError(f"MCP servers need an extra: {install_hint('mcp')}") from None
     if not seconds > 0:
         raise SetupError(f"seconds is {seconds!r}; give the seconds that a server may take to start.")
     every = [_Server(name, connection, seconds, most_tools) for name, connection in servers.items()]

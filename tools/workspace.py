@@ -28,7 +28,9 @@ SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules", OWN_FOLDER}
 """Folders that a recursive walk does not enter unless it starts inside them."""
 
 _MOST_IGNORE_BYTES = 500_000
-_OUTPUTS = f"{OWN_FOLDER}/outputs"
+OUTPUTS = f"{OWN_FOLDER}/outputs"
+"""Where in a workspace they are."""
+
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _SYSTEM = ("/proc", "/sys", "/dev")
@@ -194,7 +196,7 @@ class Workspace:
         """
 
         def keep(text: str) -> str:
-            path = f"{_OUTPUTS}/{kept_name(name, text)}"
+            path = f"{OUTPUTS}/{kept_name(name, text)}"
             self._written(f"{OWN_FOLDER}/.gitignore", b"*\n", _only_own)
             self._written(path, valid_text(text).encode(), _only_own)
             return path

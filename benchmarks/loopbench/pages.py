@@ -7,7 +7,7 @@ from benchmarks.loopbench.table import markdown, read, svg
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = Path(__file__).parent / "results.json"
-TABLE, PICTURE = ROOT / "docs" / "loopbench.md", ROOT / "docs" / "pictures" / "loopbench.svg"
+TABLE, PICTURE = ROOT / "docs" / "benchmarks" / "loopbench.md", ROOT / "docs" / "pictures" / "loopbench.svg"
 
 _HEAD = """\
 # LoopBench: results
@@ -16,7 +16,7 @@ _HEAD = """\
 scenario asks, what is right and why stands below it. The scenarios were chosen and judged by the authors of
 Signoff. "n/a" is what a framework does not claim, so the totals have different denominators and are no
 ranking. How it is made fair, and what a maintainer may contest, stands in
-[benchmarks/loopbench](../benchmarks/loopbench/README.md).
+`benchmarks/loopbench/README.md`.
 """
 
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks.overhead`: the table; `--check` exits 0 only when every target is met.
 
-`--record` keeps what is measured in results.json, part by part, and writes docs/overhead.md and its pictures;
-`--parts` measures some of it only. `--plot FOLDER` draws what was recorded.
+`--record` keeps what is measured in results.json, part by part, and writes docs/benchmarks/overhead.md and
+its pictures; `--parts` measures some of it only. `--plot FOLDER` draws what was recorded.
 """
 
 import argparse
@@ -101,11 +101,15 @@ def _print(recorded: Recorded, console: Console) -> None:
     for each in recorded.crowds:
         told = (f"{each.wall:.2f}", f"{each.cpu:.2f}", str(each.repeats))
         crowds.add_row(f"{each.runs:,}", f"{each.model:g} s", each.subject, *told)
+    stores = Table("subject", "storage", "turns a second", "CPU ms a turn", "repetitions")
+    for one in recorded.stored:
+        rates = (f"{one.turns_a_second:.1f}", f"{one.cpu:.2f}")
+        stores.add_row(one.subject, one.storage, *rates, str(one.repeats))
     targets = Table("target", "measured", "at most", "")
     for result in recorded.results():
         judged = (f"{result.measured:.2f} {result.unit}", f"{result.most:g} {result.unit}")
         targets.add_row(result.name, *judged, "met" if result.met else "missed")
-    for shown in (table, clients, crowds, targets):
+    for shown in (table, clients, crowds, stores, targets):
         if shown.row_count:
             console.print(shown)
 

@@ -9,10 +9,12 @@ from benchmarks.overhead.client import ClientCost
 from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
 from benchmarks.overhead.measure import SUBJECTS, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
+from benchmarks.overhead.stored import RUNS, Stored
+from benchmarks.overhead.stored import TURNS as STORED_TURNS
 from benchmarks.overhead.targets import Result
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE, PICTURES = DOCS / "overhead.md", DOCS / "pictures"
+PAGE, PICTURES = DOCS / "benchmarks" / "overhead.md", DOCS / "pictures"
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 _HEAD = """\
@@ -51,6 +53,7 @@ def page() -> str:
         f"## Many runs at once\n\n{_picture('Seconds until all runs had ended', pictures.CROWD)}",
         _crowds(recorded.crowds),
         *([f"## With a real client\n\n{_clients(recorded.clients)}"] if recorded.clients else []),
+        *([f"## SQLite and PostgreSQL\n\n{_stored(recorded.stored)}"] if recorded.stored else []),
         f"## The targets\n\n{targets(recorded.results())}",
     ]
     return "\n\n".join(sections) + "\n"
@@ -69,7 +72,7 @@ def measured(recorded: Recorded) -> str:
 
 
 def _picture(words: str, name: str) -> str:
-    return f"![{words}](pictures/{name})"
+    return f"![{words}](../pictures/{name})"
 
 
 def _figures(figures: Sequence[Figure], value: str, words: str, *, stored: bool) -> str:
@@ -108,10 +111,21 @@ def _clients(costs: Sequence[ClientCost]) -> str:
     words = (
         "Milliseconds of CPU a turn of the process that holds the client, with ChatOpenAI and a provider on "
         f"loopback in another process; runs of {CLIENT_TURNS} turns, the least of several runs. Signoff "
-        "streams by default; `auto` and `never` are of `streaming=` ([models.md](models.md#streaming)). "
+        "streams by default; `auto` and `never` are of `streaming=` "
+        "([Any model](../how-to/models.md#streaming)). "
         'Listened to: by `stream_mode="messages"`.'
     )
     return f"{words}\n\n{table(['', *(f'{chunks:,} chunks' for chunks in columns)], rows)}"
+
+
+def _stored(found: Sequence[Stored]) -> str:
+    rows = [[_name(one.subject), one.storage, f"{one.turns_a_second:.0f}", f"{one.cpu:.2f}"] for one in found]
+    words = (
+        f"{RUNS} runs of {STORED_TURNS} turns at once, in one process with asyncio; the model answers at "
+        "once. The CPU is that of the process of the runs. `python -m benchmarks.overhead --parts postgres` "
+        "prints these figures."
+    )
+    return f"{words}\n\n{table(['', 'storage', 'turns a second', 'CPU ms a turn'], rows)}"
 
 
 def _number(value: float | None) -> str:

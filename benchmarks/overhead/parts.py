@@ -18,6 +18,7 @@ from benchmarks.overhead.crowd import (
 )
 from benchmarks.overhead.measure import installed, measure
 from benchmarks.overhead.record import Recorded
+from benchmarks.overhead.stored import stored
 from benchmarks.overhead.targets import LENGTHS, LONG
 
 SHORT = 10
@@ -57,6 +58,10 @@ def _writers(recorded: Recorded) -> None:
     ]
 
 
+def _postgres(recorded: Recorded) -> None:
+    recorded.stored = stored()
+
+
 def _memory(recorded: Recorded) -> None:
     recorded.kilobytes_a_run = kilobytes_a_run()
 
@@ -83,6 +88,7 @@ _OTHERS: Mapping[str, Callable[[Recorded], None]] = {
     "slow-model": _slow_model,
     "slow-tools": _slow_tools,
     "writers": _writers,
+    "postgres": _postgres,
     "memory": _memory,
 }
 PARTS = (*map(of_length, (SHORT, *LENGTHS, LONG)), *_OTHERS)

@@ -12,6 +12,7 @@ from benchmarks.overhead.measure import LIMITED, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import EQUAL
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 
 CPU, DISK, CROWD = "overhead-cpu.png", "overhead-disk.png", "overhead-crowd.png"
 _DPI = 130
@@ -70,7 +71,7 @@ def canvas() -> Any:
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
         raise SetupError(
-            f"A picture needs a package that is missing ({error}): pip install 'signoff[plot]'."
+            f"A picture needs a package that is missing ({error}): {install_hint('plot')}"
         ) from error
     return Canvas
 

@@ -15,6 +15,7 @@ from benchmarks.overhead.client import ClientCost, with_client
 from benchmarks.overhead.crowd import SIZES, Crowd, SlowTools, Writers
 from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
 from benchmarks.overhead.measure import SUBJECTS, Figure
+from benchmarks.overhead.stored import Stored, storing
 from benchmarks.overhead.targets import Result, alone, growth, ratios
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -56,6 +57,7 @@ class Recorded:
     clients: list[ClientCost] = field(default_factory=list)
     slow_tools: SlowTools | None = None
     writers: list[Writers] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
     kilobytes_a_run: float | None = None
 
     @classmethod
@@ -65,6 +67,7 @@ class Recorded:
         found["crowds"] = [Crowd(**one) for one in found["crowds"]]
         found["clients"] = [ClientCost(**one) for one in found.get("clients", ())]
         found["writers"] = [Writers(**one) for one in found["writers"]]
+        found["stored"] = [Stored(**one) for one in found.get("stored", ())]
         found["slow_tools"] = SlowTools(**found["slow_tools"]) if found["slow_tools"] else None
         return cls(**found)
 
@@ -106,7 +109,12 @@ class Recorded:
         return [*ratios(self.figures), *growth(self.figures), *alone(self.alone)]
 
     def of_crowds(self) -> list[Result]:
-        return [*walls(self.crowds), *starving(self.slow_tools), *writing(self.writers)]
+        return [
+            *walls(self.crowds),
+            *starving(self.slow_tools),
+            *writing(self.writers),
+            *storing(self.stored),
+        ]
 
     def of_memory(self) -> list[Result]:
         return memory(self.kilobytes_a_run, SIZES[-1])

@@ -6,16 +6,15 @@ last one to write would win. A checkpointer with a `runner` of its own (those of
 """
 
 import asyncio
-import re
-import reprlib
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     aclosing,
     asynccontextmanager,
+    closing,
     contextmanager,
     nullcontext,
     suppress,
@@ -26,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
+from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
 from langgraph.graph.state import CompiledStateGraph
@@ -34,32 +34,34 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
+    channels_of,
     check_channels,
     check_config,
     check_context,
     check_input,
     check_pauses,
     entry,
-    holds_input,
+    is_unsettled,
     nested,
     no_thread,
+    with_channels,
     with_input,
 )
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
+from signoff.graph.schemas.state import checked_input
 from signoff.graph.state import AgentState, Output
 from signoff.nodes.node import Node
-from signoff.nodes.requests import acarry_out, carry_out
+from signoff.nodes.requests import Operation, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
 # A runner that is just letting go must not send the next one away.
 GRACE_SECONDS = 0.2
 
-# Half a character cannot be encoded, and databases end a text at NUL.
-_UNUSABLE = re.compile("[\ud800-\udfff\0]")
 _lock = threading.Lock()
 _held: WeakKeyDictionary[BaseCheckpointSaver[Any], set[str]] = WeakKeyDictionary()
 
@@ -85,14 +87,6 @@ def thread_to_hold(checkpointer: Any, own: RunnableConfig | None, given: Runnabl
         raise no_thread(configurable)
     name = checked_thread_id(thread_id)
     return name if saved else None
-
-
-def checked_thread_id(given: object) -> str:
-    """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
-    if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
-        return given
-    told = shown(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
 
 
 def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractContextManager[None]:
@@ -199,8 +193,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return super().invoke(input, config, **kwargs)
-        return self._result(super().invoke(input, config, **kwargs, version="v2"))
+            return super().invoke(input, config, **kwargs, shown=False)
+        return self._result(super().invoke(input, config, **kwargs, shown=False, version="v2"))
 
     @overload  # type: ignore[override]  # as above
     async def ainvoke(
@@ -216,8 +210,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return await super().ainvoke(input, config, **kwargs)
-        return self._result(await super().ainvoke(input, config, **kwargs, version="v2"))
+            return await super().ainvoke(input, config, **kwargs, shown=False)
+        return self._result(await super().ainvoke(input, config, **kwargs, shown=False, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
         """What the older form of `invoke` gives, with the type of its result."""
@@ -229,6 +223,12 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         node = self.builder.nodes[str(FIRST)].runnable
         found.shape = node.deps.shape if isinstance(node, Node) else None
         return found
+
+    @property
+    def _channels(self) -> Mapping[str, BaseChannel[Any, Any, Any]]:
+        """Those of the state that are the user's own."""
+        node = self.builder.nodes[str(FIRST)].runnable
+        return node.deps.channels if isinstance(node, Node) else {}
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config), storage_errors():
@@ -245,15 +245,20 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
+        shown: bool = True,
         **kwargs: Any,
     ) -> Iterator[Any]:
         """`stream`, for a caller that holds the thread already.
 
+        shown: whether somebody sees the items one by one; what he has seen of a state is saved then.
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun, options = carry_out(self._begun(input, config), self), _with_context(kwargs)
-        return super().stream(begun, self._prepared(config), durability=self._raised(durability), **options)
+        begun = carry_out(self._begun(input, config), self)
+        options = {"durability": self._raised(durability), **_with_context(kwargs)}
+        stream = super().stream(begun, self._prepared(config), **options)
+        steps = self._steps(config)
+        return stream if steps is None else _saved(stream, *steps, shown)
 
     def astream_held(
         self,
@@ -261,23 +266,27 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
+        shown: bool = True,
         **kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
-        """`astream`, for a caller that holds the thread already.
+        """`astream`, for a caller that holds the thread already; `shown` as for `stream_held`.
 
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._held_at(config) is None:
+            self._check_channels(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
-        return self._astream_begun(input, config, options)
+        return self._astream_begun(input, config, options, shown)
 
     async def _astream_begun(
-        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
     ) -> AsyncGenerator[Any, None]:
         begun = await acarry_out(self._begun(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
+        if (steps := self._steps(config)) is not None:
+            stream = _asaved(stream, *steps, shown)
         async with aclosing(stream):
             async for item in stream:
                 yield item
@@ -312,7 +321,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(at[0].get_tuple(at[1])):
+            if at is not None and is_unsettled(at[0].get_tuple(at[1])):
                 # Whoever runs the thread takes it up by itself.
                 with suppress(ThreadBusy), self.runner(config):
                     self.settle(config)
@@ -323,7 +332,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunnableConfig:
         at = self._held_at(config)
         with storage_errors():
-            if at is not None and holds_input(await at[0].aget_tuple(at[1])):
+            if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
                 with suppress(ThreadBusy):
                     async with in_thread(self.runner(config)):
                         await self.asettle(config)
@@ -386,7 +395,28 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""
         at = self._held_at(config)
-        return (yield from entry(self, given, *at)) if at else given
+        if not at:
+            self._check_channels(given)
+            return given
+        (saver, place), channels = at, self._channels
+        if values := channels_of(given, channels):
+            asked = Operation(partial(self.get_whole_state, place), partial(self.aget_whole_state, place))
+            state = (yield asked).values
+            given = with_channels(given, checked_input(values, channels, state, saver.serde))
+        return (yield from entry(self, given, saver, place))
+
+    def _check_channels(self, given: Any) -> None:
+        """Refuses an input of a thread that is not saved here, with a value that its channel cannot take."""
+        channels = self._channels
+        if channels and (values := channels_of(given, channels)):
+            checked_input(values, channels, {}, None)
+
+    def _steps(self, config: RunnableConfig | None) -> tuple[Any, str] | None:
+        """The saver that saves steps as a whole (`signoff.storage.steps`), if it does, and the thread."""
+        at = self._held_at(config)
+        if at is None or not hasattr(at[0], "whole_steps"):
+            return None
+        return at[0], at[1]["configurable"]["thread_id"]
 
     def _held_at(
         self, config: RunnableConfig | None
@@ -431,6 +461,33 @@ class JournalledGraph(DurableGraph[ResultT]):
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return "sync" if self.checkpointer else durability
+
+
+def _saved(stream: Iterator[Any], saver: Any, thread_id: str, shown: bool) -> Iterator[Any]:
+    """The items of a run, in which the writes of a state wait for their checkpoint."""
+    with saver.whole_steps(thread_id), closing(cast(Generator[Any, None, None], stream)):
+        for item in stream:
+            if shown:
+                saver.save_held(thread_id)
+            yield item
+
+
+async def _asaved(
+    stream: AsyncGenerator[Any, None], saver: Any, thread_id: str, shown: bool
+) -> AsyncGenerator[Any, None]:
+    """`_saved`, for an event loop."""
+    with saver.whole_steps(thread_id):
+        try:
+            async with aclosing(stream):
+                async for item in stream:
+                    if shown and saver.holds(thread_id):
+                        await asyncio.to_thread(saver.save_held, thread_id)
+                    yield item
+        finally:
+            if saver.holds(thread_id):
+                # What ended the run is told; what could not be saved is tried once more in the end.
+                with suppress(Exception):
+                    await asyncio.to_thread(saver.save_held, thread_id)
 
 
 async def _while_held(

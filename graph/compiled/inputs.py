@@ -3,14 +3,14 @@
 LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
 came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in
 between leaves a message that is in the database, and in no history: LangGraph's own reading shows the thread
-as it was before, and its next input takes the message's place.
-
+as it was before, and its next input takes the message's place. So it does with what the last state wrote,
+when a process was killed before the checkpoint of it.
 """
 
 import reprlib
 import uuid
 from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
@@ -157,9 +157,9 @@ Entry = Generator[Operation, Any, Any]
 def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
     """How a run with the input `given` enters the thread at `place`, which the caller holds.
 
-    A message does not take the place of one that was saved before it: that one is taken up first. If it is
-    the very same one, the run goes on with it. Raises ThreadError when there is no thread to go on with, and
-    when a run that goes on stands in a state that this graph does not have.
+    A message does not take the place of one that was saved before it, nor of the end of the task before: that
+    is taken up first. If it is the very same message, the run goes on with it. Raises ThreadError when there
+    is no thread to go on with, and when a run that goes on stands in a state that this graph does not have.
     """
     newest = "checkpoint_id" not in place["configurable"]
     goes_on = given is None or isinstance(given, Command)
@@ -179,15 +179,13 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
             return with_ids(given)
         state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
         if not is_repeated(messages, state.values):
-            if _input(saved) or _has_ended(state):
+            if is_unsettled(saved):
                 yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
             return with_ids(given)
         given = go_on(state)
-    elif isinstance(given, Command) and newest and not _is_at_rest(saved):
-        state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
+    elif isinstance(given, Command) and newest and is_unsettled(saved):
         # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
-        if _input(saved) or _has_ended(state):
-            yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
+        yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
     if not newest and isinstance(given, Command) and (before := _answers(saved)):
         place_now: RunnableConfig = {"configurable": {**place["configurable"]}}
         del place_now["configurable"]["checkpoint_id"]
@@ -265,9 +263,14 @@ def with_input(snapshot: StateSnapshot, saved: CheckpointTuple | None) -> StateS
     return snapshot._replace(values={**snapshot.values, "messages": messages})
 
 
-def holds_input(saved: CheckpointTuple | None) -> bool:
-    """Whether this is the newest checkpoint of a thread, with messages that no step has taken up."""
-    return bool(_input(saved))
+def is_unsettled(saved: CheckpointTuple | None) -> bool:
+    """Whether a thread, of which this is the newest checkpoint, was left with messages that no step has taken
+    up, or by the end of a task of which there is no checkpoint. LangGraph drops either for what comes next;
+    of an end that would be the outcome, which everybody was shown, and the message that tells it."""
+    return bool(_input(saved)) or any(
+        channel == "outcome" and value is not None
+        for _, channel, value in (saved.pending_writes or () if saved else ())
+    )
 
 
 def is_repeated(given: Sequence[BaseMessage], values: Mapping[str, Any]) -> bool:
@@ -312,12 +315,6 @@ def _is_at_rest(saved: CheckpointTuple | None) -> bool:
     return START not in values and not next_states(values)
 
 
-def _has_ended(state: StateSnapshot) -> bool:
-    """Whether a thread that is not at rest has ended its task: its process was killed between the writes of
-    the last step and their checkpoint. For an input LangGraph would drop those, the answer among them."""
-    return not state.next and current_outcome(state.values) is not None
-
-
 def _input(saved: CheckpointTuple | None) -> list[BaseMessage]:
     """The messages of an input that was saved as it came; none for one that cannot be read."""
     if saved is None or saved.metadata.get("source") != "input":
@@ -356,6 +353,30 @@ def check_channels(given: Any, channels: Collection[str]) -> None:
             f"The input has {str(unknown[0])[:40]!r}, which this graph does not know; it takes "
             f"{', '.join(channels)}."
         )
+
+
+def channels_of(given: Any, channels: Collection[str]) -> dict[str, Any]:
+    """What an input gives to these channels, the user's own."""
+    update = _update_of(given) if isinstance(given, Command) else given
+    return {key: update[key] for key in channels if key in update} if isinstance(update, Mapping) else {}
+
+
+def with_channels(given: Any, values: Mapping[str, Any]) -> Any:
+    """The input with these values in place of what it gives to their channels."""
+    if isinstance(given, Command):
+        return replace(given, update={**_update_of(given), **values})
+    return {**given, **values}
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any]:
+    """What a command writes, as a mapping. LangGraph takes pairs, too; with several for one channel they are
+    not read here."""
+    given: Any = command.update
+    try:
+        found = dict(given or ())
+    except (TypeError, ValueError):
+        return {}
+    return found if len(found) == len(given or ()) else {}
 
 
 def _check_shape(given: Any) -> None:

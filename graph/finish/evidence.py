@@ -12,8 +12,7 @@ from langchain_core.messages import ToolMessage
 
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import SENT_BACK
-from signoff.graph.kinds import Effect
+from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import RefusedFinish
 

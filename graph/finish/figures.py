@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NotRequired, TypedDict
 
+from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import NO_NUDGES, RESUMED, SENT_BACK
-from signoff.graph.kinds import Effect
+from signoff.graph.history.usage import NO_NUDGES, RESUMED
+from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import Marks, marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.rules import RULES
@@ -20,75 +20,6 @@ _MOST_ENDS = 4
 _MOST_KINDS = 10
 _KIND_CHARACTERS = 24
 _NAME_CHARACTERS = 60
-
-
-class NudgeFigures(TypedDict):
-    """Reminders of one kind. back: those after which the model went back to work.
-
-    That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
-    question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
-    reply are not. A reminder between two rounds puts nothing right and is not counted.
-    """
-
-    given: int
-    back: int
-
-
-class RefusalFigures(TypedDict):
-    """Finishes refused for one reason. needless: those whose claim was right.
-
-    That is: a finish that `review` refused, while a later one with the same claim was accepted and no working
-    tool had run between the two. What a person sent back is a refusal and never needless.
-    """
-
-    times: int
-    needless: int
-
-
-class EndFigures(TypedDict):
-    """One end of a task; it may go on afterwards."""
-
-    status: str
-    reason: str
-    turns: int
-
-
-class Figures(TypedDict):
-    """The figures of one task; JSON, below 2 KB.
-
-    at: when it ended; began: when its first model call began (both in seconds since 1970).
-    model: the name that its last reply gave. talk: replies of words only.
-    nudges: by kind. refused: finishes, by reason. end: how it ended; ends: how it had ended before, the last
-    four times; resumed: how often it went on after an end.
-
-    cut_short: limits that ended the task although its work was done, if the claim that it was is right.
-    Nothing extra is run to find that out: it counts when the task was extended afterwards and ended with an
-    accepted "done" that no check contradicts, and no call that may change something had run since. Nothing
-    had changed, so the checks would have passed at the limit, too. A limit that nobody extends is never
-    counted: this is a lower bound.
-
-    went_on: replies after the last call that may have changed something that brought nothing: words alone, a
-    finish that was refused needlessly, or only calls that had been made since that change, with the same
-    arguments; of a task that ended as done. confirmed: a person confirmed the finish. Neither was recorded by
-    version 0.1.0.
-
-    rules: how often a rule of `decide` fired, of those that leave a trace: a turn (`think`), a claim, a
-    question, a reminder, and the rule that ended the task.
-    """
-
-    at: float
-    began: float | None
-    model: str
-    talk: int
-    nudges: dict[str, NudgeFigures]
-    refused: dict[str, RefusalFigures]
-    end: EndFigures
-    ends: list[EndFigures]
-    resumed: int
-    cut_short: int
-    went_on: NotRequired[int]
-    confirmed: NotRequired[bool]
-    rules: dict[str, int]
 
 
 def figures(

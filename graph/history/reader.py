@@ -25,8 +25,8 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, normal, read_reply
-from signoff.graph.history.usage import SENT_BACK, Tally
-from signoff.graph.kinds import Effect
+from signoff.graph.history.usage import Tally
+from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from signoff.graph.history.replies import Call, Reply, fingerprint
-from signoff.graph.kinds import Effect
+from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import Marks, marks
 from signoff.graph.state import Spent
 
@@ -180,7 +180,6 @@ ROUND = "round"
 MIDDLEWARE = "middleware"
 # Marks of the machine that do not put the model right.
 NO_NUDGES = (RESUMED, FROM_TOOL, MIDDLEWARE, ROUND)
-SENT_BACK = "sent_back"
 
 
 class Used(NamedTuple):

@@ -16,6 +16,7 @@ from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.untracked_value import UntrackedValue
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed.base import ManagedValue
@@ -190,6 +191,40 @@ def checked_update(
     return found
 
 
+def checked_input(
+    given: Mapping[str, Any],
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    state: Mapping[str, Any],
+    serde: SerializerProtocol | None,
+) -> dict[str, Any]:
+    """What an input gives to these channels, whose values are in `state`, as it is written.
+
+    serde: how the thread is saved; None where it is not. Raises SetupError for a value that a reducer does
+    not take, or that cannot be saved: LangGraph saves an input before it applies it, and a thread with such a
+    one could not even be read any more.
+    """
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        channel = channels[key]
+        try:
+            kept = serde is not None and not isinstance(channel, UntrackedValue)
+            found[key] = _stored(value, serde) if kept else value
+            before = state[key] if key in state else channel.get() if channel.is_available() else _NONE
+            # A copy: a reducer may change what it is given.
+            trial = channel.copy() if before is _NONE else channel.from_checkpoint(copy.copy(before))
+            trial.update([found[key]])
+        except BaseException as error:
+            # A value's own methods, and a reducer of the user's own, may raise anything.
+            if gets_past(error):
+                raise
+            why = f"{type(error).__name__}: {' '.join(words(error).split()).rstrip('.')}"
+            raise SetupError(
+                f"The input's {key!r} is {reprlib.repr(value)}, which this channel cannot take ({why}). "
+                "Nothing was changed."
+            ) from error
+    return found
+
+
 def combined(
     updates: Sequence[Mapping[str, Any]],
     channels: Mapping[str, BaseChannel[Any, Any, Any]],
@@ -236,18 +271,31 @@ def _combine(channel: BaseChannel[Any, Any, Any], before: Any, values: Sequence[
     return now if at else Overwrite(now)
 
 
-def _stored(value: Any) -> Any:
-    """`value` as it comes back from the storage. Raises TypeError for one that does not."""
+def _stored(value: Any, serde: SerializerProtocol | None = None) -> Any:
+    """`value` as it comes back from the storage. Raises TypeError for one that does not.
+
+    serde: how it is stored, if not as in Signoff's own storages. What comes back from there is its owner's
+    choice.
+    """
     if is_plain(value):
         return value
-    serde = strict_serde()
-    back = serde.loads_typed(serde.dumps_typed(value))
-    if back != _listed(value):
-        raise TypeError(
-            f"a value of type {type(value).__name__} cannot be stored as it is; give plain values (texts, "
-            "numbers, lists, dicts) or messages"
-        )
+    own = strict_serde()
+    used = serde or own
+    try:
+        back = used.loads_typed(used.dumps_typed(value))
+        differs = used is own and back != _listed(value)
+    except Exception as error:
+        raise TypeError(_not_stored(value, f" ({words(error)})")) from error
+    if differs:
+        raise TypeError(_not_stored(value, " as it is"))
     return back
+
+
+def _not_stored(value: Any, why: str) -> str:
+    return (
+        f"a value of type {type(value).__name__} cannot be stored{why}; give plain values (texts, numbers, "
+        "lists, dicts) or messages"
+    )
 
 
 def _listed(value: Any) -> Any:

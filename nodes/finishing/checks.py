@@ -13,7 +13,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-from signoff.graph.foreign import being_ended, capped, gets_past
+from signoff.graph.foreign import being_ended, capped, gets_past, unanswered
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -49,31 +49,31 @@ class Checking:
 
     def do(self, run: NodeContext) -> CheckResults:
         begun = time.monotonic()
-        found = [self._one(check) for check in self.checks]
+        found = [self._one(check, run) for check in self.checks]
         return self._read(found, begun, run)
 
     async def ado(self, run: NodeContext) -> CheckResults:
         begun = time.monotonic()
-        found = [await self._aone(check) for check in self.checks]
+        found = [await self._aone(check, run) for check in self.checks]
         # A long output is kept in a file, and a server allows no such waiting in its event loop.
         return await asyncio.to_thread(self._read, found, begun, run)
 
-    def _one(self, check: OneCheck) -> Found:
+    def _one(self, check: OneCheck, run: NodeContext) -> Found:
         if isinstance(check, CommandCheck):
             return check.run(lambda: False)
-        future = _in_thread(partial(_called, check, self.given))
+        future = _in_thread(partial(_called, check, self.given, run))
         wait([future], timeout=check.seconds)
         return future.result() if future.done() else check.late()
 
-    async def _aone(self, check: OneCheck) -> Found:
+    async def _aone(self, check: OneCheck, run: NodeContext) -> Found:
         stop = threading.Event()
         waiting: asyncio.Future[Found]
         if isinstance(check, CommandCheck):
             waiting = asyncio.wrap_future(_in_thread(partial(check.run, stop.is_set)))
         elif check.is_async:
-            waiting = asyncio.ensure_future(_awaited(check, self.given))
+            waiting = asyncio.ensure_future(_awaited(check, self.given, run))
         else:
-            waiting = asyncio.wrap_future(_in_thread(partial(_called, check, self.given)))
+            waiting = asyncio.wrap_future(_in_thread(partial(_called, check, self.given, run)))
         seconds = None if isinstance(check, CommandCheck) else check.seconds
         try:
             await asyncio.wait([waiting], timeout=seconds)
@@ -150,12 +150,13 @@ def _in_thread(work: Callable[[], _T]) -> "Future[_T]":
     return future
 
 
-def _called(check: FunctionCheck, given: Mapping[str, Any]) -> Found:
+def _called(check: FunctionCheck, given: Mapping[str, Any], run: NodeContext) -> Found:
     try:
         value = check.call(given)
         if isawaitable(value):
             value = asyncio.run(_value_of(value))
-    except BaseException as error:
+    except BaseException as raised:
+        error = unanswered(raised, can_ask=run.can_ask)
         if gets_past(error):
             raise
         return check.raised(error)
@@ -166,10 +167,11 @@ async def _value_of(value: Any) -> Any:
     return await value
 
 
-async def _awaited(check: FunctionCheck, given: Mapping[str, Any]) -> Found:
+async def _awaited(check: FunctionCheck, given: Mapping[str, Any], run: NodeContext) -> Found:
     try:
         value = await check.call(given)
-    except BaseException as error:
+    except BaseException as raised:
+        error = unanswered(raised, can_ask=run.can_ask)
         if gets_past(error) or being_ended(error):
             raise
         return check.raised(error)

@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from signoff.graph.errors import MiddlewareWarning
-from signoff.graph.foreign import gets_past, words
+from signoff.graph.foreign import gets_past, unanswered, words
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks, not_run
@@ -138,7 +138,8 @@ def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
             to = changes.take((yield Ask(hook, changes.state)))
         except (asyncio.CancelledError, GeneratorExit, WrongWay):
             raise
-        except BaseException as error:
+        except BaseException as raised:
+            error = unanswered(raised, can_ask=changes.run.can_ask)
             # Whatever a hook raises is an outcome; the pause that it asks for is none.
             if gets_past(error):
                 raise

@@ -6,15 +6,12 @@ can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio
-import contextvars
 import hashlib
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -25,9 +22,8 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
-from signoff.graph.foreign import gets_past, is_plain, strict_serde, valid_text, valid_values, words
+from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
 from signoff.graph.history.replies import Reply, reason_of, with_call_ids
-from signoff.graph.inside.speed import in_thread
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (
@@ -39,6 +35,7 @@ from signoff.graph.prompt.prompt import (
     system_size,
 )
 from signoff.graph.state import AgentState
+from signoff.nodes.model.functions import asking
 from signoff.nodes.model.models import Keeper, Streaming
 from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, OPENAI, NodeContext
 from signoff.nodes.requests import Part
@@ -71,70 +68,19 @@ class Truncate:
         return await asyncio.to_thread(self.do, run)
 
 
-class PromptError(Exception):
-    """The function that makes the system prompt has made none; the words say why."""
-
-
-@dataclass(frozen=True)
-class MakePrompt:
-    """Asks the user's function for the system prompt; gives whatever it gives."""
-
-    function: Callable[[Any, Any], Any]
-    state: AgentState
-
-    def do(self, run: NodeContext) -> Any:
-        found = self.function(dict(self.state), run.users_context)
-        if not isawaitable(found):
-            return found
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(_awaited(found))
-        # A sync run within an event loop, which cannot wait for a second one.
-        future: Future[Any] = Future()
-        context = contextvars.copy_context()
-        in_thread(lambda: context.run(_settle, future, found))
-        return future.result()
-
-    async def ado(self, run: NodeContext) -> Any:
-        state, context = dict(self.state), run.users_context
-        if iscoroutinefunction(self.function):
-            return await self.function(state, context)
-        # It may look something up, and a server allows no such waiting in its event loop.
-        found = await asyncio.to_thread(self.function, state, context)
-        return await found if isawaitable(found) else found
-
-
-async def _awaited(found: Any) -> Any:
-    return await found
-
-
-def _settle(future: Future[Any], found: Any) -> None:
-    try:
-        future.set_result(asyncio.run(_awaited(found)))
-    except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
-        future.set_exception(error)
-
-
 def _made(
     state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]
 ) -> Part[str | SystemMessage]:
-    try:
-        found = yield MakePrompt(function, state)
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:
-        if gets_past(error):
-            raise
-        raise PromptError(f"raised {type(error).__name__}: {words(error)}") from error
+    asked = asking("system_prompt", function, run.users_context, state, run)
+    found = yield asked
     if not isinstance(found, str | SystemMessage):
-        raise PromptError(f"returned {reprlib.repr(found)}, and not a text or a SystemMessage")
+        raise asked.failed(f"returned {reprlib.repr(found)}, and not a text or a SystemMessage")
     return valid_text(found) if isinstance(found, str) else found
 
 
 def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[FittedPrompt]:
-    """A part of a node: the prompt of the next model call. whole: also where it is over its budget. Raises
-    PromptError where it has no system prompt."""
+    """A part of a node: the prompt of the next model call. whole: also where it is over its budget. Raises as
+    `AskFunction`."""
     reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)

@@ -22,7 +22,7 @@ from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
 from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
-from signoff.tools.toolbox import Toolbox, provider_name
+from signoff.tools.toolbox import Toolbox
 
 _PROMPT_PART = 0.8
 _PROMPT_TOKENS = 100_000
@@ -363,35 +363,6 @@ def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
 
 Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
 """Picks the working tools of a model call by the state and the context; None: all of them."""
-
-
-def picked_names(pick: Pick, state: Mapping[str, Any], context: Any, box: Toolbox) -> tuple[str, ...] | None:
-    """The names of the tools that `pick` gives, in the order of the graph; None for all.
-
-    Raises SetupError when it fails, or picks what the graph does not have: that is no outcome of the task.
-    """
-    try:
-        found = pick(state, context)
-        names = None if found is None else {_tool_name(one) for one in found}
-    except Exception as error:
-        raise SetupError(
-            f"select_tools= failed ({type(error).__name__}: {words(error)}); put it right."
-        ) from error
-    known = (*box.tools, *box.provided)
-    if names is None:
-        return None
-    if unknown := sorted(names - {*known, *box.controls}):
-        raise SetupError(
-            f"select_tools= picked {', '.join(unknown)}, which this graph does not have; its tools are: "
-            f"{', '.join(known)}."
-        )
-    return tuple(name for name in known if name in names)
-
-
-def _tool_name(picked: Any) -> str:
-    if isinstance(picked, Mapping):
-        return provider_name(picked)
-    return picked if isinstance(picked, str) else getattr(picked, "name", None) or picked.__name__
 
 
 def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Prices
 
 _NAMES = ("model_name", "model", "model_id")
@@ -48,8 +49,8 @@ def _listed(name: str, address: str) -> Prices:
         from genai_prices import Usage, calc_price
     except ImportError:
         raise SetupError(
-            'A limit of cost needs prices: pip install "signoff[prices]" for those of known models, or give '
-            f"{_GIVE}."
+            f"A limit of cost needs prices: give {_GIVE}, or install those of known models: "
+            f"{install_hint('prices')}"
         ) from None
     # An address that is known of no provider may be that of a server between.
     for url in [address, None] if address else [None]:

@@ -10,16 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
-from signoff.nodes.model.advice import secrets_of
+from signoff.graph.inside.installing import install_hint
 
-EXTRA = "signoff[langchain]"
-"""The extra that brings `init_chat_model`."""
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+EMBEDDED = "local"
+"""The name of the embedded model."""
+
+READING = "signoff_reading"
+"""The name of the event by which a model tells how much of its prompt it has read: for `on_custom_event` of a
+callback handler. Its data are `done` and `total`, in tokens. The embedded model tells it."""
+
+SCRIPTED = "scripted:"
+"""What stands before the path of a Python file that holds a model or a script, for tests and demos."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +97,15 @@ def check_name(name: str) -> None:
     found = _taken_apart(name)
     package = PROVIDERS[found.provider].package
     if missing := [each for each in ("langchain", package) if find_spec(each.replace("-", "_")) is None]:
-        wanted = [f'"{EXTRA}"' if each == "langchain" else each for each in missing]
+        extra = "langchain" if "langchain" in missing else ""
+        others = [each for each in missing if each != "langchain"]
         raise SetupError(
             f"The model {name!r} needs what is not installed ({', '.join(missing)}): "
-            f"pip install {' '.join(wanted)}."
+            f"{install_hint(extra, *others)}"
         )
 
 
-def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> BaseChatModel:
+def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> "BaseChatModel":
     """The model `provider:model`, by LangChain's `init_chat_model`.
 
     Raises SetupError, in one sentence, when the provider's package or its key is missing, and for a name that
@@ -103,8 +113,10 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> BaseChatMod
     """
     check_name(name)
     found = _taken_apart(name)
-    # Slow to import, and needless for a model that is given as an object.
+    # Slow to import, and needless for a model that is given as an object, and for whoever asks for names.
     from langchain.chat_models import init_chat_model
+
+    from signoff.nodes.model.advice import secrets_of
 
     try:
         model = init_chat_model(found.model, model_provider=found.provider)

@@ -24,7 +24,7 @@ from tenacity import (
 
 from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
-from signoff.graph.limits import CheckedModel
+from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
 from signoff.nodes.model.stream import Silent
 
@@ -46,7 +46,7 @@ class ModelRetries(CheckedModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tries: int = Field(default=5, ge=1)
+    tries: int = Field(default=MODEL_TRIES, ge=1)
     first_wait: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     longest_wait: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 

@@ -29,9 +29,11 @@ from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, said
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
-from signoff.nodes.model.messages import PromptError, in_loops, placed, show, streams
+from signoff.nodes.model.functions import FunctionFailed
+from signoff.nodes.model.messages import in_loops, placed, show, streams
 from signoff.nodes.model.models import context_of, picked
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 
@@ -172,7 +174,7 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
         return None
     try:
         shown = yield from show(state, run, whole=True)
-    except PromptError:
+    except (FunctionFailed, WaitEnded):
         return None
     wish = HumanMessage(run.deps.texts.note_down.format(words=compaction.most // _CHARS_A_WORD))
     size = shown.size + shown.beyond + tokens([wish]) + compaction.most // CHARS

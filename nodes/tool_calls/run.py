@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import json
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -19,19 +20,22 @@ from inspect import unwrap
 from traceback import walk_tb
 from typing import Any, Self
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
 
+from signoff.graph.errors import ApprovalWarning
 from signoff.graph.foreign import (
+    NobodyToAsk,
     being_ended,
     capped,
     explain,
     gets_past,
     strict_serde,
+    unanswered,
     valid_text,
     valid_values,
     words,
@@ -59,6 +63,7 @@ from signoff.nodes.journal import (
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store
 from signoff.nodes.tool_calls.progress import telling
+from signoff.nodes.tool_calls.returned import from_command, joined, why_not
 
 _DEEPEST = 200
 
@@ -173,6 +178,8 @@ class ResultWriter:
             return self._answer(output, ok=True)
         more: tuple[HumanMessage, ...] = ()
         update: Mapping[str, Any] = {}
+        if isinstance(output, list):
+            output = joined(output)
         if isinstance(output, Command):
             found = self._update(output)
             if isinstance(found, Refused):
@@ -181,10 +188,11 @@ class ResultWriter:
                 text = self.run.deps.texts.results["written"].format(channels=", ".join(found))
                 return replace(self._answer(text, ok=True), update=found)
             update = found
-            output, more = _from_command(output, self.call, update)
+            output, more = from_command(output, self.call, update)
         if not isinstance(output, ToolMessage):
-            text = self.run.deps.texts.results["unsupported"]
-            return self._answer(text.format(name=self.call.name, type=type(output).__name__), ok=False)
+            text, kind = self.run.deps.texts.results["unsupported"], type(output).__name__
+            why = why_not(output, self.run.deps.channels)
+            return self._answer(text.format(name=self.call.name, type=kind, why=why), ok=False)
         said = tuple(nudge(FROM_TOOL, "").model_copy(update={"content": self._fit(m.content)}) for m in more)
         answer = self._answer(
             output.content, ok=output.status != "error", artifact=output.artifact, more=said
@@ -206,6 +214,11 @@ class ResultWriter:
 
     def broken(self, error: BaseException) -> ToolResult:
         """It has raised `error`."""
+        if isinstance(error, NobodyToAsk):
+            warnings.warn(f"The tool {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
+            return self._answer(
+                self.run.deps.texts.results["nobody_asked"].format(name=self.call.name), ok=False
+            )
         if isinstance(error, ValidationError) and self._has_not_begun(error):
             told = misfit(self.call, error, self.run)
             # What a person has changed is said as well.
@@ -291,27 +304,6 @@ def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
     else:
         text = run.deps.texts.results["invalid"].format(name=call.name, error=explain(error))
     return not_run(call.id, call.name, valid_text(text), "invalid")
-
-
-def _from_command(
-    command: Command[Any], call: Call, written: Mapping[str, Any]
-) -> tuple[ToolMessage | Command[Any], tuple[HumanMessage, ...]]:
-    """The result of a `Command` that only updates the history, and what is `written` beside it, and what the
-    tool shows.
-
-    One that goes somewhere, writes what belongs to the machine, removes messages, or speaks for the model or
-    for another tool is given back as it is.
-    """
-    update = command.update if isinstance(command.update, Mapping) else {}
-    if command.goto or command.resume is not None or set(update) != {"messages", *written}:
-        return command, ()
-    given = update["messages"]
-    messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
-    own = [m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call.id]
-    shown = tuple(m for m in messages if isinstance(m, HumanMessage))
-    if len(own) != 1 or len(messages) != 1 + len(shown):
-        return command, ()
-    return own[0], shown
 
 
 class ToolRun:
@@ -419,7 +411,8 @@ class ToolRun:
                 output = self.output(self.tool, self._request())
             else:
                 output = self.around.tool_call(self)
-        except BaseException as error:
+        except BaseException as raised:
+            error = unanswered(raised, can_ask=self.run.can_ask)
             if gets_past(error):
                 raise
             return self.told.broken(error)
@@ -483,7 +476,8 @@ class ToolRun:
                 output = await self.aoutput(self.tool, self._request())
             else:
                 output = await self.around.atool_call(self)
-        except BaseException as error:
+        except BaseException as raised:
+            error = unanswered(raised, can_ask=self.run.can_ask)
             if gets_past(error) or being_ended(error):
                 raise
             return await asyncio.to_thread(self.told.broken, error)

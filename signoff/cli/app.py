@@ -1,21 +1,31 @@
 """The command line: its commands, each imported when it is asked for, and what is said when one fails."""
 
+import copy
 import functools
 import importlib
 import importlib.metadata
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
 
 ERROR, USAGE = 1, 2
 """Exit codes, as in `signoff.front.report`, which is slow to import."""
+
+PANELS: Mapping[str, Sequence[str]] = {
+    "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
+    "Threads": ("threads", "show", "fork", "stats", "rate", "export", "delete", "prune"),
+    "Many machines": ("submit", "worker"),
+    "The embedded model and the sandbox": ("model", "sandbox"),
+    "Tools for developers": ("diagram", "lint", "verify"),
+}
+"""The commands as the help groups and orders them."""
 
 COMMANDS: Mapping[str, str] = {
     "run": "signoff.cli.run:run",
@@ -32,6 +42,9 @@ COMMANDS: Mapping[str, str] = {
     "serve": "signoff.ui.command:serve",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
+    "export": "signoff.cli.housekeeping:export",
+    "delete": "signoff.cli.housekeeping:delete",
+    "prune": "signoff.cli.housekeeping:prune",
     "diagram": "signoff.cli.machine:diagram",
     "lint": "signoff.cli.lint:lint",
     "verify": "signoff.cli.machine:verify",
@@ -40,6 +53,33 @@ COMMANDS: Mapping[str, str] = {
 }
 """Where each command is: a function, or a group of commands. Importing all of them takes two seconds, and the
 application and the workers are extras; whoever asks for one command, or the version, needs no other."""
+
+SUMMARIES: Mapping[str, str] = {
+    "run": "Give the model a task and watch it work until it signs off.",
+    "resume": "Continue a thread: answer it, decide on its calls, or go on after a stop.",
+    "extend": "Continue a task that reached a limit, with more turns.",
+    "retry": "Retry a task that ended with an error.",
+    "pause": "Ask the process that runs a thread to pause at its next step.",
+    "fork": "Copy a thread, as it was at some turn, to a new thread; the old one stays.",
+    "submit": "Give a task to the workers; one of them runs it.",
+    "worker": "Run submitted threads; on a signal they stop and return to the queue.",
+    "stats": "Show how tasks ended, how many turns they took, and what to improve.",
+    "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
+    "ui": "Open the application: conversation, machine, terminal.",
+    "serve": "Open the application in a browser of this machine; takes the options of `ui`.",
+    "threads": "List the threads: where each stands, and what it waits for.",
+    "show": "Show a thread turn by turn: replies, calls, results, and the rules that fired.",
+    "export": "Print a thread as one JSON document: history, outcomes, records.",
+    "delete": "Delete a thread and everything stored with it; your files stay as they are.",
+    "prune": "Delete threads that ended long ago.",
+    "diagram": "Draw the machine from its table, as Mermaid or SVG.",
+    "lint": "Find faults in the loop of any agent, from its messages.",
+    "verify": "Model-check a graph without calling its model or tools.",
+    "model": "Install the embedded model, which needs no key and no network.",
+    "sandbox": "Show what the sandbox for Python allows on this machine.",
+}
+"""What `signoff --help` and the completion of a shell say of each command: the first paragraph of its own
+help, so that listing the commands imports none of them. One that is missing here is imported to be listed."""
 
 _PASSES_OPTIONS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -66,12 +106,37 @@ def _command(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
-        group = typer.main.get_group(found)
-        group.name = name
-        return group
-    alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
-    return typer.main.get_command(alone)
+        command: Any = typer.main.get_group(found)
+        command.name = name
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
+        command = typer.main.get_command(alone)
+    command.rich_help_panel = _panel(name)
+    for one in (command, *getattr(command, "commands", {}).values()):
+        one.get_params = functools.partial(_params, one.get_params)
+    return command
+
+
+def _panel(name: str) -> str:
+    return next(panel for panel, names in PANELS.items() if name in names)
+
+
+def _params(own: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    return _without_types(own(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """The parameters, of which the help shows no type where it says nothing: of a flag, `<bool>`, and beside
+    the name of an argument. Where typer asks in another way, they are shown."""
+    for one in params:
+        if one.param_type_name == "argument" or getattr(one, "is_flag", False):
+            one.display_type_rich = _no_type
+    return params
+
+
+def _no_type(ctx: Any) -> None:
+    return None
 
 
 def load(words: Sequence[str]) -> None:
@@ -88,7 +153,29 @@ class Commands(TyperGroup):
         self.commands = Loaded()  # type: ignore[assignment]  # nothing is added to it
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return [name for names in PANELS.values() for name in names]
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperGroup.format_help(self._listing(), ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        # The words of the command itself: those of a command after it are asked of that one.
+        listing = ctx.command = self._listing()
+        return TyperGroup.shell_complete(listing, ctx, incomplete)
+
+    def _listing(self) -> "Commands":
+        """These commands with what is said of each, to be listed and not to be called."""
+        listing = copy.copy(self)
+        listing.commands = {
+            name: TyperCommand(name, help=SUMMARIES[name], rich_help_panel=_panel(name))
+            if name in SUMMARIES
+            else _command(name)
+            for name in COMMANDS
+        }
+        return listing
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
@@ -96,7 +183,7 @@ class Commands(TyperGroup):
             _check_folder()
             code = super().main(words, *rest, **{**options, "standalone_mode": False})
         except typer.TyperException as error:
-            code = _refuse(error.format_message(), USAGE, words)
+            code = _refuse(f"{error.format_message()} {_help_for(words)}", USAGE, words)
         except SignoffError as error:
             code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
         except sqlite3.Error as error:
@@ -113,6 +200,12 @@ class Commands(TyperGroup):
             )
             code = _refuse(told, ERROR, words)
         sys.exit(code or 0)
+
+
+def _help_for(words: Sequence[str]) -> str:
+    """Where the help for this command line is."""
+    command = f"{words[0]} " if words and words[0] in COMMANDS else ""
+    return f"See: signoff {command}--help"
 
 
 def _check_folder() -> None:

@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from rich.console import Console, Group, RenderableType
+from rich.cells import set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import named, one_line, plain, styled
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import counted, valid_text
+from signoff.nodes.model.providers import READING
 from signoff.nodes.model.trying import RETRYING
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
 from signoff.session.events import CallFinished, CallStarted, Entered, Retrying, SessionEvent, Stopping
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
     from signoff.models.local.weights import Progress
 _KEPT = 16_384
+_BEFORE = "    ▸ "
 _LIVE_LINES = 8
+# More than a wide terminal shows of the words that come in.
+_NEWEST = 400
 _DECISIONS = {
     "approve": ("a", "y", "yes", "ok", "accept"),
     "reject": ("r", "n", "no"),
@@ -44,27 +50,43 @@ _DECISIONS = {
 
 
 class Streamed(BaseCallbackHandler):
-    """Counts the pieces of the reply that is coming in; about one a token.
+    """The reply that is coming in: how many pieces, about one a token, and the newest of its words.
 
+    read: how much of its prompt the model has read, from 0 to 1, while it reads; told by the embedded one.
     tell: told of every wait for a provider, as it begins.
     """
 
     def __init__(self, tell: Callable[[SessionEvent], None] = lambda event: None) -> None:
         self.pieces = 0
+        self.words = ""
+        self.read: float | None = None
         self.tell = tell
 
     def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
         if name == RETRYING:
-            self.pieces = 0
+            self._anew()
             self.tell(Retrying(**data))
+        elif name == READING:
+            self.read = data["done"] / data["total"] if data["done"] < data["total"] else None
 
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
         self.pieces += 1
+        self.words = (self.words + _words(token, kwargs.get("chunk")))[-_NEWEST:]
 
     def seen(self, event: SessionEvent) -> None:
         """With the next state the reply is counted among those that are whole."""
         if isinstance(event, Entered):
-            self.pieces = 0
+            self._anew()
+
+    def _anew(self) -> None:
+        self.pieces, self.words, self.read = 0, "", None
+
+
+def _words(token: Any, chunk: Any) -> str:
+    """What a piece of a reply says: its text, and of a call its name and arguments as they are written."""
+    text = token if isinstance(token, str) else ""
+    calls = getattr(getattr(chunk, "message", None), "tool_call_chunks", ())
+    return text + "".join(f" {call['name']} " * bool(call["name"]) + (call["args"] or "") for call in calls)
 
 
 class Tail:
@@ -112,6 +134,8 @@ class LiveArea:
         row = Table.grid(padding=(0, 1))
         row.add_row(self.spinner, _fitted(self._text()))
         call = self._first
+        if call is None and self.streamed and (words := one_line(self.streamed.words)):
+            return Group(_Newest(words), row)
         if call is None or call.name != "run_shell":
             return row
         head = Text.assemble(("    $ ", "dim"), (one_line(str(call.args.get("command", ""))), "bold"))
@@ -131,10 +155,25 @@ class LiveArea:
         parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
         if now.tokens or coming:
             parts.append(counted(now.tokens + coming, "token"))
+        if self.streamed and self.streamed.read is not None:
+            parts.append(f"reads the prompt: {100 * self.streamed.read:.0f} %")
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         parts.append(f"{minutes}:{seconds:02}")
         state = f"{now.state} {one_line(self._first.name) if self._first else ''}".strip()
         return Text.assemble((state, "bold"), ("  " + " · ".join(parts), "dim"))
+
+
+@dataclass(frozen=True)
+class _Newest:
+    """One line of words that still come in: where it is too narrow, their end is what is new."""
+
+    words: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        room = options.max_width - len(_BEFORE)
+        text = Text(self.words)
+        shown = text if text.cell_len <= room else Text(f"…{set_cell_size(self.words[::-1], room - 1)[::-1]}")
+        yield _fitted(Text.assemble(_BEFORE, shown, style="dim"))
 
 
 def _fitted(text: Text) -> Text:
@@ -405,13 +444,6 @@ class Terminal(Plain):
 def _print_commands(console: Console, shown: Card) -> None:
     for label, command in shown.commands:
         console.print(Text.assemble(f"{label}: ", (plain(command), "bold")), soft_wrap=True)
-
-
-def stdout_console() -> Console:
-    """A console that writes control codes to a terminal only, whatever the environment asks for."""
-    live = sys.stdout.isatty()
-    options: dict[str, Any] = {} if live else {"color_system": None, "width": 100}
-    return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)
 
 
 def display_for(as_json: bool, quiet: bool) -> Display:

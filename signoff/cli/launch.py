@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from signoff.cli.display import Display, Streamed
 from signoff.front import report
-from signoff.front.database import Database, OpenStorage
+from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.report import MORE_TURNS, CommandReport, Exit, command, next_command
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
@@ -146,12 +146,6 @@ def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
 def _known(thread: ThreadStatus, database: Database) -> None:
     if thread.condition is Condition.UNKNOWN:
         raise unknown(thread.thread_id, database)
-
-
-def unknown(thread_id: str, database: Database) -> ThreadError:
-    """The error for a thread that is not there."""
-    shown = ThreadStatus(thread_id, Condition.UNKNOWN).shown
-    return ThreadError(f"There is no thread {shown!r} in {database}; `signoff threads` lists them.")
 
 
 def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.options import Json
 from signoff.front.text import cut, one_line, plain, styled
 from signoff.graph.errors import SetupError
@@ -165,7 +165,10 @@ def lint(
     run: Run = None,
     as_json: Json = False,
 ) -> None:
-    """Find the faults of an agent's loop in its messages: exit code 0: none, 1: some, 2: unreadable."""
+    """Find faults in the loop of any agent, from its messages.
+
+    Exit codes: 0 no fault, 1 at least one, 2 the trace cannot be read.
+    """
     name = "stdin" if str(trace) == "-" else str(trace)
     value = parse(taken(sys.stdin.buffer, name), name) if str(trace) == "-" else read_file(trace)
     history = read_trace(value, name, run)

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.options import Json
 from signoff.front.text import one_line, styled
 from signoff.graph.drawing.diagram import mermaid, svg
@@ -45,10 +45,12 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Play every short run of a graph, without its model and its tools: exit code 0: all holds, 1: not.
+    """Model-check a graph without calling its model or tools.
 
-    What the model says, what tools and checks come to, answers, kills and new messages are played in every
-    order; the control tools, policies and texts are the graph's own.
+    Exit codes: 0 every property holds, 1 one is broken, 2 wrong usage.
+
+    Replies, results of tools and checks, answers, kills and new messages are tried in every order, with the
+    control tools, policies and texts of the graph.
     """
     begun = time.monotonic()
     with redirect_stdout(sys.stderr):
@@ -135,7 +137,7 @@ Output = Annotated[
 
 
 def diagram(as_svg: Svg = False, output: Output = None) -> None:
-    """Draw the machine from its table: Mermaid on stdout, the SVG picture, or both as files."""
+    """Draw the machine from its table, as Mermaid or SVG."""
     if output is None:
         sys.stdout.write(svg() if as_svg else mermaid())
         return

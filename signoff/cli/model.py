@@ -1,6 +1,7 @@
 """`signoff model`: install the embedded model, and say what is there."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from signoff.front.text import plain
 from signoff.graph.errors import SetupError
 from signoff.models.local import local_model
 from signoff.models.local.install import ModelInfo, is_installed, model_info
@@ -18,7 +20,10 @@ from signoff.models.local.install import install as install_packages
 from signoff.models.local.weights import Progress as OnProgress
 from signoff.models.local.weights import Stage, ensure_weights
 
-app = typer.Typer(help="The embedded model: no key, no network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Install the embedded model, which needs no key and no network.",
+    no_args_is_help=True,
+)
 
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 _LABELS = {
@@ -31,15 +36,18 @@ _LABELS = {
 
 @contextmanager
 def model_progress(console: Console) -> Iterator[OnProgress]:
-    """Progress bars on `console`, one for each stage. What is yielded is an `on_progress`."""
+    """One progress bar on `console`, which says what it is about. What is yielded is an `on_progress`."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
-        tasks: dict[str, TaskID] = {}
+        shown: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(_LABELS[Stage(stage)], amount="")
-            bars.update(tasks[stage], completed=done, total=total or None, amount=_amount(stage, done, total))
+            if stage not in shown:
+                # The next stage takes the line of the one before.
+                for before in shown.values():
+                    bars.update(before, visible=False)
+                shown[stage] = bars.add_task(_LABELS[Stage(stage)], amount="")
+            bars.update(shown[stage], completed=done, total=total or None, amount=_amount(stage, done, total))
 
         yield show
 
@@ -57,7 +65,10 @@ def install(
     reinstall: Annotated[bool, typer.Option("--reinstall", help="Fetch the packages again.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """Install, join and verify the embedded model, and load it once to see that it works."""
+    """Install, join and verify the embedded model, and load it once to see that it works.
+
+    `signoff model info` says where it comes from and where it is kept.
+    """
     problems = Console(stderr=True)
     try:
         with model_progress(Console(stderr=True, quiet=as_json)) as on_progress:
@@ -69,7 +80,11 @@ def install(
     except SetupError as error:
         problems.print(f"[red]{error}[/red]", highlight=False)
         raise typer.Exit(1) from error
-    _show(model_info(), as_json)
+    known = model_info()
+    if as_json:
+        _show(known, as_json)
+    else:
+        print(plain(f"Ready: {known.name} ({known.size / 1e6:,.0f} MB) in {known.path}"))
 
 
 @app.command()
@@ -88,7 +103,9 @@ def _show(known: ModelInfo, as_json: bool) -> None:
     rows.add_row("origin", known.origin)
     rows.add_row("weights", f"{known.path} ({known.size / 1e6:,.0f} MB, {known.weights})")
     rows.add_row("sha256", known.sha256)
-    rows.add_row("packages", f"{known.packages_installed} of {known.packages_needed} installed")
+    rows.add_row(
+        "packages", f"{known.packages_installed} of {known.packages_needed} installed in {sys.prefix}"
+    )
     rows.add_row("xllamacpp", known.xllamacpp or "not installed")
     rows.add_row("ready", "[green]yes[/green]" if known.ready else f"[yellow]no[/yellow]: {known.next_step}")
     Console().print(rows)

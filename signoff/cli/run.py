@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from signoff.cli.display import Display, display_for
-from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, unknown, with_task
+from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, with_task
 from signoff.front import report
-from signoff.front.database import Database
+from signoff.front.database import Database, unknown
 from signoff.front.options import TO_BEGIN, TO_GO_ON, Json, Quiet, Task, Thread, takes, task_text
 from signoff.front.report import ANSWER, MORE_TURNS, CommandReport, command
 from signoff.front.settings import Given, recall, remember, settle
 from signoff.front.text import plain, shell_command
-from signoff.front.threads import checked_thread_id, forked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import valid_text
@@ -50,7 +50,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give a task to the model and watch it work until it signs off.
+    """Give the model a task and watch it work until it signs off.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 3 limit, 4 paused, 5 ended honestly without success.
     """
@@ -83,7 +83,7 @@ def resume(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a thread: answer it, decide on its calls, or continue after a stop."""
+    """Continue a thread: answer it, decide on its calls, or go on after a stop."""
     plan = to_resume(None if answer is None else valid_text(answer), file)
     finish(existing(thread, file), file, given, plan, as_json, quiet, bare=answer is None)
 
@@ -97,7 +97,7 @@ def extend(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a task that ended at a limit, with more turns."""
+    """Continue a task that reached a limit, with more turns."""
     finish(existing(thread, file), file, given, to_extend(turns, file), as_json, quiet)
 
 
@@ -109,7 +109,7 @@ def retry(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Try a task again that ended with an error."""
+    """Retry a task that ended with an error."""
     finish(existing(thread, file), file, given, to_retry(file), as_json, quiet)
 
 
@@ -118,7 +118,7 @@ def pause(
     thread: Thread,
     file: Database,
 ) -> None:
-    """Ask the process that runs a thread to pause it; it does at the next step boundary."""
+    """Ask the process that runs a thread to pause at its next step."""
     thread_id = existing(thread, file)
     with file.open() as storage:
         if of_workers(storage, thread_id):
@@ -151,7 +151,7 @@ def fork(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a thread, as it was at some turn, to a new one that goes its own way; the old one stays."""
+    """Copy a thread, as it was at some turn, to a new thread; the old one stays."""
     thread_id = existing(thread, file)
     with file.open() as storage:
         target = forked_thread_id(thread_id, storage.threads()) if to is None else checked_thread_id(to)

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
+from signoff.cli.console import stdout_console
 from signoff.front.text import cut, one_line
 from signoff.tools.sandbox.selftest import ATTACKS, Check, selftest
 from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox
 from signoff.tools.sandbox.watch import EVERY_DISK
 
-app = typer.Typer(help="The sandbox in which the model's Python runs.", no_args_is_help=True)
+app = typer.Typer(help="Show what the sandbox for Python allows on this machine.", no_args_is_help=True)
 
 _MOST_SEEN = 100
 

@@ -4,12 +4,10 @@ A picture of them needs the extra `signoff[plot]`.
 """
 
 import json
-import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +15,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import stdout_console
-from signoff.cli.launch import unknown
-from signoff.front.database import Database
-from signoff.front.options import Json, Thread, takes
+from signoff.cli.console import stdout_console
+from signoff.front.database import Database, unknown
+from signoff.front.options import Json, Thread, moment, takes
 from signoff.front.text import one_line, plain, styled
-from signoff.front.threads import checked_thread_id
+from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.vocabulary import Tone, heading
 from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers
@@ -78,7 +76,7 @@ def _matplotlib() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise SetupError(
-            f"A plot needs a package that is missing ({error}): pip install 'signoff[plot]'."
+            f"A plot needs a package that is missing ({error}): {install_hint('plot')}"
         ) from error
     return Figure, ticker
 
@@ -110,8 +108,6 @@ def _exit(task: TaskRecord) -> str:
     return heading(vars(task)).title.replace("$", r"\$")
 
 
-_SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")
-_SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MOST_KINDS = 8
 _MOST_SECTIONS = 3
 Line = tuple[str, str]
@@ -142,8 +138,8 @@ def stats(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how tasks ended, how many turns they took, which reminders helped, and what to improve."""
-    begin = 0.0 if since is None else moment(since, time.time())
+    """Show how tasks ended, how many turns they took, and what to improve."""
+    begin = 0.0 if since is None else moment(since, time.time(), "--since")
     if picture is not None:
         check_suffix(picture)
     ended = _ended(file, thread)
@@ -176,7 +172,7 @@ def rate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say how well a task was done; a new rating takes the place of the old one."""
+    """Rate how well a task was done, from 1 to 5; a new rating replaces the old one."""
     thread_id = checked_thread_id(thread)
     _known(file, thread_id)
     with file.open() as storage:
@@ -191,35 +187,21 @@ def rate(
     stdout_console().print(Text(said), soft_wrap=True)
 
 
-def moment(text: str, now: float) -> float:
-    """The time that `--since` means, in seconds since 1970: a span before `now`, or a date in ISO 8601.
-
-    Raises SetupError for anything else.
-    """
-    if span := _SPAN.fullmatch(text.strip()):
-        return now - int(span["count"]) * _SECONDS[span["unit"]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise SetupError(
-            f"--since {text!r} is no time; write a span like 7d, 24h or 30min, or a date like 2026-01-31."
-        ) from error
-
-
 def _ended(file: Database, thread: str | None) -> list[TaskRecord]:
     if thread is not None:
         _known(file, checked_thread_id(thread))
+    file.check_named()
     if not file.exists():
         return []
-    with file.open() as storage:
-        return read_ended(storage.store, thread)
+    with file.entries() as found:
+        return read_ended(found.store, thread)
 
 
 def _known(file: Database, thread_id: str) -> None:
     """Raises ThreadError for a thread that is not in the database; a missing file is not created."""
     if file.exists():
-        with file.open() as storage:
-            if thread_id in storage.threads() or read_ended(storage.store, thread_id):
+        with file.entries() as found:
+            if thread_id in found.threads() or read_ended(found.store, thread_id):
                 return
     raise unknown(thread_id, file)
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.display import Plain, Terminal, stdout_console
-from signoff.cli.launch import unknown
-from signoff.front.database import Database, OpenStorage
+from signoff.cli.console import stdout_console
+from signoff.cli.display import Plain, Terminal
+from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.settings import recall
 from signoff.front.text import cut, one_line, plain
-from signoff.front.threads import Row, ago, checked_thread_id, found_in, in_words, status_of
+from signoff.front.thread_ids import checked_thread_id
+from signoff.front.threads import Row, ago, found_in, in_words, status_of
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import counted
 from signoff.graph.machine import State
@@ -80,7 +81,8 @@ def threads(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the threads: where each stands, since when it waits and what for."""
+    """List the threads: where each stands, and what it waits for."""
+    file.check_named()
     if expire:
         _print_expired(stdout_console(), file, as_json)
     else:
@@ -99,7 +101,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show what happened in a thread, turn by turn: replies, calls, results, and which rule fired why."""
+    """Show a thread turn by turn: replies, calls, results, and the rules that fired."""
     thread_id, console = checked_thread_id(thread), stdout_console()
     if as_json and html is not None:
         raise SetupError("--html writes a page and --json prints a document; give one of them.")
@@ -150,7 +152,7 @@ def _print_threads(console: Console, database: Database, limit: int, as_json: bo
             Text(plain(f"No threads in {database} yet; `signoff run TASK` begins one.")), soft_wrap=True
         )
     else:
-        table = _table(found.rows, console.width if console.is_terminal else 160)
+        table = thread_table(found.rows, console.width if console.is_terminal else 160)
         console.print(table, soft_wrap=not console.is_terminal)
     if found.workers:
         console.print(Text(_in_figures(found.workers), style="dim"), soft_wrap=True)
@@ -193,7 +195,7 @@ def _go_on(storage: OpenStorage, thread_id: str) -> None:
         submit(storage, None, thread_id)
 
 
-def _table(found: list[Row], width: int) -> Table:
+def thread_table(found: Sequence[Row], width: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("thread", no_wrap=True, overflow="ellipsis", max_width=40)
     table.add_column("status", no_wrap=True)

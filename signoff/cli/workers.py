@@ -20,11 +20,12 @@ from signoff.front.options import TO_BEGIN, Json, Quiet, Task, takes, task_text
 from signoff.front.report import Exit
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.text import cut, one_line
-from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.models.choose import EMBEDDED, Chosen, check_model, choose_model
+from signoff.models.choose import Chosen, check_model, choose_model
+from signoff.nodes.model.providers import EMBEDDED
 from signoff.session.decisions import Approval, Confirmation
 from signoff.session.status import look, reading_graph
 from signoff.storage.postgres import PostgresStorage
@@ -138,7 +139,7 @@ def submit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give a task to the workers: one of them begins it, or goes on with it, wherever it runs.
+    """Give a task to the workers; one of them runs it.
 
     Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
     """
@@ -190,7 +191,7 @@ def worker(
     heartbeat: Heartbeat = HEARTBEAT_SECONDS,
     until_idle: UntilIdle = False,
 ) -> None:
-    """Run submitted threads until a signal: then each stops at its next step and goes back to the queue.
+    """Run submitted threads; on a signal they stop and return to the queue.
 
     Exit codes: 0 drained, or idle, 1 error, 2 wrong usage, 4 stopped at once by a second signal.
     """

@@ -149,7 +149,7 @@ def _capped(lines: Iterable[Text]) -> list[Text]:
         room -= len(line)
         shown.append(line)
     if left:
-        shown.append(Text(f"  … {left:,} more lines that are not shown", style="bold dark_orange"))
+        shown.append(Text(f"  … {left:,} more lines that are not shown", style="bold yellow"))
     return shown
 
 

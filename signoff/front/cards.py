@@ -28,7 +28,7 @@ from signoff.session.events import (
 )
 from signoff.tools.approvals import DECISIONS
 
-AMBER = "dark_orange"
+AMBER = "yellow"
 _LAST_TEXT = 600
 _SUMMARY = 4_000
 _LINE = 240

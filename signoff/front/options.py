@@ -3,15 +3,18 @@
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, get_args
 
 import typer
 
 from signoff.front.database import database
 from signoff.front.settings import NO_CONFIG, Given, Options, RunOptions, config_file, flag, option_extra
+from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
@@ -27,6 +30,9 @@ Config = Annotated[
         "settings).",
     ),
 ]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]
 
 TO_BEGIN = tuple(RunOptions.model_fields)
 """The options of a run that begins."""
@@ -80,9 +86,26 @@ def _typed(name: str) -> Any:
     kind = extra["kind"] or next(one for one in get_args(field.annotation) if one is not type(None))
     full = [one for one in extra["names"] if one.startswith("--")] or [flag(name)]
     short = [one for one in extra["names"] if not one.startswith("--")]
-    option = typer.Option(*full, *short, metavar=extra["metavar"], min=extra["least"], help=field.description)
+    option = typer.Option(*full, *short, metavar=extra["metavar"], help=field.description)
     annotated: Any = Annotated
     return annotated[kind | None, option]
+
+
+_SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")
+_SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def moment(text: str, now: float, option: str) -> float:
+    """The time that the value of an option means, in seconds since 1970: a span before `now`, or a date in
+    ISO 8601. Raises SetupError for anything else."""
+    if span := _SPAN.fullmatch(text.strip()):
+        return now - int(span["count"]) * _SECONDS[span["unit"]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise SetupError(
+            f"{option} {text!r} is not a time; write a span like 7d, 24h or 30min, or a date like 2026-01-31."
+        ) from error
 
 
 def task_text(given: str) -> str:

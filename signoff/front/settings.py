@@ -10,10 +10,9 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 from urllib.parse import urlsplit, urlunsplit
 
-from langgraph.store.base import BaseStore
 from platformdirs import user_config_path
 from pydantic import (
     BaseModel,
@@ -34,18 +33,17 @@ from pydantic_settings import (
 
 from signoff.front.text import cut, shell_command
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
+from signoff.graph.foreign import label, valid_text
 from signoff.graph.kinds import Kind
-from signoff.graph.limits import Limits
-from signoff.models.choose import EMBEDDED, SCRIPTED
-from signoff.models.tagged import TAGGED_LIMITS
-from signoff.nodes.journal import label
-from signoff.nodes.model.retries import ModelRetries
-from signoff.nodes.node import MODEL_SECONDS
-from signoff.session.status import readable
+from signoff.graph.limits import MODEL_SECONDS, MODEL_TRIES, Limits
+from signoff.nodes.model.providers import EMBEDDED, SCRIPTED
+
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore
 
 TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")
+THEMES = ("dark", "light")
 NO_CONFIG = "none"
 """Stands for no file where the user's file is named."""
 CONFIG_VARIABLE = "SIGNOFF_CONFIG"
@@ -144,7 +142,7 @@ class RunOptions(BaseModel):
     model_tries: int | None = _option(
         "N",
         "Ask the model at most this many times when its provider fails in a way that may pass, with longer "
-        f"and longer waits; 1 for no second try (default: the thread's own, else {ModelRetries().tries}).",
+        f"and longer waits; 1 for no second try (default: the thread's own, else {MODEL_TRIES}).",
         least=1,
     )
     talk_turns: int | None = _option(
@@ -253,6 +251,17 @@ class Options(BaseSettings, RunOptions):
         "file in your data folder).",
         "-d",
     )
+    theme: str | None = _option(
+        "NAME",
+        "Colours of the application: dark or light; F10 changes it (default: SIGNOFF_THEME, else dark).",
+    )
+
+    @field_validator("theme")
+    @classmethod
+    def _is_a_theme(cls, name: str | None) -> str | None:
+        if name not in (None, *THEMES):
+            raise ValueError(f"is {name!r}; use {' or '.join(THEMES)}.")
+        return name
 
     @classmethod
     def settings_customise_sources(
@@ -433,7 +442,7 @@ class Settings(BaseModel):
     """`tools`: the model calls them; `tagged`: it works by text, for models without tool calling."""
     rounds: bool = False
     model_seconds: float = MODEL_SECONDS
-    model_tries: int = ModelRetries().tries
+    model_tries: int = MODEL_TRIES
     constitution: str | None = None
     checks: tuple[str, ...] = ()
     approve_by: str | None = Field(default=None, exclude=True)
@@ -449,6 +458,13 @@ class Settings(BaseModel):
         )
 
 
+def theme_of(given: str | None, env: Mapping[str, str], config: Path | None) -> str:
+    """The theme of the application: the one that was given, else that of the environment, else that of the
+    user's file. Raises SetupError for one that there is not."""
+    named = Source({"theme": given} if given is not None else {}, flag)
+    return read_options((named, environment(env), user_file(config))).theme or THEMES[0]
+
+
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
     """What was given, else what the thread had before, else the environment, else the user's file, else the
     defaults. Raises SetupError for what does not fit.
@@ -461,7 +477,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
     places = (command_line, thread, environment(env), user_file(given.config))
     options = read_options(places)
     protocol = options.protocol or PROTOCOLS[0]
-    limits = TAGGED_LIMITS if protocol == "tagged" else Limits()
+    limits = _limits(protocol)
     model, base_url = _model(given, before, options)
     workspace = _workspace(options.workspace or Path.cwd())
     _check_outside(given.config, workspace)
@@ -482,11 +498,19 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
         protocol=protocol,
         rounds=bool(options.rounds),
         model_seconds=options.model_seconds or MODEL_SECONDS,
-        model_tries=options.model_tries or ModelRetries().tries,
+        model_tries=options.model_tries or MODEL_TRIES,
         constitution=_constitution(given, same, options, protocol),
         checks=options.checks or (),
         approve_by=approved.called("approve") if approved and approved is not thread else None,
     )
+
+
+def _limits(protocol: str) -> Limits:
+    if protocol != "tagged":
+        return Limits()
+    from signoff.models.tagged import TAGGED_LIMITS
+
+    return TAGGED_LIMITS
 
 
 def _of_the_thread(name: str) -> str:
@@ -570,14 +594,17 @@ def _default_tools(model: str, protocol: str) -> tuple[str, ...]:
     return ("files",) if model == EMBEDDED else ("files", "shell")
 
 
-def remember(store: BaseStore, thread_id: str, settings: Settings) -> None:
+def remember(store: "BaseStore", thread_id: str, settings: Settings) -> None:
     """Keeps the settings beside the thread, without anything in the address that could be a secret."""
     kept = settings.model_copy(update={"base_url": settings.base_url and _bare(settings.base_url)})
     store.put(_place(thread_id), _KEY, kept.model_dump())
 
 
-def recall(store: BaseStore, thread_id: str) -> Settings | None:
+def recall(store: "BaseStore", thread_id: str) -> Settings | None:
     """The settings that the thread last ran with; None when it was made by another program."""
+    # Whoever reads only the options of a command needs no LangGraph.
+    from signoff.session.status import readable
+
     with readable(thread_id):
         item = store.get(_place(thread_id), _KEY)
     if item is None:

@@ -13,17 +13,11 @@ from langchain_core.language_models import BaseChatModel
 
 from signoff.graph.errors import SetupError
 from signoff.models.scripted import ScriptedModel
-from signoff.nodes.model.providers import check_name, model_by_name, provider_name
+from signoff.nodes.model.providers import EMBEDDED, SCRIPTED, check_name, model_by_name, provider_name
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
     from signoff.models.local.weights import Progress
-
-EMBEDDED = "local"
-"""The name of the embedded model."""
-
-SCRIPTED = "scripted:"
-"""What stands before the path of a Python file that holds a model or a script, for tests and demos."""
 
 _NO_MODEL = (
     "There is no model to work with: name one with --model (with OPENAI_API_KEY set, or --base-url for a "

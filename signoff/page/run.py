@@ -17,7 +17,7 @@ from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.graph.vocabulary import Heading, heading, stands
-from signoff.models.choose import SCRIPTED
+from signoff.nodes.model.providers import SCRIPTED
 from signoff.session.events import Answered, CallFinished
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step

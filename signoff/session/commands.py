@@ -14,14 +14,12 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import valid_text, valid_values
+from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
-from signoff.nodes.journal import label
 from signoff.session.decisions import Action
 from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.answers import signed

@@ -93,7 +93,12 @@ class Stretch:
     def _options(self, live: bool) -> dict[str, Any]:
         """live: whether it can be told of a wait while it lasts; in sync code that takes other threads."""
         modes = [*self.modes, "custom"] if live else self.modes
-        return {"context": self.context, "control": self.control, "stream_mode": modes}
+        return {
+            "context": self.context,
+            "control": self.control,
+            "stream_mode": modes,
+            "shown": self.listened,
+        }
 
     def do(self, held: Held) -> Any:
         """The next (mode, data), or END; also when the run was drained."""

@@ -21,6 +21,7 @@ from langgraph.store.base import GetOp, Item, Op, PutOp
 
 from signoff.graph.build import Graph, works_of
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
@@ -28,7 +29,7 @@ from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Even
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import MIDDLEWARE, AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
-from signoff.nodes.journal import JOURNAL, OUTCOMES, STARTED, label
+from signoff.nodes.journal import JOURNAL, STARTED
 from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns

@@ -18,9 +18,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from typing_extensions import deprecated
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.outcome import ResultT
 from signoff.nodes.requests import acarry_out, carry_out
 from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand

@@ -19,9 +19,9 @@ from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.compiled.inputs import entering, entry_update
 from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
 from signoff.graph.messages import result

@@ -19,8 +19,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
-from signoff.graph.finish.figures import Figures
-from signoff.graph.history.usage import SENT_BACK
+from signoff.graph.finish.recorded import Figures
+from signoff.graph.kinds import SENT_BACK
 from signoff.stats.records import STARS, TaskRecord
 
 LOW = 2

@@ -1,21 +1,47 @@
 """The tasks that have ended, read from the store: outcome, figures and rating of each, joined."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from langgraph.store.base import BaseStore, SearchItem
-
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError, StorageError, ThreadError
-from signoff.graph.finish.figures import Figures
-from signoff.nodes.journal import FIGURES, OUTCOMES, RATINGS, label, place
+from signoff.graph.finish.recorded import Figures
+from signoff.graph.foreign import FIGURES, OUTCOMES, RATINGS, checked_thread_id, label, place
+
+if TYPE_CHECKING:
+    # A second to import, and these are only counted.
+    from langgraph.store.base import BaseStore
 
 _PAGE = 5000
 STARS = range(1, 6)
 
 Key = tuple[str, str]
+
+
+class RecordedItem(Protocol):
+    """An entry of a store."""
+
+    @property
+    def namespace(self) -> tuple[str, ...]: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def value(self) -> dict[str, Any]: ...
+
+    @property
+    def updated_at(self) -> datetime: ...
+
+
+class Entries(Protocol):
+    """What is asked of a store here: LangGraph's, or `signoff.storage.entries`."""
+
+    def search(
+        self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0
+    ) -> Sequence[RecordedItem]: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,7 @@ class TaskRecord:
         return self.at if began is None else began
 
 
-def read_ended(store: BaseStore, thread_id: str | None = None) -> list[TaskRecord]:
+def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]:
     """Every task that has ended, of one thread or of all, in the order in which they began.
 
     Raises StorageError when an entry is none of ours.
@@ -74,7 +100,7 @@ def read_ended(store: BaseStore, thread_id: str | None = None) -> list[TaskRecor
     return sorted(found.values(), key=lambda ended: (ended.began, ended.at))
 
 
-def rate(store: BaseStore, thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
+def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
     """Stores a person's rating of a task that has ended, in place of an earlier one; gives that task.
 
     stars: 1 (useless) to 5 (just right). task: its number among the ended tasks of the thread, from 1; None
@@ -99,7 +125,7 @@ def _shown(thread_id: str) -> str:
     return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")
 
 
-def _items(store: BaseStore, sort: str, thread_id: str | None) -> Iterator[SearchItem]:
+def _items(store: Entries, sort: str, thread_id: str | None) -> Iterator[RecordedItem]:
     """Page by page, each entry at least once: what is written meanwhile moves others to the next page."""
     where = ("signoff", sort) if thread_id is None else ("signoff", sort, label(thread_id))
     offset = 0
@@ -110,12 +136,12 @@ def _items(store: BaseStore, sort: str, thread_id: str | None) -> Iterator[Searc
         offset += _PAGE
 
 
-def _key(item: SearchItem) -> Key:
+def _key(item: RecordedItem) -> Key:
     return item.namespace[-1], item.key
 
 
 def _ended(
-    item: SearchItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None
+    item: RecordedItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None
 ) -> TaskRecord:
     value = item.value
     usage = value["usage"]

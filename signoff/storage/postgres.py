@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
@@ -49,7 +50,7 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
         from signoff.tools.processes.held import end_with
     except ImportError as error:
         raise SetupError(
-            f"PostgreSQL needs packages that are missing ({error}): pip install 'signoff[postgres]'."
+            f"PostgreSQL needs packages that are missing ({error}): {install_hint('postgres')}"
         ) from error
     address = Address(url)
     scope = set_up(address)

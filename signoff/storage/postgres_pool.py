@@ -8,22 +8,27 @@ of a runner makes sure, in its own transaction, that the token is still the runn
 
 import hashlib
 import logging
+import re
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import psycopg
 from psycopg import Capabilities, Connection, Cursor, Pipeline
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
-from signoff.graph.compiled.graph import GRACE_SECONDS, busy, checked_thread_id, lost
+from signoff.graph.compiled.graph import GRACE_SECONDS, busy, lost
 from signoff.graph.errors import StorageError, ThreadError, shown
-from signoff.nodes.journal import label
+from signoff.graph.foreign import checked_thread_id, label
 from signoff.storage.postgres_address import CONNECTION, Address, configure
+from signoff.storage.steps import Statement
 
 LONGEST_ID = 512
 """The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""
@@ -45,6 +50,9 @@ _TAKE = (
     "DO UPDATE SET token = signoff_runners.token + 1 RETURNING token"
 )
 _TOKEN = "SELECT token FROM signoff_runners WHERE thread_id = %s"
+# In one statement after the lock, since each sees what was saved when it began. Nothing else of ours divides.
+_FENCE = "SELECT 1 / count(*) FROM signoff_runners WHERE thread_id = %s AND token = %s"
+_LOST = psycopg.errors.DivisionByZero
 _LOCKS = (
     "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %s::bigint::oid "
     "AND objid = %s::bigint::oid "
@@ -90,14 +98,16 @@ class HeldThread:
             if self._connection is None or not _alive(self._connection):
                 self._take_again()
 
-    def check(self, cursor: Cursor[DictRow]) -> None:
-        """Makes sure that no other runner has taken the thread, nor can before the cursor's transaction ends.
-
-        Raises ThreadLost.
-        """
+    def fence(self, connection: Connection[DictRow]) -> None:
+        """Lets the connection's transaction fail (`_LOST`) when another runner has taken the thread, and
+        lets none take it before that ends. Waits for no answer."""
         # Not a lock of the row, which would be a write on the disk for each of ours.
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (self.write_key,))
-        row = cursor.execute(_TOKEN, (self.thread_id,)).fetchone()
+        connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (self.write_key,))
+        connection.execute(_FENCE, (self.thread_id, self._token))
+
+    def check(self, connection: Connection[DictRow]) -> None:
+        """Raises ThreadLost when another runner has taken the thread; nothing more is written then."""
+        row = connection.execute(_TOKEN, (self.thread_id,)).fetchone()
         if row is None or row["token"] != self._token:
             with self._lock:
                 self._lost = True
@@ -249,6 +259,13 @@ def _alive(connection: Connection[DictRow]) -> bool:
     return True
 
 
+def _check(connection: Connection[Any]) -> None:
+    """Raises OperationalError for a connection that the server has ended, so that the pool gives another one.
+    It asks nothing of the server, which would be a round trip for each of ours."""
+    if not _alive(connection):
+        raise psycopg.OperationalError("the connection was lost")
+
+
 def _key(kind: str, scope: int, thread_id: str) -> int:
     """A lock of the database: 64 bits, of these tables and this thread alone."""
     name = f"signoff\0{kind}\0{scope}\0{thread_id}".encode(errors="surrogatepass")
@@ -290,22 +307,47 @@ class SharedDatabase:
     @contextmanager
     def connection(self, *, together: bool = False) -> Iterator[Connection[DictRow]]:
         """A connection; `together` and what is raised as for `cursor`."""
-        held = self.holds.among(_threads.get()) if together else []
+        if not together:
+            with self.address.errors(), self.pool.connection() as connection:
+                yield connection
+            return
+        with self._fenced() as (connection, pipeline):
+            yield connection
+            if pipeline is not None:
+                # Errors of what was sent arrive inside of the transaction.
+                pipeline.sync()
+
+    def save(self, statements: Sequence[Statement]) -> DictRow | None:
+        """Carries them out in one transaction, in one round trip, fenced as `together` is; gives the row that
+        the first of them gives, if it does."""
+        with self._fenced() as (connection, _):
+            cursor = _cursor(connection)
+            for query, rows in statements:
+                for each, values in batches(query, rows):
+                    cursor.execute(each, values)
+        with cursor:
+            return cursor.fetchone() if cursor.description else None
+
+    @contextmanager
+    def _fenced(self) -> Iterator[tuple[Connection[DictRow], Pipeline | None]]:
+        """A connection in a transaction in which the threads that are written to stay with their runners."""
+        held = self.holds.among(_threads.get())
         for one in held:
             one.make_sure()
         with self.address.errors(), self.pool.connection() as connection:
-            if not together:
-                yield connection
-                return
-            with _pipeline(connection) as pipeline, connection.transaction():
-                if held:
-                    with _cursor(connection) as cursor:
-                        for one in held:
-                            one.check(cursor)
-                yield connection
-                if pipeline is not None:
-                    # Errors of what was sent arrive inside of the transaction.
-                    pipeline.sync()
+            try:
+                with _pipeline(connection) as pipeline, connection.transaction():
+                    for one in held:
+                        one.fence(connection)
+                    yield connection, pipeline
+            except psycopg.Error as error:
+                if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+                    # The end of the transaction was sent, but not heard: it stands after the error.
+                    connection.rollback()
+                if isinstance(error, _LOST):
+                    for one in held:
+                        one.check(connection)
+                raise
 
     @contextmanager
     def transaction(self) -> Iterator[Connection[DictRow]]:
@@ -354,13 +396,38 @@ def open_pool(address: Address, scope: int) -> Iterator[SharedDatabase]:
         max_size=_MOST_CONNECTIONS,
         open=False,
         configure=configure,
-        check=ConnectionPool.check_connection,
+        check=_check,
         timeout=_WAIT_SECONDS,
         reconnect_timeout=_RECONNECT_SECONDS,
         name="signoff",
     )
     with pool:
         yield SharedDatabase(address, pool, scope)
+
+
+_VALUES = re.compile(r"VALUES (\(%s(?:, %s)*\))")
+_MOST_ROWS = 16
+
+
+def batches(query: str, rows: Sequence[Any]) -> Iterator[tuple[bytes, Sequence[Any]]]:
+    """The statements that carry out `query` for all rows: several rows in one, where that does the same."""
+    size = _MOST_ROWS if len(rows) > 1 and _takes_rows(query) else 1
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        yield _for_rows(query, len(some)), some[0] if len(some) == 1 else [*chain(*some)]
+
+
+def _takes_rows(query: str) -> bool:
+    # One that updates may not meet the same row twice.
+    return "DO NOTHING" in query and _VALUES.search(query) is not None
+
+
+@lru_cache(maxsize=256)
+def _for_rows(query: str, count: int) -> bytes:
+    """`query`, which inserts one row, for so many."""
+    if count == 1:
+        return query.encode()
+    return _VALUES.sub(lambda found: "VALUES " + ", ".join([found[1]] * count), query, count=1).encode()
 
 
 def _cursor(connection: Connection[DictRow]) -> Cursor[DictRow]:

@@ -1,12 +1,14 @@
 """The checkpointer and the store in PostgreSQL, and their tables, made once by however many processes."""
 
+import builtins
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.base import GetOp, Op, PutOp, Result
 from langgraph.store.postgres import PostgresStore
@@ -15,11 +17,12 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import strict_serde, valid_text, valid_values
-from signoff.nodes.journal import label
-from signoff.storage.base import SaverInThreads, StoreInThreads
+from signoff.graph.foreign import label, strict_serde, valid_text, valid_values
+from signoff.storage.base import StoreInThreads
+from signoff.storage.deleting import POSTGRES, delete_rows, delete_thread, lock_of, workspace_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
+from signoff.storage.steps import Statement, StepSaver, recorded, recorder
 
 __all__ = [
     "PostgresEntries",
@@ -27,7 +30,7 @@ __all__ = [
 ]
 
 
-class PostgresThreads(SaverInThreads, PostgresSaver):
+class PostgresThreads(StepSaver, PostgresSaver):
     """LangGraph's PostgreSQL checkpointer, usable from sync and async runs alike, by several machines.
 
     What is written to a thread that is held here is written only while it is: see `runner`.
@@ -46,7 +49,7 @@ class PostgresThreads(SaverInThreads, PostgresSaver):
         with self.database.cursor() as cursor:
             return self.database.holds.is_held(cursor, thread_id)
 
-    def threads(self) -> list[str]:
+    def threads(self) -> builtins.list[str]:
         """The ids of all threads, the one changed last first."""
         with self.database.cursor() as cursor:
             cursor.execute(
@@ -56,37 +59,62 @@ class PostgresThreads(SaverInThreads, PostgresSaver):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         usable(config["configurable"]["thread_id"])
+        self.save_all_held(config)
         return super().get_tuple(config)
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        with self._writing(config["configurable"]["thread_id"]):
-            return super().put(config, checkpoint, metadata, new_versions)
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        self.save_all_held(config)
+        return super().list(config, **options)
 
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        with self._writing(config["configurable"]["thread_id"]):
-            super().put_writes(config, writes, task_id, task_path)
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        self.save_all_held(config)
+        return super().get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
-        with self._writing(thread_id):
-            super().delete_thread(thread_id)
+        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        delete_thread(self, thread_id)
 
-    def _writing(self, thread_id: str) -> AbstractContextManager[None]:
-        return writing((label(thread_id),))
+    def delete_rows(self, thread_id: str) -> None:
+        """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
+        with writing((label(thread_id),)), self.database.cursor(together=True) as cursor:
+            execute = partial(_first, cursor)
+            delete_rows(execute, POSTGRES, thread_id)
+            if execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL", ()):
+                # The events of a job go with it.
+                execute("DELETE FROM procrastinate_jobs WHERE lock = %s", (lock_of(thread_id),))
+
+    def workspace_of(self, thread_id: str) -> str | None:
+        """The folder in which the command line has this thread work; None where that is not known."""
+        with self.database.cursor() as cursor:
+            return workspace_of(partial(_first, cursor), POSTGRES, thread_id)
+
+    def save(self, thread_id: str, statements: Sequence[Statement]) -> None:
+        with writing((label(thread_id),)):
+            self.database.save(statements)
+
+    def record(self, thread_id: str, write: Callable[[], Any]) -> builtins.list[Statement]:
+        # A saver that asks for no cursor of ours writes at once.
+        with writing((label(thread_id),)):
+            return super().record(thread_id, write)
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
         """LangGraph's saver does everything by such a cursor, with `pipeline` what must be done as one. The
         name is private: a saver that asks for none like this uses the pool that it was given."""
+        if (kept := recorder()) is not None:
+            yield cast(Cursor[DictRow], kept)
+            return
         with self.database.cursor(together=pipeline) as cursor:
             yield cursor
+
+
+def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> Any:
+    cursor.execute(statement.encode(), values)
+    # Within a pipeline a cursor knows only afterwards whether its statement gives rows.
+    row = cursor.fetchone() if statement.startswith("SELECT") else None
+    return row and next(iter(row.values()))
 
 
 class PostgresEntries(StoreInThreads, PostgresStore):
@@ -103,7 +131,10 @@ class PostgresEntries(StoreInThreads, PostgresStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = [_savable(op) for op in ops]
         with writing({_thread_of(op.namespace) for op in ops if isinstance(op, PutOp)}):
-            return super().batch(ops)
+            if any(not isinstance(op, PutOp) for op in ops):
+                return super().batch(ops)
+            self.database.save(recorded(lambda: super(PostgresEntries, self).batch(ops)))
+            return [None] * len(ops)
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -112,13 +143,16 @@ class PostgresEntries(StoreInThreads, PostgresStore):
 
         Atomic between threads and processes: of two that claim the same entry, one gets it.
         """
-        with writing((_thread_of(namespace),)), self.database.cursor(together=True) as cursor:
-            return swap_in(cursor, namespace, key, before, after)
+        with writing((_thread_of(namespace),)):
+            return self.database.save([_swapped(namespace, key, before, after)]) is not None
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
         """LangGraph's store does everything by such a cursor, with `pipeline` what must be done as one;
         private as the saver's."""
+        if (kept := recorder()) is not None:
+            yield cast(Cursor[DictRow], kept)
+            return
         with self.database.cursor(together=pipeline) as cursor:
             yield cursor
 
@@ -131,20 +165,27 @@ def swap_in(
     after: dict[str, Any],
 ) -> bool:
     """`PostgresEntries.swap` as a part of the cursor's transaction."""
+    query, (values,) = _swapped(namespace, key, before, after)
+    cursor.execute(query.encode(), values)
+    return cursor.fetchone() is not None
+
+
+def _swapped(
+    namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
+) -> Statement:
+    """What does it; it gives a row when it was done."""
     entry = (".".join(namespace), valid_text(key))
     value = Jsonb(valid_values(after))
     if before is None:
-        cursor.execute(
-            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING key",
-            (*entry, value),
+        insert = (
+            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING key"
         )
-    else:
-        cursor.execute(
-            "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
-            "WHERE prefix = %s AND key = %s AND value = %s RETURNING key",
-            (value, *entry, Jsonb(valid_values(before))),
-        )
-    return cursor.fetchone() is not None
+        return insert, [(*entry, value)]
+    update = (
+        "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
+        "WHERE prefix = %s AND key = %s AND value = %s RETURNING key"
+    )
+    return update, [(value, *entry, Jsonb(valid_values(before)))]
 
 
 def _thread_of(namespace: tuple[str, ...]) -> str:

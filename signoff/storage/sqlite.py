@@ -20,14 +20,11 @@ from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from filelock import FileLock, Timeout
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
 )
@@ -38,7 +35,9 @@ from langgraph.store.sqlite import SqliteStore
 
 from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
-from signoff.storage.base import SaverInThreads, StoreInThreads
+from signoff.storage.base import StoreInThreads
+from signoff.storage.schema import BUSY_SECONDS, SCHEMA
+from signoff.storage.steps import Statement, StepSaver, recorder
 
 __all__ = [
     "SqliteStorage",
@@ -233,7 +232,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 _PAGE = 100
 
 
-class ThreadSaver(SaverInThreads, SqliteSaver):
+class ThreadSaver(StepSaver, SqliteSaver):
     """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
 
     It knows its file, beside which the lock of each thread is kept. No interrupt leaves its
@@ -261,6 +260,7 @@ class ThreadSaver(SaverInThreads, SqliteSaver):
         self._turns.do(super().setup)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        self.save_all_held(config)
         return self._turns.do(partial(super().get_tuple, config))
 
     def list(
@@ -273,6 +273,7 @@ class ThreadSaver(SaverInThreads, SqliteSaver):
     ) -> Iterator[CheckpointTuple]:
         # Not one by one: LangGraph's holds its lock, and a reading of the database, as long as it goes on.
         # Not all at once: who asks may need only the first.
+        self.save_all_held(config)
         read = super().list
         if config is None:
             # Forks have the checkpoint ids of their originals: a page of all threads has no certain end.
@@ -289,26 +290,51 @@ class ThreadSaver(SaverInThreads, SqliteSaver):
             before = found[-1].config
             limit = None if limit is None else limit - asked
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return self._turns.do(partial(super().put, config, checkpoint, metadata, new_versions))
+    def save(self, thread_id: str, statements: Sequence[Statement]) -> None:
+        with self.cursor() as cursor:
+            for query, rows in statements:
+                cursor.executemany(query, rows)
 
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        self._turns.do(partial(super().put_writes, config, writes, task_id, task_path))
+    def in_turn(self, work: Callable[[], Any]) -> Any:
+        return self._turns.do(work)
 
     def delete_thread(self, thread_id: str) -> None:
-        self._turns.do(partial(super().delete_thread, thread_id))
+        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        # What it needs beside the database is imported for those who delete.
+        from signoff.storage.deleting import delete_thread
+
+        delete_thread(self, thread_id)
+
+    def delete_rows(self, thread_id: str) -> None:
+        """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
+        from signoff.storage.deleting import SQLITE, delete_rows
+
+        self._turns.do(partial(self._in_one, lambda execute: delete_rows(execute, SQLITE, thread_id)))
+
+    def workspace_of(self, thread_id: str) -> str | None:
+        """The folder in which the command line has this thread work; None where that is not known."""
+        from signoff.storage.deleting import SQLITE, workspace_of
+
+        return self._turns.do(partial(self._in_one, lambda execute: workspace_of(execute, SQLITE, thread_id)))
+
+    def _in_one(self, work: Callable[[Callable[[str, tuple[str, ...]], Any]], _T]) -> _T:
+        """What `work` gives, whose statements are one transaction."""
+        with in_transaction(self.conn, None) as cursor:
+
+            def execute(statement: str, values: tuple[str, ...]) -> Any:
+                row = cursor.execute(statement, values).fetchone()
+                return row and row[0]
+
+            return work(execute)
+
+    def fork_mark(self) -> str:
+        """None: a checkpoint has its values with it, and nothing is looked up by a version."""
+        return ""
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
+        self.save_all_held(config)
         return self._turns.do(partial(super().get_delta_channel_history, config=config, channels=channels))
 
     def _threads(self) -> "builtins.list[str]":
@@ -321,6 +347,9 @@ class ThreadSaver(SaverInThreads, SqliteSaver):
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """LangGraph's saver does everything by such a cursor; its own keeps what was done before an error."""
+        if (kept := recorder()) is not None:
+            yield cast(sqlite3.Cursor, kept)
+            return
         if not transaction:
             with super().cursor(transaction=False) as cursor:
                 yield cursor
@@ -379,12 +408,6 @@ class ThreadStore(StoreInThreads, SqliteStore):
             yield cursor
 
 
-SCHEMA = 1
-"""The version of the database, kept in SQLite's `user_version`."""
-
-_BUSY_SECONDS = 30.0
-
-
 @dataclass(frozen=True)
 class SqliteStorage:
     """A checkpointer and a store in one SQLite file."""
@@ -425,7 +448,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     try:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with opening_lock(file, _BUSY_SECONDS):
+            with opening_lock(file, BUSY_SECONDS):
                 # The checkpointer commits its own transactions, the store wants autocommit.
                 connections += [_connect(file, "DEFERRED"), _connect(file, None)]
                 storage = _opened(file, *connections)
@@ -443,7 +466,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
 def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        file, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
+        file, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
     )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")

@@ -14,7 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Input, Static, TextArea
+from textual.widgets import DataTable, Footer, Static, TextArea
 
 from signoff.front.database import Database, OpenStorage
 from signoff.front.report import command
@@ -26,13 +26,15 @@ from signoff.graph.foreign import valid_text
 from signoff.session.decisions import read_json
 from signoff.ui.asking import Asking, arguments_text
 from signoff.ui.desk import Desk
+from signoff.ui.prompt import Prompt
 
 _ABOUT = 60
 
 HELP = """\
 [bold]Working[/]
   Enter        send what is in the prompt: a task, an answer, a decision
-  Escape       leave the prompt, so that single keys work; i goes back to it
+  Ctrl-J       begin a new line in it
+  Escape       leave the prompt, so that single keys work; i: back to it
   p   F5       pause at the next state, or go on
   s   F8       end the task now
   x   F4       ten more turns after a limit; try again after an error
@@ -43,14 +45,16 @@ HELP = """\
   t   F2       the threads: open another one, or begin a new one
   /   F3       search; Enter goes to the next place
   Enter        on a call: open or close it
-  m            show or hide the machine
+  m   F7       show or hide the machine
+  l   F10      light or dark
   F6           the terminal: type into it; Ctrl-] leaves it
   c   F9       copy the command that goes on with this thread
   q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
 _LOOK_SECONDS = 0.5
-# The sixteen colours that cards and lines are made of: black to white, then the bright ones.
-_COLOURS = TerminalTheme(
+# The sixteen colours that cards and lines are made of: black to white, then the bright ones. Each can be read
+# on the ground of its theme.
+_DARK = TerminalTheme(
     (17, 20, 24),
     (230, 237, 243),
     [(48, 54, 61), (248, 81, 73), (63, 185, 80), (210, 153, 34),
@@ -58,6 +62,15 @@ _COLOURS = TerminalTheme(
     [(110, 118, 129), (255, 123, 114), (86, 211, 100), (227, 179, 65),
      (121, 192, 255), (210, 168, 255), (86, 212, 221), (240, 246, 252)],
 )  # fmt: skip
+_LIGHT = TerminalTheme(
+    (255, 255, 255),
+    (31, 35, 40),
+    [(36, 41, 47), (182, 35, 36), (26, 107, 48), (125, 78, 0),
+     (9, 88, 186), (112, 57, 184), (15, 101, 108), (87, 96, 106)],
+    [(87, 96, 106), (164, 14, 38), (26, 107, 48), (99, 60, 1),
+     (9, 88, 186), (112, 57, 184), (15, 101, 108), (36, 41, 47)],
+)  # fmt: skip
+THEMES = {"dark": "textual-dark", "light": "textual-light"}
 _ON_THE_BOARD = frozenset(
     ("pause", "stop", "more", "threads", "search", "terminal", "machine", "prompt", "out", "press", "copy")
 )
@@ -140,35 +153,44 @@ class SignoffApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     # Textual declares these as attributes of an instance.
     HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (24, "-high")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (24, "-middle"), (32, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p,f5", "pause", "pause / go on", key_display="F5"),
-        Binding("s,f8", "stop", "stop", key_display="F8"),
-        Binding("x,f4", "more", "more turns", key_display="F4"),
+        Binding("question_mark,f1", "help", "keys", key_display="F1"),
         Binding("t,f2", "threads", "threads", key_display="F2"),
         Binding("slash,f3", "search", "search", key_display="F3"),
+        Binding("x,f4", "more", "more", key_display="F4"),
+        Binding("p,f5", "pause", "pause", key_display="F5"),
         Binding("f6", "terminal", "terminal", key_display="F6"),
-        Binding("c,f9", "copy", "copy command", key_display="F9"),
-        Binding("question_mark,f1", "help", "keys", key_display="F1"),
+        Binding("s,f8", "stop", "stop", key_display="F8"),
         Binding("ctrl+q,q", "leave", "leave", key_display="^q"),
+        Binding("c,f9", "copy", "copy", show=False),
+        Binding("l,f10", "light", "light", show=False),
         Binding("m,f7", "machine", "machine", show=False),
         Binding("i", "prompt", "prompt", show=False),
         Binding("escape", "out", "out", show=False),
         *[Binding(key, f"press('{key}')", show=False) for key in "aerwguy123456789"],
     ]
 
-    def __init__(self, database: Database, storage: OpenStorage, given: Given, thread_id: str | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        storage: OpenStorage,
+        given: Given,
+        thread_id: str | None,
+        theme: str = "dark",
+    ) -> None:
         super().__init__()
-        self.ansi_theme_dark = self.ansi_theme_light = _COLOURS
+        self.ansi_theme_dark, self.ansi_theme_light = _DARK, _LIGHT
+        self.theme = THEMES[theme]
         self.database = database
         self.desk = Desk(database, storage, given, thread_id)
         self.searching = self.leaving = False
 
     def compose(self) -> ComposeResult:
         yield self.desk
-        yield Footer()
+        yield Footer(compact=True)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
         text = valid_text(event.value).strip()
         if not text:
             return
@@ -184,7 +206,7 @@ class SignoffApp(App[None]):
         except ThreadError as error:
             self.notify(str(error), severity="error", markup=False)
         else:
-            event.input.clear()
+            event.prompt.clear()
 
     def on_asking_wanted(self, event: Asking.Wanted) -> None:
         if event.key != "e":
@@ -265,6 +287,10 @@ class SignoffApp(App[None]):
     def action_machine(self) -> None:
         self.desk.toggle_class("-no-machine")
 
+    def action_light(self) -> None:
+        """Light in place of dark, and back."""
+        self.theme = THEMES["light" if self.theme == THEMES["dark"] else "dark"]
+
     def action_copy(self) -> None:
         how = command("resume", self.desk.thread_id, self.database)
         self.copy_to_clipboard(how)
@@ -287,13 +313,15 @@ class SignoffApp(App[None]):
             self.exit()
 
 
-def run_app(database: Database, given: Given, thread_id: str | None, server: int | None) -> int:
+def run_app(
+    database: Database, given: Given, thread_id: str | None, server: int | None, theme: str = "dark"
+) -> int:
     """Runs the application until the person leaves; the exit code.
 
     server: the process that shows it in a browser, where there is one.
     """
     with database.open() as storage:
-        app = SignoffApp(database, storage, given, thread_id)
+        app = SignoffApp(database, storage, given, thread_id, theme)
         if server is not None:
             _end_with(server, app.desk.close_terminal)
         # What is imported stays: without this a full collection halts the screen for half a second.

@@ -200,7 +200,7 @@ def hint(waiting: Waiting | None) -> str:
         return "yes, or what is wrong"
     if isinstance(waiting, Action):
         return "what it gave"
-    return "approve, or reject: why" if waiting else "what is to be done"
+    return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
 
 
 def _variant(choice: Choice) -> Any:

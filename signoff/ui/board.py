@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import NamedTuple
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.events import DescendantBlur
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from signoff.front.cards import AMBER, COLOURS
 from signoff.front.database import Database
@@ -32,12 +33,15 @@ from signoff.session.status import Condition
 from signoff.ui.asking import Asking, hint
 from signoff.ui.conversation import Conversation
 from signoff.ui.pane import TerminalPane
+from signoff.ui.prompt import Prompt
 from signoff.ui.work import Edge, Loading, News, Ready, Story
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _NAME = 40
+_EXAMPLE = "Find out why the tests fail, and correct it."
 _EDGES: Mapping[State, Mapping[State, str]] = edges()
-_MOST_ROWS = len(_EDGES) + sum(map(len, _EDGES.values()))
+_ARROW, _TARGET = 7, 12
+_NUMBERS = 4
 
 
 @dataclass
@@ -146,9 +150,10 @@ class MachineView(Static):
         self.refresh(layout=True)
 
     def render(self) -> RenderableType:
-        every = self.size.height >= _MOST_ROWS
-        rows = [row for state in _EDGES for row in self._rows(state, every)]
         height = max(1, self.size.height)
+        rows = [row for state in _EDGES for row in self._rows(state, every=True)]
+        if len(rows) > height:
+            rows = [row for state in _EDGES for row in self._rows(state, every=False)]
         lit = next((place for place, row in enumerate(rows) if row.lit), 0)
         first = max(0, min(lit - height // 2, len(rows) - height))
         grid = Table.grid(expand=True)
@@ -165,16 +170,22 @@ class MachineView(Static):
         yield _Row(Text.assemble("● " if lit else "  ", name), Text(str(visits or ""), style="bold"), lit)
         shown = [to for to in _EDGES[state] if every or lit or self.taken[state, to]]
         for to in shown:
-            yield _Row(*self._edge(state, to, to is shown[-1]))
+            yield from self._edge(state, to, to is shown[-1])
 
-    def _edge(self, state: State, to: State, is_last: bool) -> tuple[Text, Text]:
+    def _edge(self, state: State, to: State, is_last: bool) -> Iterator[_Row]:
+        """The events of an edge, in as many lines as they need."""
         count, now = self.taken[state, to], (state, to) == self.last
         style = "bold yellow" if now else "" if count else "dim"
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"   {'└' if is_last else '├'}{'━' if now else '─'}▶ ", style="yellow" if now else "dim")
-        text.append(f"{to:<12}", style=style)
-        text.append(_EDGES[state][to], style="yellow" if now else "dim")
-        return text, Text(str(count or ""), style=style)
+        text.append(f"{to:<{_TARGET}}", style=style)
+        room = max(_TARGET, self.size.width - _ARROW - _TARGET - _NUMBERS)
+        first, *more = wrap(_EDGES[state][to], room, break_long_words=False)
+        text.append(first, style="yellow" if now else "dim")
+        yield _Row(text, Text(str(count or ""), style=style))
+        for line in more:
+            below = f"   {' ' if is_last else '│'}".ljust(_ARROW + _TARGET)
+            yield _Row(Text.assemble((below, "dim"), (line, "yellow" if now else "dim")), Text())
 
     def _visits(self, state: State) -> int:
         left = sum(count for (source, _), count in self.taken.items() if source is state)
@@ -197,7 +208,7 @@ class Board(Vertical):
         self.conversation = Conversation(database)
         self.machine = MachineView()
         self.asking = Asking()
-        self.prompt = Input(id="prompt")
+        self.prompt = Prompt()
         self.status = Status()
         self.pane: TerminalPane | None = None
         self.folder = ""
@@ -213,7 +224,7 @@ class Board(Vertical):
     async def show(self, story: Story, settings: Settings, thread_id: str) -> None:
         """Shows a thread as it stands."""
         status = story.status
-        self.conversation.begin(thread_id, story.events)
+        self.conversation.begin(thread_id, story.events, _welcome(settings))
         self.machine.reset(story.at, story.edges)
         facts = self.status.facts
         facts.turn, facts.turns = status.task.turns, settings.turns + status.task.extra_turns
@@ -299,6 +310,37 @@ class Board(Vertical):
                 pass
             case _:
                 self.conversation.add(news)
+
+
+def _welcome(settings: Settings) -> RenderableType:
+    """What an empty thread shows: what to type, what it works with, and the keys that one needs first."""
+    tools = ", ".join(settings.tools) or "no tools"
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column()
+    for key, does in (
+        ("Enter", "send the task below"),
+        ("Ctrl-J", "begin a new line in it"),
+        ("F2", "go on with another thread"),
+        ("F1", "all keys"),
+    ):
+        rows.add_row(key, does)
+    return Group(
+        Text("What is to be done?", style="bold"),
+        Text("Type a task below, such as:"),
+        Text(f"  {_EXAMPLE}", style="italic"),
+        Text(),
+        rows,
+        Text(),
+        Text(
+            one_line(f"It works in {settings.workspace} with {tools}; the model is {settings.model}."),
+            style="dim",
+        ),
+        Text(
+            "It works until it signs off. Everything is saved as it happens; leave whenever you like.",
+            style="dim",
+        ),
+    )
 
 
 def status_word(story: Story) -> tuple[str, str]:

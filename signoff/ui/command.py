@@ -9,9 +9,10 @@ import typer
 
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, takes
-from signoff.front.settings import Given
-from signoff.front.threads import checked_thread_id, new_thread_id
+from signoff.front.settings import Given, Options, theme_of
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 
 _SERVED_BY = "SIGNOFF_SERVED_BY"
 
@@ -21,14 +22,22 @@ ThreadOption = Annotated[
 ]
 
 
+ThemeOption = Annotated[
+    str | None,
+    typer.Option("--theme", metavar="NAME", help=Options.model_fields["theme"].description),
+]
+
+
 @takes(*TO_BEGIN)
 def ui(
     given: Given,
     file: Database,
     thread: ThreadOption = None,
+    theme: ThemeOption = None,
 ) -> None:
-    """Open the application: the conversation, the machine, and a terminal that you share with the model."""
+    """Open the application: conversation, machine, terminal."""
     _needs("textual")
+    colours = theme_of(theme, os.environ, given.config)
     if not _is_web() and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do without.")
     # Textual is an extra, and slow to import.
@@ -36,7 +45,7 @@ def ui(
 
     server = os.environ.get(_SERVED_BY)
     opened = None if thread is None else checked_thread_id(thread)
-    raise typer.Exit(run_app(file, given, opened, None if server is None else int(server)))
+    raise typer.Exit(run_app(file, given, opened, None if server is None else int(server), colours))
 
 
 @takes()
@@ -48,7 +57,7 @@ def serve(
     ] = 0,
     thread: ThreadOption = None,
 ) -> None:
-    """Show the application in a browser, on this machine only; takes the options of `signoff ui`, too."""
+    """Open the application in a browser of this machine; takes the options of `ui`."""
     _needs("textual_serve")
     with file.open() as storage:
         thread_id = checked_thread_id(thread) if thread else new_thread_id(storage.threads())
@@ -78,4 +87,4 @@ def _is_web() -> bool:
 
 def _needs(package: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise SetupError("The application needs its packages: pip install 'signoff[ui]'")
+        raise SetupError(f"The application needs its packages: {install_hint('ui')}")

@@ -71,10 +71,15 @@ class Conversation(VerticalScroll):
         self.found = -1
         self.coming = ""
 
-    def begin(self, thread_id: str, events: Sequence[SessionEvent]) -> None:
-        """Shows another thread."""
+    def begin(
+        self, thread_id: str, events: Sequence[SessionEvent], welcome: RenderableType | None = None
+    ) -> None:
+        """Shows another thread. welcome: what an empty one shows, until something happens."""
         self.thread_id = thread_id
         self.query(Item).remove()
+        self.query("#welcome").remove()
+        if welcome is not None and not events:
+            self.mount(Static(welcome, id="welcome"))
         self.lines, self.coming, self.found = Lines(boxed=True), "", -1
         hidden = max(0, len(events) - _SHOWN)
         items = [item for event in events[hidden:] if (item := self._item(event))]
@@ -122,6 +127,7 @@ class Conversation(VerticalScroll):
         return True
 
     def _mount(self, item: Item) -> None:
+        self.query("#welcome").remove()
         self.mount(item)
         items = self.query(Item)
         if len(items) > 2 * _SHOWN:
@@ -150,7 +156,11 @@ class Conversation(VerticalScroll):
                 short = self.lines.render(event)
                 return Foldable(short or "", _whole(text), text)
         shown = self.lines.render(event)
-        return None if shown is None else Item(shown, " ".join(map(str, vars(event).values())))
+        return None if shown is None else Item(shown, _texts(event))
+
+
+def _texts(event: SessionEvent) -> str:
+    return " ".join(value for value in vars(event).values() if isinstance(value, str) and value)
 
 
 def _call(call: CallFinished) -> RenderableType:

@@ -12,7 +12,7 @@ from signoff.front.database import Database, OpenStorage
 from signoff.front.report import MORE_TURNS
 from signoff.front.settings import Given, Settings
 from signoff.front.text import plain
-from signoff.front.threads import new_thread_id
+from signoff.front.thread_ids import new_thread_id
 from signoff.graph.errors import SignoffError, ThreadBusy
 from signoff.session.commands import Answer, Extend, Retry, Stop, ThreadCommand, request_pause
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
@@ -153,7 +153,12 @@ class Desk(Board):
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         assert self.pane is not None, "a thread that runs was opened"
-        return self.pane.run(command, timeout)
+        # A low screen shows the terminal while it is used.
+        self.app.call_from_thread(self.add_class, "-busy")
+        try:
+            return self.pane.run(command, timeout)
+        finally:
+            self.app.call_from_thread(self.remove_class, "-busy")
 
     class Rested(message.Message):
         """The thread runs no more."""

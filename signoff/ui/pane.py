@@ -187,7 +187,7 @@ class TerminalPane(TerminalView, can_focus=True):
         height: 1fr;
         background: $background;
         color: $foreground;
-        border: round $panel-lighten-2;
+        border: round $foreground 35%;
         border-title-color: $text-muted;
         border-subtitle-color: $text-muted;
         &:focus { border: heavy $accent; border-title-color: $accent; }

@@ -28,7 +28,7 @@ from signoff.graph.messages import KEY, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
-from signoff.nodes.model.messages import MakePrompt
+from signoff.nodes.model.functions import AskFunction
 from signoff.nodes.node import Dependencies, NodeContext, Report
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
@@ -375,7 +375,7 @@ class _World:
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
             return CheckResults(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
-        if isinstance(request, MakePrompt):
+        if isinstance(request, AskFunction) and request.option == "system_prompt":
             # What the model is told has no part in what it plays here.
             return ""
         return request.do(run)

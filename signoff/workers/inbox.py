@@ -10,10 +10,9 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from signoff.graph.compiled.graph import checked_thread_id
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
-from signoff.nodes.journal import label
+from signoff.graph.foreign import checked_thread_id, label, valid_text
+from signoff.graph.inside.installing import install_hint
 from signoff.nodes.requests import Swap
 from signoff.session.commands import Answer, Extend, Retry
 
@@ -238,5 +237,5 @@ def packages() -> Iterator[None]:
         yield
     except ImportError as error:
         raise SetupError(
-            f"Workers need packages that are missing ({error}): pip install 'signoff[workers]'."
+            f"Workers need packages that are missing ({error}): {install_hint('workers')}"
         ) from error

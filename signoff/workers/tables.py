@@ -14,7 +14,7 @@ from psycopg.rows import DictRow
 
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import valid_text
-from signoff.nodes.journal import label
+from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import SharedDatabase
 from signoff.storage.postgres_tables import alone
@@ -90,11 +90,6 @@ def wake(connection: Connection[DictRow], address: Address, thread_id: str, queu
         with suppress(AlreadyEnqueued), queue_errors(address), connection.transaction():
             jobs.defer_job(job, connection)
             return
-
-
-def lock_of(thread_id: str) -> str:
-    """The name by which procrastinate keeps two jobs of a thread from running at once."""
-    return f"signoff:{label(thread_id)}"
 
 
 @contextmanager

@@ -47,6 +47,8 @@ def test_the_growth_of_a_turn_leaves_out_that_of_the_model() -> None:
     assert (result.measured, result.met) == (1.5, False)
 
 
-def test_the_place_on_disk_is_judged_by_the_longest_run() -> None:
-    figures = [figure("signoff", 50, 1.0, kilobytes=10.0), figure("signoff", 10_000, 1.0, kilobytes=11.0)]
-    assert [(one.measured, one.met) for one in growth(figures)] == [(11.0, True), (1.1, True)]
+def test_the_place_on_disk_is_judged_at_one_length_and_by_its_growth() -> None:
+    kilobytes = {50: 8.0, 200: 7.9, 1_000: 20.0, 10_000: 8.8}
+    figures = [figure("signoff", turns, 1.0, kilobytes=each) for turns, each in kilobytes.items()]
+    assert [(one.measured, one.met) for one in growth(figures)] == [(7.9, True), (1.1, True)]
+    assert growth(figures[:1]) == []

@@ -26,7 +26,7 @@ from signoff.graph.errors import SetupError
 from signoff.tools.files import workspace_tools
 from tests.support.benches.cli import Bench, offered, one_sentence, steps
 
-DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 DONE = steps('call("finish_task", summary="All done.")')
 POSIX = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 

@@ -34,8 +34,14 @@ class Mortal(signoff.storage.sqlite.ThreadSaver):
     def put(self, *args: Any, **kwargs: Any) -> Any:
         return self._around(super().put, *args, **kwargs)
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
-        self._around(super().put_writes, *args, **kwargs)
+    # LangGraph gives the path only to a saver that names it, and by that path ours tells what may wait.
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        self._around(super().put_writes, config, writes, task_id, task_path)
+
+    def save(self, *args: Any) -> None:
+        if Mortal.left <= 0:
+            raise Died
+        super().save(*args)
 
 
 def until_done(bench: Bench, task: str, wanted: str) -> int:

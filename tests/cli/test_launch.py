@@ -1,20 +1,24 @@
 """Between the options and the report: the order of a run, and what a signal does at which moment."""
 
+import io
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from signoff.cli.display import Display, Streamed
+from signoff.cli.display import Display, LiveArea, Streamed
 from signoff.cli.launch import SIGNALS, Stopped, launch, stopping, with_task
 from signoff.front.database import database
 from signoff.front.report import CommandReport
 from signoff.front.settings import Given, Settings
+from signoff.graph.machine import State
 from signoff.models.local.weights import Progress, silent
+from signoff.nodes.model.providers import READING
 from signoff.session.decisions import Question, Waiting
-from signoff.session.events import SessionEvent
+from signoff.session.events import Entered, SessionEvent
 from tests.support.benches.cli import ASKS, Bench
 
 
@@ -90,3 +94,27 @@ def test_an_ignored_signal_stays_ignored() -> None:
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [((0, 200), "reads the prompt: 0 %"), ((80, 200), "reads the prompt: 40 %"), ((200, 200), None)],
+)
+def test_the_live_line_says_how_much_of_its_prompt_the_model_has_read(
+    told: tuple[int, int], shown: str | None
+) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    live = LiveArea()
+    live.streamed = Streamed()
+    live.entered = Entered(State.CALL_LLM, 0, 30, 0, State.DECIDE)
+    live.streamed.on_custom_event(READING, {"done": told[0], "total": told[1]})
+    with console.capture() as captured:
+        console.print(live)
+    assert "turn 1 of 30" in captured.get()
+    assert ("reads the prompt" in captured.get()) is (shown is not None)
+    assert shown is None or shown in captured.get()
+    live.streamed.on_custom_event(READING, {"done": 1, "total": 2})
+    live.streamed.seen(live.entered)
+    with console.capture() as captured:
+        console.print(live)
+    assert "reads the prompt" not in captured.get()

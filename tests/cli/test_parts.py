@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from signoff import SetupError, ThreadBusy, build_graph
 from signoff.front.calls import arguments, shortened
 from signoff.front.text import one_line, plain, shell_command
-from signoff.front.threads import ago, checked_thread_id, forked_thread_id, new_thread_id
+from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
+from signoff.front.threads import ago
 from signoff.graph.history.task import Task
 from signoff.graph.machine import State
 from signoff.graph.messages import nudge

@@ -10,11 +10,12 @@ import pytest
 from langgraph.store.base import BaseStore, PutOp
 
 from signoff import SetupError, StorageError, ThreadError, build_graph, sqlite_storage
-from signoff.graph.finish.figures import EndFigures, Figures, NudgeFigures, RefusalFigures
+from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
+from signoff.graph.foreign import FIGURES, OUTCOMES, place
 from signoff.graph.outcome import Outcome
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
-from signoff.nodes.journal import FIGURES, OUTCOMES, place, record
+from signoff.nodes.journal import record
 from signoff.stats import TaskRecord, rate, read_ended, stats
 from signoff.stats.numbers import PARTS, REOPEN_SECONDS, reopened, sections
 from signoff.storage.sqlite import SqliteStorage

@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from signoff import SetupError, postgres_storage, sqlite_storage
 from signoff.cli.app import app
-from signoff.cli.stats import moment
+from signoff.front.options import moment
+from signoff.graph.inside.installing import install_hint
 from tests.cli.test_stats import fill, put
 
 DAY = 86_400.0
@@ -88,7 +89,7 @@ def test_options(case: str, database: Path) -> None:
 
 REFUSED: dict[str, tuple[list[str], str]] = {
     "an unknown thread": (["stats", "--thread", "ghost"], "There is no thread 'ghost'"),
-    "a time that is none": (["stats", "--since", "yesterday"], "--since 'yesterday' is no time"),
+    "a time that is none": (["stats", "--since", "yesterday"], "--since 'yesterday' is not a time"),
     "a cap of nothing": (["stats", "--cap", "0"], "'--cap': Input should be greater than or equal to 1"),
     "a picture of another kind": (["stats", "--plot", "figures.gif"], "ends in .png or .svg"),
     "a picture in a folder that is not there": (
@@ -122,10 +123,18 @@ def test_a_rating_is_kept_and_the_last_one_counts(database: Path) -> None:
 
 def test_no_database_yet_has_no_figures_and_none_is_made(tmp_path: Path) -> None:
     missing = tmp_path / "none.sqlite"
-    assert "No task has ended" in signoff("stats", database=missing).stdout
-    assert told("stats", database=missing)["tasks"] == 0
+    env = {"SIGNOFF_DATABASE": str(missing)}
+    result = CliRunner().invoke(app, ["stats"], env=env)
+    assert (result.exit_code, result.stdout) == (0, f"No task has ended in {missing} yet.\n")
+    assert json.loads(CliRunner().invoke(app, ["stats", "--json"], env=env).stdout)["tasks"] == 0
     assert "There is no thread" in signoff("rate", "t", "5", database=missing).stderr
     assert not missing.exists()
+
+
+def test_a_database_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
+    result = signoff("stats", database=tmp_path / "none.sqlite")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"There is no database {tmp_path}/none.sqlite; name another one")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("f.png", b"\x89PNG"), ("f.SVG", b"<?xml")])
@@ -139,6 +148,8 @@ def test_a_plot_is_a_picture(name: str, begins: bytes, database: Path, tmp_path:
 def test_a_plot_of_nothing_is_an_empty_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra signoff[plot] is not installed")
     file = tmp_path / "f.svg"
+    with sqlite_storage(tmp_path / "none.sqlite"):
+        pass
     assert signoff("stats", "--plot", str(file), database=tmp_path / "none.sqlite").exit_code == 0
     assert "Exits (0 tasks)" in file.read_text() or file.stat().st_size > 0
 
@@ -149,7 +160,7 @@ def test_without_the_extra_the_command_that_installs_it_is_told(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = signoff("stats", "--plot", "figures.png", database=database)
     assert result.exit_code == 2
-    assert "pip install 'signoff[plot]'" in result.stderr
+    assert install_hint("plot") in " ".join(result.stderr.split())
 
 
 def test_what_a_model_calls_itself_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -161,14 +172,15 @@ def test_what_a_model_calls_itself_cannot_steer_the_terminal(tmp_path: Path) -> 
 
 def test_a_span_is_before_now_and_a_date_is_local_time() -> None:
     spans = {"90m": 5400, "2h": 7200, "1w": 7 * DAY, " 5min ": 300}
-    assert {text: 10_000_000 - moment(text, 1e7) for text in spans} == spans
-    assert moment("2026-01-31", 0) == datetime(2026, 1, 31).timestamp()
+    assert {text: 10_000_000 - moment(text, 1e7, "--since") for text in spans} == spans
+    assert moment("2026-01-31", 0, "--since") == datetime(2026, 1, 31).timestamp()
     assert (
-        moment("2026-01-31T12:00:00+02:00", 0) == datetime.fromisoformat("2026-01-31T10:00:00Z").timestamp()
+        moment("2026-01-31T12:00:00+02:00", 0, "--since")
+        == datetime.fromisoformat("2026-01-31T10:00:00Z").timestamp()
     )
     for wrong in ("", "d", "-5d", "5 parsecs", "99999999d", "0001-01-01"):
-        with pytest.raises(SetupError, match="is no time"):
-            moment(wrong, 0)
+        with pytest.raises(SetupError, match="is not a time"):
+            moment(wrong, 0, "--since")
 
 
 @pytest.mark.slow

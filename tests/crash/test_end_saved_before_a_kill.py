@@ -90,3 +90,10 @@ def test_nothing_else_runs_than_what_was_asked_for() -> None:
     graph.invoke(NEXT, THREAD)
     states = [message.text for message in values(graph)["messages"] if message.type == "human"]
     assert states == ["first: success", "second"]
+
+
+def test_a_change_of_the_state_keeps_the_end_too() -> None:
+    graph = thread_of("success")
+    before = values(graph)["messages"]
+    graph.update_state(THREAD, {"stop": ""}, as_node="compress")
+    assert [message.id for message in values(graph)["messages"]] == [message.id for message in before]

@@ -53,11 +53,16 @@ class Mortal(signoff.storage.sqlite.ThreadSaver):
             raise Died
         return done
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         # The first step may be quicker than the thread that saves the input.
         if Mortal.armed:
             raise Died
-        super().put_writes(*args, **kwargs)
+        super().put_writes(config, writes, task_id, task_path)
+
+    def save(self, *args: Any) -> None:
+        if Mortal.dead:
+            raise Died
+        super().save(*args)
 
     @classmethod
     @contextmanager
@@ -140,7 +145,7 @@ def by_workers(graph: Graph, *texts: str) -> None:
 
 
 GOING_ON: dict[str, Callable[[Graph], Any]] = {
-    "README's recipe": by_readme,
+    "the recipe of the docs": by_readme,
     "go_on": lambda graph: graph.invoke(go_on(graph.get_state(THREAD)), THREAD),
     "Session.run": lambda graph: Session(graph, "t").run(),
     "the same by invoke": lambda graph: graph.invoke({"messages": [("user", ONE)]}, THREAD),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STRIDE = 61
+STRIDE = 41
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ script of the model differs in how it ends, since a Signoff graph ends by `finis
 
 import asyncio
 import operator
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -152,6 +153,26 @@ def test_a_prompt_with_context_may_be_a_function_as_well() -> None:
     agent = build_graph(model, tools=[get_weather], system_prompt=prompt, context_schema=Reader)
     invoked(agent, ASKED, context=Reader(role="expert"))
     assert model.seen[0].messages[0].text.startswith("Explain it to an expert.")
+
+
+@pytest.mark.parametrize("build", [create_agent, build_graph])
+@pytest.mark.parametrize(("runtime", "warns"), [(ToolRuntime, True), (ToolRuntime[Reader, Any], False)])
+def test_of_a_context_it_warns_where_the_runtime_does_not_name_its_type(
+    runtime: Any, warns: bool, build: Build
+) -> None:
+    """It is LangChain's package that takes the context of a bare `ToolRuntime` to be None."""
+
+    def role(runtime: Any) -> str:
+        """Tell the role."""
+        return str(runtime.context.role)
+
+    role.__annotations__["runtime"] = runtime
+    agent = build(ScriptedModel([call("role"), ending(build, "Told.")]), tools=[role], context_schema=Reader)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = invoked(agent, ASKED, context=Reader(role="expert"))
+    assert next(m.text for m in found["messages"] if m.type == "tool") == "expert"
+    assert any("Pydantic serializer" in str(one.message) for one in caught) is warns
 
 
 PAUSES: dict[str, tuple[dict[str, Any], str | None]] = {

@@ -1,7 +1,7 @@
 """The middleware classes of LangChain and deepagents: each does what it is for, or is refused by a sentence.
 
-The wheels of neither package hold tests. So what is tested is what its docstrings and its source say of each
-class; the names of the functions are in the comments.
+What is tested is what docstrings and source say of each class; the names of the functions are in the
+comments. LangChain's own tests, of its source distribution, stand in `langchain_tests/`.
 """
 
 import asyncio
@@ -34,12 +34,14 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
 
 from signoff import SetupError, build_graph
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
+from tests.drop_in.langchain_tests.conftest import LEFT_OUT
 from tests.middleware import table
 from tests.support.cases.middleware import CASES, FINISH, classes, graph, look, results, script
 
-PAGE = Path(__file__).parents[2] / "docs" / "middleware.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
 BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -61,6 +63,13 @@ def test_every_class_stands_in_the_table_of_the_page() -> None:
 
 def test_every_refusal_is_of_a_class_that_there_is() -> None:
     assert {kind.__mro__[0].__module__ for kind in classes().values() if why_refused(kind)} == set(REFUSED)
+
+
+def test_what_is_left_out_of_langchains_own_tests_stands_in_them() -> None:
+    files = (Path(__file__).parent / "langchain_tests").glob("test_*.py")
+    text = "".join(path.read_text("utf-8") for path in files)
+    defined = re.findall(r"^ *(?:async def|def|class) (\w+)", text, re.M)
+    assert LEFT_OUT.keys() - set(defined) == set()
 
 
 class Mine(ModelCallLimitMiddleware):
@@ -138,7 +147,7 @@ def test_without_langchain_the_command_that_installs_it_is_named() -> None:
         "except Exception as error:\n    print(type(error).__name__, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r'SetupError .*pip install "signoff\[langchain\]"\n', done.stdout)
+    assert re.fullmatch(rf"SetupError .*{re.escape(install_hint('langchain'))}\n", done.stdout)
 
 
 def flaky(fails: int, error: type[Exception] = ValueError, **metadata: Any) -> tuple[BaseTool, list[int]]:

@@ -178,22 +178,6 @@ class TestPickedTools:
         assert offers(model) == [["pay", *CONTROLS]] * 5
         assert [seen.tool_choice for seen in model.seen] == [None, None, None, "required", "required"]
 
-    @pytest.mark.parametrize(
-        ("pick", "told"),
-        [
-            (lambda *_: ["lok"], "picked lok, which this graph does not have; its tools are: look"),
-            (lambda *_: 1 / 0, r"select_tools= failed \(ZeroDivisionError"),
-        ],
-    )
-    def test_what_fails_is_told_and_the_thread_goes_on(
-        self, pick: Any, told: str, storage: SqliteStorage
-    ) -> None:
-        graph = build_graph(ScriptedModel([]), [look], select_tools=pick, storage=storage)
-        with pytest.raises(SetupError, match=told):
-            graph.invoke(GO, THREAD)
-        right = build_graph(ScriptedModel([FINISH]), [look], storage=storage)
-        assert right.invoke(None, THREAD)["outcome"]["status"] == "success"
-
     @pytest.mark.parametrize("given", ["look", list, lambda state: [], print.__class__])
     def test_what_is_no_such_function_is_told(self, given: Any) -> None:
         with pytest.raises(SetupError, match="select_tools="):

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, NotRequired, Required
 
 import pytest
+from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import MessagesState
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
@@ -175,8 +177,8 @@ NOT_WRITTEN: dict[str, str] = {
     "a function": "'name' cannot take it: TypeError",
     "an odd one": "'name' cannot take it",
     "too large a number": "'name' cannot take it",
-    "to somewhere": "cannot apply (Command)",
-    "of the graph around it": "cannot apply (Command)",
+    "to somewhere": "cannot apply (Command): it has a goto, and the machine alone says what comes next",
+    "of the graph around it": "cannot apply (Command): it is for the graph around this one (graph=…)",
 }
 
 
@@ -235,6 +237,73 @@ def test_an_input_with_an_unknown_key_is_refused() -> None:
     graph = build_graph(ScriptedModel([FINISH]), state_schema=Notes)
     with pytest.raises(SetupError, match="'notez', which this graph does not know; it takes messages, notes"):
         graph.invoke({"messages": [("user", "go")], "notez": ["x"]})
+
+
+REFUSED_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
+    "what a reducer cannot add": ({"notes": 3}, "'notes' is 3, .*cannot take .TypeError: can only conc"),
+    "none, for a reducer": ({"notes": None}, "'notes' is None, .*cannot take"),
+    "what does not go with what is there": ({"longest": 7}, "'longest' is 7, .*cannot take"),
+    "a function": ({"name": len}, "a value of type builtin_function_or_method cannot be stored .*; give pla"),
+    "too large a number": ({"name": 2**70}, "a value of type int cannot be stored .Integer exceeds"),
+    "what comes back as another type": ({"name": Weight(kilos=3)}, "of type Weight cannot be stored as it"),
+    "half a character": ({"name": "\ud800"}, "of type str cannot be stored as it is"),
+    "beside others that are right": ({"name": "ann", "notes": 3}, "'notes' is 3, .*cannot take"),
+}
+
+
+@pytest.mark.parametrize("form", ["an input", "a command", "a command of pairs"])
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("case", REFUSED_INPUTS)
+def test_a_value_that_its_channel_cannot_take_is_refused_before_anything_is_saved(
+    case: str, way: str, form: str, tmp_path: Path
+) -> None:
+    """LangGraph saves an input first: the thread could not even be read any more."""
+    given, says = REFUSED_INPUTS[case]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(ScriptedModel([FINISH, FINISH]), state_schema=Notes, storage=storage)
+        values(graph, notes=["one"], longest="three")
+        before = graph.get_state(THREAD)
+        asked: Any = {"messages": [("user", "go")], **given}
+        if form != "an input":
+            update = asked if form == "a command" else list(asked.items())
+            asked = Command(update=update, goto="compress")
+        with pytest.raises(SetupError, match=says) as raised:
+            _ = graph.invoke(asked, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(asked, THREAD))
+        assert "\n" not in str(raised.value)
+        assert graph.get_state(THREAD) == before
+        assert values(graph, way, notes=["two"])["notes"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_without_a_saver_a_reducer_is_asked_first_too(way: str) -> None:
+    with pytest.raises(SetupError, match=r"'notes' is 3, .*cannot take"):
+        values(writes(), way, notes=3)
+
+
+TAKEN_INPUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a new beginning": ({"notes": Overwrite(["new"])}, {"notes": ["new"]}),
+    "a new beginning, as a server sends it": ({"notes": {"__overwrite__": ["new"]}}, {"notes": ["new"]}),
+    "a tuple is a list": ({"name": ("a", ("b",))}, {"name": ["a", ["b"]]}),
+    "messages": ({"seen": [HumanMessage("seen", id="m")]}, {"seen": [HumanMessage("seen", id="m")]}),
+    "a reducer that changes its argument": ({"extended": ["x"]}, {"extended": ["x"]}),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN_INPUTS)
+def test_what_a_channel_can_take_is_written_once(case: str) -> None:
+    given, wanted = TAKEN_INPUTS[case]
+    graph = build_graph(ScriptedModel([FINISH, FINISH]), state_schema=Notes, **saved())
+    values(graph, notes=["one"])
+    found = values(graph, **given)
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_of_a_saver_of_the_users_own_its_own_types_are_taken() -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[(Weight.__module__, "Weight")])
+    saver = InMemorySaver(serde=serde)
+    graph = build_graph(ScriptedModel([FINISH]), state_schema=Notes, checkpointer=saver)
+    values(graph, name=Weight(kilos=3))
+    assert graph.get_state(THREAD).values["name"] == Weight(kilos=3)
 
 
 class Message(TypedDict):
@@ -322,6 +391,24 @@ def test_what_a_finishing_tool_writes_is_written_once() -> None:
     controls = [ControlTool(sign, Effect.FINISH)]
     graph = build_graph(model, control_tools=controls, state_schema=Notes, **saved())
     assert values(graph)["notes"] == ["signed"]
+
+
+class Plans(MessagesState):
+    todos: NotRequired[list[Any]]
+
+
+@pytest.mark.parametrize(("schema", "kept"), [(Plans, True), (Notes, False)])
+def test_a_graph_without_the_middleware_keeps_its_channel_by_declaring_it(
+    schema: Any, kept: bool, tmp_path: Path
+) -> None:
+    todos = [{"content": "look", "status": "pending"}]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        script = ScriptedModel([call("write_todos", todos=todos), FINISH])
+        planning = build_graph(script, middleware=[TodoListMiddleware()], storage=storage)
+        values(planning)
+        values(build_graph(ScriptedModel([FINISH]), state_schema=schema, storage=storage))
+        assert planning.get_state(THREAD).values.get("todos") == (todos if kept else None)
+        assert any(one.values.get("todos") == todos for one in planning.get_state_history(THREAD))
 
 
 # Killed when the journal has "done" and LangGraph has not saved the step: the update is in the journal alone.

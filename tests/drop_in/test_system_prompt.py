@@ -203,7 +203,8 @@ def test_one_that_fails_ends_the_task_with_a_sentence(case: str, way: str) -> No
         graph = build_graph(model, system_prompt=function)
         outcome = (graph.invoke(GO) if way == "sync" else asyncio.run(graph.ainvoke(GO)))["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("error", "model_error")
-    assert f"The function given as system_prompt= {says}" in outcome["error"]
+    assert "The function given as system_prompt= (" in outcome["error"]
+    assert says in outcome["error"]
 
 
 def test_after_a_failure_the_thread_can_be_tried_again() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from signoff.graph.finish.figures import Figures, figures, refusal_kind
+from signoff.graph.finish.figures import figures, refusal_kind
+from signoff.graph.finish.recorded import Figures
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import current_task
 from signoff.graph.kinds import Effect, Kind

@@ -1,5 +1,6 @@
 """A limit of cost goes by the prices that were given, else by the public list of `genai-prices`."""
 
+import re
 import sys
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from signoff import Limits, Prices, SetupError, build_graph
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.prices import _listed, prices_of
@@ -74,5 +76,5 @@ def test_an_unknown_model_is_told_and_what_to_give() -> None:
 def test_without_the_package_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     _listed.cache_clear()
-    with pytest.raises(SetupError, match=r'pip install "signoff\[prices\]"'):
+    with pytest.raises(SetupError, match=re.escape(install_hint("prices"))):
         build_graph(openai("gpt-4o"), limits={"cost": 1})

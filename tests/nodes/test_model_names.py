@@ -1,5 +1,6 @@
 """Models by name, in LangChain's wrappers, and several of them: with the guard and the tools."""
 
+import re
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import ModelRetries, Session, SetupError, build_graph, sqlite_storage
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.messages import is_reply, marks
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call
@@ -94,8 +96,8 @@ def test_with_a_base_url_every_name_is_bare() -> None:
 
 
 MISSING: dict[str, tuple[str, list[str]]] = {
-    "no package": ("groq:llama", ["langchain-groq", "pip install langchain-groq."]),
-    "no package and no key": ("mistralai:m", ["pip install langchain-mistralai."]),
+    "no package": ("groq:llama", ["langchain-groq", install_hint("", "langchain-groq")]),
+    "no package and no key": ("mistralai:m", [install_hint("", "langchain-mistralai")]),
     "no key of Anthropic": ("anthropic:claude", ["needs a key: set ANTHROPIC_API_KEY."]),
     "no key of Google": ("google_genai:gemini", ["needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY."]),
     "no key of OpenAI": ("openai:gpt-5", ["needs a key: set OPENAI_API_KEY."]),
@@ -123,9 +125,9 @@ def test_what_is_missing_is_told_in_one_sentence(case: str, begin: str) -> None:
 def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     # So Python notes that there is none.
     monkeypatch.setitem(sys.modules, "langchain", None)
-    with pytest.raises(SetupError, match=r'pip install "signoff\[langchain\]"\.'):
+    with pytest.raises(SetupError, match=re.escape(install_hint("langchain")) + "$"):
         build_graph("anthropic:claude")
-    with pytest.raises(SetupError, match=r'pip install "signoff\[langchain\]" langchain-groq\.'):
+    with pytest.raises(SetupError, match=re.escape(install_hint("langchain", "langchain-groq")) + "$"):
         build_graph("groq:llama")
 
 

@@ -96,6 +96,22 @@ def test_thoughts_phases_and_refused_finishes_are_cards(bench: Bench) -> None:
     ]  # fmt: skip
 
 
+REFUSED = {
+    "the summary": ('summary="In a"', "In a"),
+    "the reason, where that is missing": ('reason="In b"', "In b"),
+    "the reason, where that is empty": ('summary=" ", reason="In c"', "In c"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_finish_quotes_what_the_machine_takes_as_its_summary(bench: Bench, case: str) -> None:
+    words, said = REFUSED[case]
+    ended(f'[call("read_file", path="missing"), call("finish_task", {words})]', DONE)(bench)
+    cards = shown(bench).all("section", "card")
+    (refused,) = [card for card in cards if "The finish was refused" in card.text]
+    assert refused.one("blockquote").text == said
+
+
 def test_a_finish_that_a_person_sent_back_and_one_that_a_person_confirmed(bench: Bench) -> None:
     bench.model(steps(CONFIRM, CONFIRM))
     bench.run("Do it")

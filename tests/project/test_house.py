@@ -50,7 +50,7 @@ def test_lines_of_code_are_counted_without_what_explains_them(source: str, lines
 
 
 def test_the_architecture_names_files_and_states_that_there_are() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    text = (ROOT / "docs" / "project" / "architecture.md").read_text("utf-8")
     paths = re.findall(r"`((?:graph|nodes|tools|signoff|tests)/[\w/]*(?:\.py)?)`", text)
     assert len(paths) > 50
     assert [path for path in paths if not (ROOT / path).exists()] == []

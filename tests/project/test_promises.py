@@ -1,4 +1,4 @@
-"""The list of promises in CONTRIBUTING.md names every test file, and only files that are there."""
+"""The list of promises in docs/project/promises.md names every test file, and only files that are there."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-ROWS = re.findall(
-    r"^\| (.+?) \| ((?:`[\w/*]+\.py` ?)+) \|", (TESTS.parent / "CONTRIBUTING.md").read_text(), re.M
-)
+PAGE = TESTS.parent / "docs" / "project" / "promises.md"
+ROWS = re.findall(r"^\| (.+?) \| ((?:`[\w/*]+\.py` ?)+) \|", PAGE.read_text("utf-8"), re.M)
 PATTERNS = {pattern: promise for promise, files in ROWS for pattern in re.findall(r"`(.+?)`", files)}
 
 

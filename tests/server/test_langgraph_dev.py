@@ -11,8 +11,8 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 from langgraph_sdk.schema import StreamMode
 
+from signoff.graph.foreign import label
 from signoff.graph.machine import State, edges
-from signoff.nodes.journal import label
 from tests.support.servers.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

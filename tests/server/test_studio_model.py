@@ -16,13 +16,13 @@ from pydantic import SecretStr
 
 from signoff import Session, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.finish.figures import Figures
+from signoff.graph.finish.recorded import Figures
+from signoff.graph.foreign import FIGURES, label
 from signoff.graph.messages import is_reply
 from signoff.graph.studio import compose
 from signoff.models import ScriptedModel, call
 from signoff.models.local.chat import LocalChatModel
 from signoff.models.tagged import TaggedText
-from signoff.nodes.journal import FIGURES, label
 from signoff.nodes.model.models import renamed
 from signoff.session.decisions import Finished
 from tests.support.older_machine import deps_of

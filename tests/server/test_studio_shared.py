@@ -177,7 +177,7 @@ def test_a_copy_of_a_thread_waits_for_the_same_and_the_thread_stays(
     assert resume_by_session(shared, thread) == "The port is 8080."
 
 
-def test_a_thread_deleted_in_the_server_is_deleted_and_its_outcomes_stay(
+def test_a_thread_deleted_in_the_server_is_deleted_with_its_records(
     client: SyncLangGraphClient, shared: Shared
 ) -> None:
     thread = client.threads.create()["thread_id"]
@@ -186,9 +186,22 @@ def test_a_thread_deleted_in_the_server_is_deleted_and_its_outcomes_stay(
     client.threads.delete(thread)
     with shared.storage() as storage:
         assert thread not in storage.threads()
-        assert [outcome.summary for outcome in recorded(storage.store, thread)] == ["The port is 8080."]
+        assert recorded(storage.store, thread) == []
     begin_by_session(shared, thread)
     assert client.threads.get_state(thread)["next"] == ["ask_user"], "it may be begun again"
+
+
+def test_a_thread_that_runs_elsewhere_is_not_deleted_in_the_server(
+    client: SyncLangGraphClient, shared: Shared
+) -> None:
+    thread = client.threads.create()["thread_id"]
+    wait(client, thread, input=message("ask"))
+    with shared.storage() as storage:
+        with storage.checkpointer.runner(thread), pytest.raises(httpx.HTTPStatusError):
+            client.threads.delete(thread)
+        assert thread in storage.threads()
+    assert client.threads.get_state(thread)["next"] == ["ask_user"], "the server knows it still"
+    client.threads.delete(thread)
 
 
 def test_an_edit_of_the_state_keeps_the_outcome(client: SyncLangGraphClient, shared: Shared) -> None:

@@ -16,14 +16,19 @@ from signoff.server import ServerSaver, narrow, wide
 from signoff.storage.sqlite import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-OURS = "0000000012.0a1b2c3d"
+OURS = "AC0a1B2c"
+OLD = "0000000012.0a1b2c3d"
 THEIRS = "00000000000000000000000000000012.0.8444218515250481"
 
 
-def test_our_strings_come_back_as_they_were_and_theirs_as_the_same_number() -> None:
-    assert narrow(wide(OURS)) == OURS
-    assert wide(OURS) == "00000000000000000000000000000012.0a1b2c3d"
-    assert narrow(THEIRS).partition(".")[0] == OURS.partition(".")[0]
+@pytest.mark.parametrize("version", [OURS, "AC", OLD])
+def test_our_strings_come_back_as_they_were(version: str) -> None:
+    assert int(wide(version).partition(".")[0]) == 12
+    assert narrow(wide(version)) == version
+
+
+def test_theirs_come_back_as_the_same_number() -> None:
+    assert wide(narrow(THEIRS)).partition(".")[0] == THEIRS.partition(".")[0]
     assert len(narrow(THEIRS)) == len(OURS)
 
 
@@ -84,7 +89,8 @@ async def test_a_thread_goes_on_by_turns_in_the_server_and_here(
     widths = {
         len(str(version)) for saved in found for version in saved.checkpoint["channel_versions"].values()
     }
-    assert widths == {len(OURS)}
+    # A file keeps no mark of forks; what the server made has one.
+    assert max(widths) <= len(OURS) + 1
 
 
 async def test_a_history_is_the_same_from_either_side(storage: SqliteStorage) -> None:

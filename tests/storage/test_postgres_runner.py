@@ -183,14 +183,18 @@ def test_every_write_of_a_lost_runner_is_refused(postgres_url: str) -> None:
                     [("a", 1)],
                     "task",
                 ),
-                lambda: storage.checkpointer.delete_thread("t"),
             ]
             for attempt in attempts:
                 with pytest.raises(ThreadLost):
                     attempt()
             storage.store.put(("signoff", "journal", "u", "r"), "k", {})
-            with pytest.raises(ThreadBusy):
-                storage.checkpointer.runner("t").__enter__()
+            holders: tuple[Callable[[], object], ...] = (
+                lambda: storage.checkpointer.runner("t").__enter__(),
+                lambda: storage.checkpointer.delete_thread("t"),
+            )
+            for holding in holders:
+                with pytest.raises(ThreadBusy):
+                    holding()
         with storage.checkpointer.runner("t"):
             storage.store.put(names, "k", {})
         assert len(storage.store.search(("signoff", "journal", "t"))) == 1

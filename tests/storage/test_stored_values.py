@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from typing_extensions import is_typeddict
 
 from signoff import Outcome, sqlite_storage
-from signoff.graph.finish.figures import Figures
+from signoff.graph.finish.recorded import Figures
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks
 from signoff.graph.outcome import Change, CheckRun, Usage
@@ -234,7 +234,7 @@ def test_the_recordings_are_where_they_are_looked_for() -> None:
 
 
 def test_the_page_of_what_is_stored_names_every_channel_and_every_mark() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "storage.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "storage.md").read_text("utf-8")
     state, _, rest = page.partition("## Marks on messages")
     marks, _, entries = rest.partition("## Store entries")
     assert first_cells(state) >= set(get_type_hints(AgentState))

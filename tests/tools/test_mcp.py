@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
@@ -215,7 +216,7 @@ def test_metadata_that_a_server_wrote_says_nothing_of_ours(key: str) -> None:
 
 async def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain_mcp_adapters.client", None)
-    with pytest.raises(SetupError, match=r'pip install "signoff\[mcp\]"'):
+    with pytest.raises(SetupError, match=re.escape(install_hint("mcp"))):
         await mcp_tools({})
 
 

@@ -1,11 +1,13 @@
 """Which sandbox a host gets, Monty, and how output is bounded."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
 from signoff.tools.sandbox.base import Captured
 
@@ -18,7 +20,7 @@ def test_what_cannot_be_had_is_a_setup_error(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(SetupError, match="use auto, linux, landlock, monty or unsafe"):
         choose_sandbox("docker")  # type: ignore[arg-type]  # what a user may type
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
-    with pytest.raises(SetupError, match=r'pip install "signoff\[monty\]"'):
+    with pytest.raises(SetupError, match=re.escape(install_hint("monty"))):
         choose_sandbox("monty")
 
 

@@ -255,11 +255,11 @@ async def test_search_goes_backwards_through_what_was_said(bench: UiBench) -> No
         await opened.press("slash")
         await opened.send("look for it")
         found = opened.desk.conversation.query(".found")
-        assert [item.words for item in found] == ["look for it false"]  # type: ignore[attr-defined]  # an Item
+        assert [item.words for item in found] == ["look for it"]  # type: ignore[attr-defined]  # an Item
         await opened.send("no such words")
         assert "Not found." in opened.noted()
         await opened.pilot.press("escape")
-        assert opened.desk.prompt.placeholder == "what is to be done"
+        assert opened.desk.prompt.placeholder == "what is to be done; Enter sends it"
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ from tests.ui.test_app import ALL, LOOKS
 from tests.ui.test_threads import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-AMBER = (255, 135, 0)
+AMBER = (210, 153, 34)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from signoff import (
     build_graph,
     sqlite_storage,
 )
+from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import postgres_storage
 from signoff.workers import drive, pause, submit
@@ -114,7 +115,7 @@ def test_packages_that_are_missing_are_named() -> None:
         "except Exception as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'signoff[workers]'" in done.stdout
+    assert install_hint("workers") in done.stdout
 
 
 @pytest.mark.slow

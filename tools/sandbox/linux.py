@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.filesystem.paths import shown
 from signoff.tools.processes.helpers import base_python, find_program
 from signoff.tools.protected import Protected, find_protected, open_places, within
@@ -130,7 +131,9 @@ class LinuxSandbox:
         protect: Collection[str] | None = None,
     ) -> None:
         if platform.system() != "Linux":
-            raise SetupError('This sandbox needs Linux; elsewhere use `pip install "signoff[monty]"`.')
+            raise SetupError(
+                f"This sandbox needs Linux; elsewhere use the one of Monty: {install_hint('monty')}"
+            )
         self._workspace = None if workspace is None else Workspace(workspace).root
         self._writable = writable and workspace is not None
         self._bounds = bounds or Bounds()

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
 from signoff.tools.protected import find_protected
 from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
 from signoff.tools.sandbox.process import LOST, MOST
@@ -59,7 +60,7 @@ class MontySandbox:
         try:
             import pydantic_monty
         except ImportError as error:
-            raise SetupError('Monty is not installed; run `pip install "signoff[monty]"`.') from error
+            raise SetupError(f"Monty is not installed; run: {install_hint('monty')}") from error
         self._library = pydantic_monty
         self._bounds = bounds or Bounds()
         self._workspace = None if workspace is None else Workspace(workspace).root

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import capped
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind
 from signoff.tools.processes.held import hold, holding_of
 from signoff.tools.sandbox.base import Bounds, PythonResult, Sandbox
@@ -42,7 +43,9 @@ class UnsafeSandbox:
         if not unsafe:
             raise SetupError("This sandbox protects from nothing; pass unsafe=True if that is what you want.")
         if sys.platform == "win32":
-            raise SetupError('There is no such sandbox on Windows; use `pip install "signoff[monty]"`.')
+            raise SetupError(
+                f"There is no such sandbox on Windows; use the one of Monty: {install_hint('monty')}"
+            )
         self._workspace = os.getcwd() if workspace is None else Workspace(workspace).root
         self._bounds = bounds or Bounds()
         self._pool = Pool(self._start)

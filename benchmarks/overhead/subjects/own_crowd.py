@@ -20,7 +20,7 @@ from crowds import (  # type: ignore[import-not-found]  # it lies beside this fi
 from own import State, going_on  # type: ignore[import-not-found]  # as above
 from scripted import MOST_STEPS, TASK  # type: ignore[import-not-found]  # as above
 
-from signoff import build_graph, sqlite_storage
+from signoff import build_graph, postgres_storage, sqlite_storage
 
 Crowd = Callable[[], dict[str, Any]]
 all_at_once: Callable[..., Crowd] = at_once
@@ -41,10 +41,20 @@ def _signoff(model: Waiting, tool: Any, **given: Any) -> One:
 
 
 def signoff(
-    turns: int, database: str | None, *, runs: int, seconds: float, is_async: bool = True, kind: str = "read"
+    turns: int,
+    database: str | None,
+    *,
+    runs: int,
+    seconds: float,
+    is_async: bool = True,
+    kind: str = "read",
+    url: str | None = None,
 ) -> Crowd:
+    """url: of a PostgreSQL database, in place of `database`."""
     stack, given = ExitStack(), dict[str, Any](tool_seconds=None)
-    if database is not None:
+    if url is not None:
+        given["storage"] = stack.enter_context(postgres_storage(url))
+    elif database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))
     model = Waiting(turns=turns, last=FINISH, seconds=seconds)
     go = all_at_once((_signoff(model, step_tool(0.0, is_async=is_async, kind=kind), **given), runs))

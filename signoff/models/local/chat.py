@@ -10,21 +10,44 @@ most.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import httpx
 from langchain_core.language_models import ModelProfile
-from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_openai_messages,
+)
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+)
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
-from signoff.models.local.server import MODEL_NAME, Endpoint, Lease, LocalServer, ServerSettings, lease
+from signoff.models.local.server import (
+    MODEL_NAME,
+    Endpoint,
+    Lease,
+    LocalServer,
+    ServerSettings,
+    lease,
+    progress_in,
+)
 from signoff.models.local.weights import Progress, silent
+from signoff.nodes.model.providers import READING
 
 # A connection that outlives its event loop breaks the next one; on loopback a new one costs nothing.
 _LIMITS = httpx.Limits(max_keepalive_connections=0)
@@ -164,22 +187,127 @@ class LocalChatModel(ChatOpenAI):
         return result
 
     # Every way to call the model passes one of these four: the last moment to have a server to call.
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.start()
-        return super()._generate(*args, **without_tool_choice(kwargs))
+        options = without_tool_choice(kwargs)
+        for _ in self._open_prompt(messages, options.get("tools")):
+            pass
+        return super()._generate(messages, *args, **options)
 
-    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         await asyncio.to_thread(self.start)
-        return await super()._agenerate(*args, **without_tool_choice(kwargs))
+        options = without_tool_choice(kwargs)
+        opening = self._open_prompt(messages, options.get("tools"))
+        while await asyncio.to_thread(next, opening, None):
+            pass
+        return await super()._agenerate(messages, *args, **options)
 
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        _ASKED.set(config)
+        yield from super().stream(input, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        _ASKED.set(config)
+        async with aclosing(
+            cast(AsyncGenerator[AIMessageChunk], super().astream(input, config, **kwargs))
+        ) as come:
+            async for chunk in come:
+                yield chunk
+
+    def _stream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        config = _taken_config()
         self.start()
-        yield from super()._stream(*args, **without_tool_choice(kwargs))
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        await asyncio.to_thread(self.start)
-        async for chunk in super()._astream(*args, **without_tool_choice(kwargs)):
+        options = without_tool_choice(kwargs)
+        for read in self._open_prompt(messages, options.get("tools")):
+            _tell(config, read)
+            # Whoever takes the pieces can end the call here, and sees that it is not silent.
+            yield _nothing()
+        for chunk in super()._stream(messages, *args, **options):
+            if progress := _taken_progress(chunk):
+                _tell(config, progress)
             yield chunk
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        config = _taken_config()
+        await asyncio.to_thread(self.start)
+        options = without_tool_choice(kwargs)
+        opening = self._open_prompt(messages, options.get("tools"))
+        while read := await asyncio.to_thread(next, opening, None):
+            await _atell(config, read)
+            yield _nothing()
+        async for chunk in super()._astream(messages, *args, **options):
+            if progress := _taken_progress(chunk):
+                await _atell(config, progress)
+            yield chunk
+
+    def _open_prompt(self, messages: Sequence[BaseMessage], tools: Any) -> Iterator[tuple[int, int]]:
+        if self._share.server.keeps_prompts:
+            opening = self._opening(messages, tools)
+            if len(opening) >= _WORTH_KEEPING:
+                yield from self._share.server.open_prompt(opening)
+
+    def _opening(self, messages: Sequence[BaseMessage], tools: Any) -> str:
+        """What the prompt begins with before its first message: the same, whatever the task is."""
+        first = list(messages[:1]) if messages and isinstance(messages[0], SystemMessage) else []
+        prompts = [self.prompt([*first, HumanMessage(text)], tools) for text in ("A", "Z")]
+        return os.path.commonprefix(prompts)  # noqa: RUF071  of texts, which are no paths
+
+    def _convert_chunk_to_generation_chunk(
+        self, chunk: dict[str, Any], *args: Any
+    ) -> ChatGenerationChunk | None:
+        made = super()._convert_chunk_to_generation_chunk(chunk, *args)
+        if made is not None and (progress := progress_in(chunk)):
+            made.generation_info = {**(made.generation_info or {}), READING: progress}
+        return made
+
+
+# Shorter ones are read in a few seconds.
+_WORTH_KEEPING = 1000
+
+
+# The configuration of the call that begins. LangChain does not hand it to `_stream`, which begins in the same
+# step and takes it from here.
+_ASKED: ContextVar[RunnableConfig | None] = ContextVar("_ASKED", default=None)
+
+
+def _taken_config() -> RunnableConfig:
+    config = _ASKED.get()
+    _ASKED.set(None)
+    return config or {}
+
+
+def _tell(config: RunnableConfig, read: tuple[int, int]) -> None:
+    if config.get("callbacks"):
+        manager = get_callback_manager_for_config(config)
+        manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+
+
+async def _atell(config: RunnableConfig, read: tuple[int, int]) -> None:
+    if config.get("callbacks"):
+        manager = get_async_callback_manager_for_config(config)
+        await manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+
+
+def _told(read: tuple[int, int]) -> dict[str, int]:
+    return {"done": read[0], "total": read[1]}
+
+
+def _taken_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
+    """How far the server is with the prompt, taken out of a piece: else it would be kept with the reply."""
+    found: tuple[int, int] | None = (chunk.generation_info or {}).pop(READING, None)
+    return found
+
+
+def _nothing() -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(content=""))
 
 
 def without_tool_choice(options: dict[str, Any]) -> dict[str, Any]:
@@ -224,6 +352,7 @@ def local_model(
             tool_calling=True,
         ),
         stream_usage=True,
+        extra_body={"return_progress": True},
         # Placeholders: the transports put in the real port and key.
         base_url="http://127.0.0.1/v1",
         api_key=SecretStr("local"),

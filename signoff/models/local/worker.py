@@ -45,6 +45,9 @@ def common_params(settings: dict[str, Any]) -> Any:
     params.n_ctx = settings["context"]
     params.n_parallel = 1
     params.cache_ram_mib = 512
+    # How far it is with a prompt is told after each batch.
+    params.n_batch = 256
+    params.slot_save_path = settings["slots"]
     if settings["threads"]:
         params.cpuparams.n_threads = settings["threads"]
         params.cpuparams_batch.n_threads = settings["threads"]

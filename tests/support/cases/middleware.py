@@ -1,7 +1,7 @@
 """The middleware classes of LangChain and of deepagents, each in a small run of a Signoff graph.
 
 A case builds a graph with the middleware, runs it and asserts what the class is for. Its first line of words
-stands in the table of docs/middleware.md.
+stands in the table of docs/how-to/middleware.md.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ def model_retry(way: str) -> None:
 
 
 def pii(way: str) -> None:
-    """What is found is redacted, in the history too."""
+    """What is found is redacted, in the history too; the pieces of a reply that are streamed are not."""
     found = ran(graph(script(), chain.PIIMiddleware("email")), way)
     assert found["messages"][0].text == "Write to [REDACTED_EMAIL]."
 

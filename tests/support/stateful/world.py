@@ -61,10 +61,15 @@ class Saver(ThreadSaver):
         self.fuse.moment()
         return done
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+    # LangGraph gives the path only to a saver that names it, and by that path ours tells what may wait.
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         self.fuse.moment()
-        super().put_writes(*args, **kwargs)
+        super().put_writes(config, writes, task_id, task_path)
         self.fuse.moment()
+
+    def save(self, *args: Any) -> None:
+        self.fuse.alive()
+        super().save(*args)
 
 
 class Store(ThreadStore):

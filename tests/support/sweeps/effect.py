@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ class Moments:
 
 
 def around(method: Any) -> Any:
+    # With its signature: by that LangGraph tells what the saver takes.
+    @wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         Moments.passed()
         done = method(*args, **kwargs)

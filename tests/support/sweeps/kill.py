@@ -57,9 +57,10 @@ class Killer(signoff.storage.sqlite.ThreadSaver):
         self._moment()
         return done
 
-    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+    # LangGraph gives the path only to a saver that names it, and by that path ours tells what may wait.
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         self._moment()
-        super().put_writes(*args, **kwargs)
+        super().put_writes(config, writes, task_id, task_path)
         self._moment()
 
 

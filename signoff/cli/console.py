@@ -1,0 +1,16 @@
+"""The console that a command prints to."""
+
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+
+
+def stdout_console() -> Console:
+    """A console that moves the cursor in a terminal only; colours elsewhere, where FORCE_COLOR asks for them
+    and NO_COLOR does not forbid it."""
+    live = sys.stdout.isatty()
+    forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
+    options: dict[str, Any] = {} if live else {"color_system": "256" if forced else None, "width": 100}
+    return Console(file=sys.stdout, force_terminal=live, highlight=False, **options)

@@ -1,0 +1,218 @@
+"""`signoff export`, `signoff delete` and `signoff prune`: keep a copy of a thread, or remove it for good."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from signoff.cli.console import stdout_console
+from signoff.cli.display import read_line
+from signoff.cli.threads import thread_table
+from signoff.front.database import Database, OpenStorage, unknown
+from signoff.front.options import DryRun, Json, Thread, Yes, moment, takes
+from signoff.front.text import one_line
+from signoff.front.thread_ids import checked_thread_id
+from signoff.front.threads import Row, found_in, row
+from signoff.graph.compiled.graph import busy
+from signoff.graph.errors import SetupError, ThreadBusy
+from signoff.graph.foreign import counted
+from signoff.session.export import entries
+from signoff.session.export import export as export_thread
+
+_ENDED = ("success", "limit", "error")
+_NEVER = ("running", "damaged")
+_PIPE = 160
+
+
+@takes()
+def export(
+    thread: Thread,
+    file: Database,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: print it)."),
+    ] = None,
+) -> None:
+    """Print a thread as one JSON document: history, outcomes, records."""
+    thread_id = checked_thread_id(thread)
+    if not file.exists():
+        raise unknown(thread_id, file)
+    with file.open() as storage:
+        _check_known(storage, thread_id, file)
+        text = json.dumps(export_thread(storage, thread_id), indent=2, default=str) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"Cannot write to {output} ({error.strerror}); name another file.") from error
+    _say(f"Written to {output}. It holds all that the thread holds: look before you share it.")
+
+
+@takes()
+def delete(
+    thread: Thread,
+    file: Database,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete a thread and everything stored with it; your files stay as they are."""
+    thread_id = checked_thread_id(thread)
+    if not file.exists():
+        raise unknown(thread_id, file)
+    with file.open() as storage:
+        _check_known(storage, thread_id, file)
+        if storage.checkpointer.is_running(thread_id):
+            raise busy(thread_id)
+        chosen = [row(storage, thread_id)]
+        if not _agreed(chosen, "Delete this thread", yes=yes, dry_run=dry_run, as_json=as_json):
+            return
+        storage.checkpointer.delete_thread(thread_id)
+    _tell(Deleted([thread_id]), as_json)
+
+
+@takes()
+def prune(
+    file: Database,
+    older: Annotated[
+        str,
+        typer.Option(
+            "--older",
+            metavar="TIME",
+            help="Threads that have not changed for so long: 30d, 12w, or since a date like 2026-01-31.",
+            show_default=False,
+        ),
+    ],
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Also threads that have not ended: that wait for you, or were stopped."),
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete threads that ended long ago."""
+    before = moment(older, time.time(), "--older")
+    file.check_named()
+    found = [one for one in found_in(file, sys.maxsize).rows if _is_older(one, before)]
+    ended = [one for one in found if one.status in _ENDED]
+    others = [one for one in found if one.status not in (*_ENDED, *_NEVER)]
+    chosen = [*ended, *others] if every else ended
+    if not chosen:
+        left = f" {counted(len(others), 'thread')} of that age did not end: --all is for these, too."
+        _nothing(f"No thread ended that long ago.{left if others else ''}", as_json)
+        return
+    question = f"Delete {'this' if len(chosen) == 1 else 'these'} {counted(len(chosen), 'thread')}"
+    if not _agreed(chosen, question, yes=yes, dry_run=dry_run, as_json=as_json):
+        return
+    done = Deleted([])
+    with file.open() as storage:
+        for one in chosen:
+            _prune(storage, one, done)
+    _tell(done, as_json)
+
+
+@dataclass
+class Deleted:
+    """What a command has deleted, and what it has kept, with the reason of each."""
+
+    threads: list[str]
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+def _is_older(one: Row, before: float) -> bool:
+    return bool(one.changed) and datetime.fromisoformat(one.changed).timestamp() < before
+
+
+def _prune(storage: OpenStorage, one: Row, done: Deleted) -> None:
+    """Deletes a thread that still is as it was listed: a person may have looked at the list for an hour."""
+    if row(storage, one.thread_id).changed != one.changed:
+        done.kept[one.thread_id] = "it has changed"
+        return
+    try:
+        storage.checkpointer.delete_thread(one.thread_id)
+    except ThreadBusy:
+        done.kept[one.thread_id] = "it is running"
+    else:
+        done.threads.append(one.thread_id)
+
+
+def _check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
+    """Raises ThreadError for a thread of which nothing is kept."""
+    if thread_id not in storage.threads() and next(entries(storage.store, thread_id), None) is None:
+        raise unknown(thread_id, file)
+
+
+def _agreed(chosen: Sequence[Row], question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
+    """Whether these threads are to be deleted. Shows them; asks in a terminal.
+
+    Raises SetupError where nobody can be asked, and Exit when the person does not agree.
+    """
+    if dry_run:
+        if as_json:
+            _print_json([], {}, [one.thread_id for one in chosen])
+        else:
+            _show(chosen)
+            _say(f"{counted(len(chosen), 'thread')} would be deleted; nothing was.")
+        return False
+    if yes:
+        return True
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SetupError(
+            "Deleting cannot be undone, and nobody can be asked here: add --yes, or --dry-run to only see "
+            "what would be deleted."
+        )
+    _show(chosen)
+    try:
+        typed = read_line(f"{question}? It cannot be undone. [y/N] ")
+    except EOFError:
+        typed = ""
+    if typed.strip().lower() not in ("y", "yes"):
+        _say("Nothing was deleted.")
+        raise typer.Exit(1)
+    return True
+
+
+def _show(chosen: Sequence[Row]) -> None:
+    console = stdout_console()
+    table = thread_table(chosen, console.width if console.is_terminal else _PIPE)
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def _tell(done: Deleted, as_json: bool) -> None:
+    if as_json:
+        _print_json(done.threads, done.kept)
+        return
+    many = len(done.threads) != 1
+    _say(f"Deleted {counted(len(done.threads), 'thread') if many else done.threads[0]}.")
+    for thread_id, why in done.kept.items():
+        _say(f"Kept {thread_id}: {why}.")
+
+
+def _nothing(told: str, as_json: bool) -> None:
+    if as_json:
+        _print_json([], {})
+    else:
+        _say(told)
+
+
+def _print_json(deleted: Sequence[str], kept: dict[str, str], would: Sequence[str] | None = None) -> None:
+    document: dict[str, Any] = {"deleted": list(deleted), "kept": kept}
+    if would is not None:
+        document["would_delete"] = list(would)
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def _say(text: str) -> None:
+    console: Console = stdout_console()
+    console.print(Text(one_line(text)), soft_wrap=True)

@@ -1,0 +1,90 @@
+"""What the embedded model has read of its prompt, kept between runs: the part that is the same each time.
+
+Reading the system prompt and the tools takes longer than answering. So the first run keeps what the server
+has made of them in a file, which the next one loads. A file holds nothing of a task: only the part of the
+prompt before the first message. Its name is a hash of everything that it depends on, so that another model,
+server, template or prompt has another one. SIGNOFF_PROMPT_CACHE=off keeps and loads nothing.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from signoff.models.local.weights import cache_folder
+
+SWITCH = "SIGNOFF_PROMPT_CACHE"
+MOST_BYTES = 512 * 1024 * 1024
+"""All files together: about 18,000 tokens, which are 28 KB each. The one used last stays in any case."""
+_SUFFIX = ".slot"
+_HALF = ".half"
+_LEFT_BEHIND_SECONDS = 3600.0
+_OFF = ("off", "0", "no", "false", "none")
+
+
+def is_on(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether anything may be kept."""
+    return env.get(SWITCH, "").strip().lower() not in _OFF
+
+
+def prefix_folder() -> Path:
+    """Where the files are: beside the weights."""
+    return cache_folder() / "prompts"
+
+
+def kept_name(prefix: str, made_by: Mapping[str, object]) -> str:
+    """The name of the file for `prefix`, as it is made by this model, server and context."""
+    told = json.dumps({**made_by, "prefix": prefix}, sort_keys=True)
+    return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:32] + _SUFFIX
+
+
+def half_name(name: str) -> str:
+    """A name under which only this process writes: it becomes `name` when it is whole."""
+    return f"{name}.{os.getpid()}-{secrets.token_hex(4)}{_HALF}"
+
+
+def make_folder() -> None:
+    """The prompt is the user's own: nobody else may read what is kept of it."""
+    prefix_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def take(half: str, name: str) -> None:
+    """Makes a file that is whole the one that is loaded, and removes those used longest ago."""
+    folder = prefix_folder()
+    (folder / half).replace(folder / name)
+    trim(folder, name)
+
+
+def used(name: str) -> None:
+    """Marks a file as the one used last."""
+    with suppress(OSError):
+        os.utime(prefix_folder() / name)
+
+
+def drop(name: str) -> None:
+    """Removes a file that cannot be loaded, or has been written in part."""
+    with suppress(OSError):
+        (prefix_folder() / name).unlink(missing_ok=True)
+
+
+def trim(folder: Path, kept: str, most: int = MOST_BYTES) -> None:
+    """Removes what is too much, and what processes that were killed have left half written."""
+    files: list[tuple[float, int, Path]] = []
+    for path in folder.iterdir():
+        with suppress(OSError):
+            status = path.stat()
+            if path.name.endswith(_HALF):
+                if time.time() - status.st_mtime > _LEFT_BEHIND_SECONDS:
+                    path.unlink(missing_ok=True)
+            elif path.name.endswith(_SUFFIX):
+                files.append((status.st_mtime, status.st_size, path))
+    total = 0
+    for _, size, path in sorted(files, key=lambda file: (file[2].name != kept, -file[0])):
+        total += size
+        if total > most and path.name != kept:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)

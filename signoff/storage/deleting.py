@@ -1,0 +1,134 @@
+"""Deletes a thread with everything that is kept of it: checkpoints, journal, records, settings, its place in
+the queue of workers, and the files that hold its long results.
+
+Both checkpointers delete by `delete_thread` here, so that a server, a program and the command line leave the
+same behind: nothing. A row of `signoff_runners` in PostgreSQL stays, an id and a number: without it a runner
+that was cut off before could take a new thread of the same id for its own, and write into it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from signoff.graph.errors import StorageError
+from signoff.graph.foreign import Outputs, checked_thread_id, kept_name, label, outputs_folder
+from signoff.tools.workspace import OUTPUTS
+
+_KEPT = re.compile(re.escape(OUTPUTS) + r"/([\w-]+\.txt)")
+
+
+class DeletingSaver(Protocol):
+    """A checkpointer that holds threads, and knows the rows that belong to them."""
+
+    def runner(self, thread_id: str) -> AbstractContextManager[None]: ...
+
+    def workspace_of(self, thread_id: str) -> str | None:
+        """The folder in which the command line has this thread work; None where that is not known."""
+
+    def delete_rows(self, thread_id: str) -> None:
+        """Deletes the rows of a thread that is held, in one transaction."""
+
+
+def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
+    """Deletes the thread; does nothing when there is none. Raises ThreadBusy while it runs."""
+    checked_thread_id(thread_id)
+    with saver.runner(thread_id):
+        # The files first: killed in between, the thread is still there to be deleted again.
+        for file in _in_workspace(saver, thread_id):
+            file.unlink(missing_ok=True)
+        Outputs.of(outputs_folder(), saver, thread_id).delete()
+        saver.delete_rows(thread_id)
+
+
+def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
+    """The files in the thread's workspace that hold the full texts of its results."""
+    # It brings the whole graph along, which most who open a database do not need.
+    from signoff.session.status import look, reading_graph
+
+    workspace = saver.workspace_of(thread_id)
+    if workspace is None:
+        return
+    folder = Path(workspace) / OUTPUTS
+    if not folder.is_dir() or folder.resolve() != Path(workspace).resolve() / OUTPUTS:
+        # What the model may have put there as a link is nobody's to clear.
+        return
+    try:
+        messages = look(reading_graph(_Threads(saver)), thread_id).values.get("messages", ())
+    except StorageError:
+        # A thread that cannot be read can be deleted.
+        return
+    for message in messages:
+        # As `capped` and the cut of a long prompt name the files. The words of a tool may name any file:
+        # only those count that a tool of its name has written.
+        name = message.name or message.type
+        own = kept_name(name, "").rpartition("-")[0]
+        named = (found for found in _KEPT.findall(message.text) if found.rpartition("-")[0] == own)
+        yield from (folder / found for found in {kept_name(name, message.text), *named})
+
+
+@dataclass(frozen=True)
+class _Threads:
+    """A storage of which only the threads are read."""
+
+    checkpointer: Any
+    store: Any = None
+
+
+Execute = Callable[[str, tuple[str, ...]], Any]
+"""Executes a statement in a transaction; gives the first value of its first row, None where it has none."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The tables of checkpoints, and how a database orders namespaces: by characters, with an index.
+
+    value: the placeholder of a statement.
+    """
+
+    tables: tuple[str, ...]
+    value: str
+    least: str
+    below: str
+    order: str
+
+
+SQLITE = Dialect(("checkpoints", "writes"), "?", ">=", "<", "prefix")
+POSTGRES = Dialect(
+    ("checkpoints", "checkpoint_blobs", "checkpoint_writes"), "%s", "~>=~", "~<~", "prefix USING ~<~"
+)
+
+
+def delete_rows(execute: Execute, dialect: Dialect, thread_id: str) -> None:
+    """Deletes the rows of a thread from the tables of checkpoints, and every entry of the store whose
+    namespace is `signoff`, any name, the thread, and what is below these."""
+    value, between = (
+        dialect.value,
+        f"prefix {dialect.least} {dialect.value} AND prefix {dialect.below} {dialect.value}",
+    )
+    for table in dialect.tables:
+        execute(f"DELETE FROM {table} WHERE thread_id = {value}", (thread_id,))
+    # Names are looked up, not listed here: one that is added later is deleted as well.
+    first = f"SELECT prefix FROM store WHERE {between} ORDER BY {dialect.order} LIMIT 1"
+    begin, end = "signoff.", "signoff/"  # the character after the dot
+    while found := execute(first, (begin, end)):
+        name = found.split(".")[1]
+        own = f"signoff.{name}.{label(thread_id)}"
+        execute(f"DELETE FROM store WHERE prefix = {value} OR ({between})", (own, f"{own}.", f"{own}/"))
+        begin = f"signoff.{name}/"
+
+
+def workspace_of(execute: Execute, dialect: Dialect, thread_id: str) -> str | None:
+    """The workspace in the settings that the command line keeps of a thread."""
+    query = f"SELECT value FROM store WHERE prefix = {dialect.value} AND key = {dialect.value}"
+    found = execute(query, (f"signoff.threads.{label(thread_id)}", "settings"))
+    settings = json.loads(found) if isinstance(found, str | bytes) else found
+    return settings.get("workspace") if isinstance(settings, dict) else None
+
+
+def lock_of(thread_id: str) -> str:
+    """The name by which the queue of the workers knows the jobs of a thread."""
+    return f"signoff:{label(thread_id)}"

@@ -1,0 +1,83 @@
+"""What a SQLite file of threads holds beside their histories, read without LangGraph, which takes a second to
+import: for commands that only count.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from signoff.storage.schema import BUSY_SECONDS, SCHEMA
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry of the store, with what is asked of LangGraph's `SearchItem`."""
+
+    namespace: tuple[str, ...]
+    key: str
+    value: dict[str, Any]
+    updated_at: datetime
+
+
+class EntryReader:
+    """Searches the store of an open database as LangGraph's `SqliteStore` does, and writes nothing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def store(self) -> "EntryReader":
+        return self
+
+    def threads(self) -> list[str]:
+        """The ids of all threads."""
+        return [row[0] for row in self._connection.execute("SELECT DISTINCT thread_id FROM checkpoints")]
+
+    def search(
+        self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0
+    ) -> Sequence[StoredEntry]:
+        """The entries below a namespace, the one changed last first."""
+        path = ".".join(namespace_prefix)
+        rows = self._connection.execute(
+            # From "path." to before "path/", the next character: by the index, while the journal is long.
+            "SELECT prefix, key, value, updated_at FROM store WHERE prefix = :path "
+            "OR (prefix >= :path || '.' AND prefix < :path || '/') ORDER BY updated_at DESC "
+            "LIMIT :limit OFFSET :offset",
+            {"path": path, "limit": limit, "offset": offset},
+        )
+        return [
+            StoredEntry(tuple(prefix.split(".")), key, json.loads(value), _moment(changed))
+            for prefix, key, value, changed in rows
+        ]
+
+
+@contextmanager
+def entry_reader(file: Path) -> Iterator[EntryReader | None]:
+    """Opens a database that this version has set up; None for any other file, which `sqlite_storage` sets up,
+    or says what is wrong with it."""
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+    except (sqlite3.Error, ValueError):
+        yield None
+        return
+    with closing(connection):
+        yield EntryReader(connection) if _is_ours(connection) else None
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(version == SCHEMA)
+
+
+def _moment(text: str) -> datetime:
+    """As SQLite wrote it: in UTC, without saying so."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
