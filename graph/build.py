@@ -93,7 +93,7 @@ NODES: dict[State, Work] = {
 
 
 def works_of(deps: Dependencies) -> Mapping[State, Work]:
-    """What each state does in this graph: its middleware belong to it."""
+    """The function of each state in this graph, with its middleware."""
     return NODES if deps.middleware is None else deps.middleware.works(NODES)
 
 
@@ -206,7 +206,7 @@ def build_graph(
         of it runs here.
     system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
         content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
-        the last block moves there, so that it covers both); or a function of (state, context) that gives
+        the last block moves there, so that it covers both); or a function of (state, context) that returns
         either, plain or async, which is asked before each call of the model, within its bounds of time.
     cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
         the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
@@ -296,7 +296,7 @@ def build_graph(
         offered, by name; None for all. Control tools are always offered. A call of a tool that was not
         offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
         fails, hangs, or picks what there is not, the task ends as an error, and `retry` goes on.
-    parallel: how many calls of tools that only read run beside each other at most. Default: 8 of sync tools,
+    parallel: how many calls of tools that only read run in parallel at most. Default: 8 of sync tools,
         which take a thread each, and of coroutines as many as there are.
     view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and
         `compaction_seconds`, which still work and warn (DeprecationWarning).
@@ -345,7 +345,7 @@ def build_graph(
     if storage is None and checkpointer is None and box.approvals.asks:
         warnings.warn(
             "approvals= needs a checkpointer to wait for a person: without one, calls that need approval are "
-            "not run. Give storage=sqlite_storage(…), or checkpointer=; if a server (`langgraph dev`) or a "
+            "not run. Pass storage=sqlite_storage(…), or checkpointer=; if a server (`langgraph dev`) or a "
             "parent graph brings its own, none is needed.",
             ApprovalWarning,
             stacklevel=2,
@@ -425,7 +425,7 @@ def _priced(models: Sequence[Any], name: str) -> Prices:
 
 
 def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
-    """Whose way to cache prompts is used; none where it is left open and not the same for all models."""
+    """The provider whose prompt cache is used; None when it is not given and differs between the models."""
     ways = {cache_way(cache, found.model) for found in unwrapped(models)}
     return ways.pop() if len(ways) == 1 else None
 
@@ -437,14 +437,15 @@ def _warn_without_journal(
     if checkpointer is not None and store is None and effects:
         warnings.warn(
             f"{', '.join(effects)} may change something, and without a store there is no journal: a call "
-            "that is cut short by a crash may run twice. Give store=, or storage=sqlite_storage(…).",
+            "that is cut short by a crash may run twice. Pass store=, or storage=sqlite_storage(…).",
             JournalWarning,
             stacklevel=3,
         )
 
 
 def _around(given: Any) -> Any:
-    """The middleware as the states work with it; None where there is none. What it is of is no dependency."""
+    """The middleware as the states work with it; None where there is none. LangChain is not a dependency of
+    this module."""
     found = listed("middleware", given, "[TodoListMiddleware()]")
     if not found:
         return None

@@ -6,18 +6,18 @@
     ├── StorageError       the database cannot be used; the thread stays resumable
     └── ThreadError        the thread cannot do what was asked (unknown, finished, nothing pending)
         ├── ThreadBusy     another process is running the thread
-        └── ThreadLost     another runner has taken the thread over; this one has stopped, nothing is lost
+        └── ThreadLost     another runner has taken the thread over; this one has stopped
 
 A limit or a failing model is never an exception: it is an outcome.
 """
 
 
 class SignoffError(Exception):
-    """Base of everything Signoff raises on purpose. The message says what to do."""
+    """Base class of the exceptions that Signoff raises. The message says what to do."""
 
 
 class SetupError(SignoffError):
-    """Something is missing or wrong on the caller's side, found before anything ran."""
+    """Something in the caller's setup is missing or wrong; nothing has run."""
 
 
 class IllegalEvent(SignoffError):
@@ -25,15 +25,15 @@ class IllegalEvent(SignoffError):
 
 
 class JournalWarning(UserWarning):
-    """Tools with effects run without a journal."""
+    """Tools that change something run without a journal."""
 
 
 class ApprovalWarning(UserWarning):
-    """Calls are to be approved, or a tool asks a person, and nobody can be asked."""
+    """Calls need approval, or a tool asks a person, but the run cannot wait for one."""
 
 
 class MiddlewareWarning(UserWarning):
-    """A hook of a middleware asks for what cannot be, and the run goes on without it."""
+    """A middleware hook asked for something impossible; the run goes on without it."""
 
 
 class StorageError(SignoffError):
@@ -49,7 +49,7 @@ class ThreadBusy(ThreadError):
 
 
 class ThreadLost(ThreadError):
-    """Another runner has taken the thread over; this one has stopped, and nothing is lost."""
+    """Another runner has taken the thread over; this one has stopped, and what it saved is kept."""
 
 
 def shown(thread_id: str) -> str:

@@ -1,8 +1,8 @@
-"""Values and errors of code that is not ours: tools, models, validators, servers.
+"""Handles values and errors of foreign code: tools, models, validators, servers.
 
 A tool may return anything: here it becomes valid text of bounded length, the full text kept beside.
 
-A tool may raise anything, also what is no `Exception`: an extension in Rust panics, a task group gives a
+A tool may raise anything, also what is not an `Exception`: an extension in Rust panics, a task group gives a
 `BaseExceptionGroup`, a library leaves by `SystemExit`. Let through, such an error would come again at each
 resume, and the thread could never go on. But Ctrl-C, and what a handler of a signal raises, are not the
 tool's: they have to get past it. Types do not tell them apart, so this looks at where they were raised.
@@ -259,8 +259,8 @@ _MOST_CHARACTERS = 200
 def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
     """A function that says in words what of a value does not fit the schema; "" when all does.
 
-    what: the setting that the schema is, for errors. Raises SetupError for what is no JSON schema, and
-    without the package that reads one.
+    what: the setting that the schema is, for errors. Raises SetupError for anything that is not a JSON
+    schema, and without the package that reads one.
     """
     try:
         # An import of its own: it takes long, and most graphs need none.
@@ -272,7 +272,7 @@ def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
     try:
         kind.check_schema(schema)
     except SchemaError as error:
-        raise SetupError(f"{what} is no JSON schema: {error.message[:_MOST_CHARACTERS]}.") from error
+        raise SetupError(f"{what} is not a valid JSON schema: {error.message[:_MOST_CHARACTERS]}.") from error
     validator = kind(schema)
 
     def check(value: Any) -> str:
@@ -367,7 +367,8 @@ class _Text:
 
 
 def clear(folder: Path, now: float | None = None) -> None:
-    """Clears what the threads that have ended no longer need. Files that are no thread's are left alone."""
+    """Clears what the threads that have ended no longer need. Files that belong to no thread are left
+    alone."""
     moment = time.time() if now is None else now
     found = sorted(_texts(folder), key=lambda text: (text.ended, text.path))
     left = sum(text.size for text in found)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """`control` steers the machine, `read` changes nothing, `write` may, `terminal` runs commands."""
+    """`control` steers the machine; `read` changes nothing; `write` may change something; `terminal` runs
+    commands."""
 
     CONTROL = "control"
     READ = "read"
@@ -24,8 +25,8 @@ class Kind(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a control call does: claim that the task has ended, wait for a person, nothing but note, or ask
-    for more turns than the limit allows."""
+    """What a control call does: claim that the task has ended, wait for a person, note a thought, or ask for
+    more turns than the limit allows."""
 
     FINISH = "finish"
     ASK = "ask"
@@ -53,8 +54,8 @@ def kind_of(tool: "BaseTool") -> Kind:
     if own := sorted(_less_guarded(metadata)):
         raise SetupError(
             f"The metadata of tool {tool.name!r} holds hints of an MCP server, which can write "
-            f"{', '.join(own)} there, too. Take the tools from signoff.tools.mcp.mcp_tools, or give metadata "
-            "of your own, without the hints."
+            f"{', '.join(own)} there, too. Take the tools from signoff.tools.mcp.mcp_tools, or set "
+            "metadata of your own, without the hints."
         )
     declared = metadata.get("kind")
     if declared is not None:

@@ -28,7 +28,7 @@ class CheckedModel(BaseModel):
 
     @classmethod
     def _unknown(cls, error: ValidationError) -> str | None:
-        """The sentence for names that are no fields: which there are."""
+        """The sentence for unknown field names: it lists the known ones."""
         names = [str(part["loc"][-1]) for part in error.errors() if part["type"] == "extra_forbidden"]
         if not names:
             return None
@@ -87,10 +87,10 @@ class Limits(CheckedModel):
     cost: of the tokens by `prices`, in their currency. The calls of a reply that reaches it are refused.
     prices: per million tokens, for `cost`; without them those of the model in `genai-prices` (the extra
         `signoff[prices]`), in dollars.
-    talk_turns: replies without any call, in a row; only a work call starts the count anew.
+    talk_turns: replies without any call, in a row; only a work call starts the count again.
     repeats: the same work calls with the same results, in a row, or a cycle of two or three of them; the
         same thoughts without work between them. Half way there the model is told. A person's word starts
-        the count anew.
+        the count again.
     refusals: finishes that the review refuses, in a row, with no work and no word of a person between them,
         whatever they claim. The same claim refused twice for the same reason ends it (or goes to a person)
         in any case.

@@ -238,6 +238,6 @@ def check_states(saved: CheckpointTuple | None, known: Container[str], *, newest
             of = f"machine version {version}" if version else "an unknown machine version"
             raise ThreadError(
                 f"The thread stands in the state {name!r} of {of}, which this Signoff (version {MACHINE}) "
-                "does not know: finish it with the Signoff it was begun with, or send a new message, which "
-                "answers what the thread waits for or begins a new task."
+                "does not know: finish it with the Signoff version that began it, or send a new message, "
+                "which answers what the thread waits for or begins a new task."
             )

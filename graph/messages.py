@@ -2,8 +2,8 @@
 
 Marks stand under one key, where no provider is ever sent them. A human-role message with a `nudge` mark is
 synthetic: it is there for the model's sake and never counts as the user's word. A tool result with a
-`not_run` mark answers a call that was not run. An `AIMessage` with an `answer` mark is no reply of the model:
-it tells whoever asked how a task ended.
+`not_run` mark answers a call that was not run. An `AIMessage` with an `answer` mark is not a reply of the
+model: it tells whoever asked how a task ended.
 
 Merging is deterministic: a replay of the writes, in whatever batches, makes the same value.
 """
@@ -202,7 +202,7 @@ def lineage(messages: Sequence[BaseMessage]) -> object | None:
 
 
 def as_messages(write: Any) -> Iterable[BaseMessage]:
-    """The messages of a write: of one, or of a list. Raises what LangChain raises for what is none."""
+    """The messages of a write: of one, or of a list. Raises what LangChain raises for anything else."""
     for item in write if isinstance(write, list) else [write]:
         message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
         yield message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message

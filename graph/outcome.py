@@ -1,4 +1,4 @@
-"""How a task ended: the one answer that a run gives, with what the task changed last and left open."""
+"""The outcome of a task: how it ended, with its last changes and its open points."""
 
 import json
 from collections import Counter
@@ -233,7 +233,7 @@ class Outcome(BaseModel, Generic[ResultT]):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task is done: a success that claims no less."""
+        """Whether the task is done: a success that claims it."""
         return self.status == "success" and self.claim == "done"
 
 
@@ -266,8 +266,8 @@ def outcome_of(
     result: what `invoke` returned; or the values of a state, or of `stream_mode="values"`, for which the
         type is given, too: without it the result stays JSON.
 
-    Raises ThreadError for a task that has not ended, SetupError for what is no result of a run, and where
-    the stored result does not fit the type.
+    Raises ThreadError for a task that has not ended, SetupError for anything that is not a result of a run,
+    and where the stored result does not fit the type.
     """
     values = result.values if isinstance(result, StateSnapshot) else result
     if not isinstance(values, Mapping) or "outcome" not in values:

@@ -194,7 +194,7 @@ def _tool_calls(task: Task, limits: Limits) -> Why:
 def _repeats(task: Task, limits: Limits) -> Why:
     if limits.repeats is None or task.row.times < limits.repeats:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _spoke(task: Task, _: Limits) -> Why:
@@ -241,7 +241,7 @@ def _repeating(task: Task, limits: Limits) -> Why:
     told_at = repeats_to_mention(limits)
     if told_at is None or task.row.times < told_at or task.row.told:
         return None
-    return f"the same work has had the same result {task.row.times} times in a row"
+    return f"{task.row.times} identical results in a row"
 
 
 def _near_limit(task: Task, limits: Limits) -> Why:
@@ -318,8 +318,8 @@ LOOSER: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:
-    """The step of the ladder that replies without a call climb: two reminders, then a call is required, then
-    one of a control tool. `required`: always at least one call.
+    """How far replies without a call have escalated: two reminders, then a call is required, then one of a
+    control tool. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon. After a
     person's answer the model may work again.

@@ -55,7 +55,7 @@ class PendingConfirmation(TypedDict):
 
 
 class RefusedFinish(TypedDict):
-    """Why a finish did not hold. kind: a key of `Texts.refusals`, or `sent_back` for a person's word. why: in
+    """Why a finish was refused. kind: a key of `Texts.refusals`, or `sent_back` for a person's word. why: in
     words, which may be anything: nothing is ever read from them."""
 
     kind: str
@@ -168,7 +168,7 @@ class HistorySummary(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What the last execution showed. of: the tool; status: `ok` or `error`; text: its result, without its
+    """The result of the last execution. of: the tool; status: `ok` or `error`; text: its result, without its
     middle where it is long (the whole stands among the messages)."""
 
     of: str
@@ -178,9 +178,9 @@ class Evidence(TypedDict):
 
 
 class Acting(TypedDict):
-    """What an agent that acts by code goes by, and where its task stands: see `signoff.models.tagged`.
+    """The instructions of an agent that acts by code, and the state of its task: see `signoff.models.tagged`.
 
-    It is made of the messages at every step, but for the constitution, which a graph that is built without
+    It is made of the messages at every step, except for the constitution, which a graph that is built without
     one takes from here. failing: the last execution failed or timed out.
     """
 
@@ -194,7 +194,7 @@ class Acting(TypedDict):
 
 class Spent(TypedDict):
     """What the summaries of one task cost, and replies that a middleware did not keep: tokens and seconds of
-    model calls that are no turns."""
+    model calls that are not turns."""
 
     task: str
     input_tokens: int
@@ -296,7 +296,7 @@ class Context(CheckedModel):
         default=None, ge=1, description="At most this many replies without a tool call in a row."
     )
     repeats: int | None = Field(
-        default=None, ge=2, description="The same work with the same result at most this often in a row."
+        default=None, ge=2, description="At most this many identical results in a row."
     )
     refusals: int | None = Field(
         default=None, ge=1, description="At most this many refused finishes in a row, without work."

@@ -179,7 +179,8 @@ def compose(env: Mapping[str, str]) -> Graph:
 
     Without SIGNOFF_TOOLS it has the tools for files (with the tagged protocol Python, too), and no shell:
     whoever reaches the port may use it. Raises SetupError for what cannot be. A model that cannot be made (no
-    key, say) is no obstacle here: a task then ends with the error `model_error` that says what is missing.
+    key, for example) is not an obstacle here: a task then ends with the error `model_error` that says what is
+    missing.
     """
     given = _given(env)
     settings = settle(given, None, env)

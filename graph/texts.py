@@ -23,7 +23,7 @@ def check_template(where: str, text: Any, values: Mapping[str, Any]) -> None:
     values: one for each name that may stand in braces there, of the kind that will be filled in.
     """
     if not isinstance(text, str):
-        raise SetupError(f"{where} is {text!r:.80}; give a text.")
+        raise SetupError(f"{where} is {text!r:.80}; pass a text.")
     if valid_text(text) != text:
         raise SetupError(f"{where} holds NUL or half a character, which cannot be saved; leave it out.")
     known = ", ".join(f"{{{name}}}" for name in values) or "nothing"
@@ -311,10 +311,10 @@ Your notes so far:
 What came after them, the oldest first:
 {turns}
 
-Now write the notes anew: one text that holds what still matters of the notes so far and of what came after."""
+Now rewrite the notes: one text that holds what still matters of the notes so far and of what came after."""
 
 
-# What is filled in that is no text, or that the default does not use.
+# What is filled in that is not text, or that the default does not use.
 _LEFT: Mapping[str, Any] = {"left": 1, "percent": 1}
 _PART: Mapping[str, Any] = {"left": 1.5, "percent": 1}
 _REMINDER: Mapping[str, Any] = {"left": "text", "count": 1}
@@ -437,7 +437,7 @@ class Texts:
 
 def _filled_up(field_name: str, given: Any, default: Mapping[str, str]) -> Mapping[str, str]:
     if not isinstance(given, Mapping):
-        raise SetupError(f"The texts {field_name} are {given!r:.80}; give a mapping from names to texts.")
+        raise SetupError(f"The texts {field_name} are {given!r:.80}; pass a mapping from names to texts.")
     if unknown := [name for name in given if name not in default]:
         raise SetupError(
             f"There is no text {field_name}[{unknown[0]!r:.80}]; its names are: {', '.join(default)}."

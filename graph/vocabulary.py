@@ -116,7 +116,7 @@ WAITS: Mapping[str, WaitWord] = MappingProxyType(
 """What a thread waits for."""
 
 _STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
-_REVIEWED = f"Put right what is refused, or what refuses it. {_MORE}"
+_REVIEWED = f"Fix what is refused, or what refuses it. {_MORE}"
 
 REASONS: Mapping[str, ReasonWord] = MappingProxyType(
     {

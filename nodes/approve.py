@@ -33,7 +33,7 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
     payload = request(shown, reviews, told)
     answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
     try:
-        # An exception after the interrupt has returned would be replayed for ever: ask again and say why.
+        # An exception after the interrupt has returned would be replayed forever: ask again and say why.
         if asked != waiting.shown:
             raise ValueError("the calls have changed since they were shown; look at them again")
         found = read_answer(
@@ -67,7 +67,7 @@ def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled, by: dic
 
 
 def _review(call: Call, run: NodeContext) -> Review:
-    """What the policy wants; all decisions for a call that waits only because of a crash."""
+    """What the policy demands; every decision is allowed for a call that waits only because of a crash."""
     found = run.deps.toolbox.approvals.review(call.name, call.args)
     return found if found.allowed else ANYBODY
 

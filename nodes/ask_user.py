@@ -1,4 +1,4 @@
-"""Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs anew on
+"""Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs again on
 resume."""
 
 import time
@@ -46,7 +46,7 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
 
 
 def _next_word(spoke: Reply, run: NodeContext) -> Report:
-    """In a dialogue what the model says is put to the user; the user's word goes on with the task."""
+    """In a dialogue the model's text is shown to the user, whose reply continues the task."""
     answer, by = unsigned(
         interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
     )
@@ -56,8 +56,9 @@ def _next_word(spoke: Reply, run: NodeContext) -> Report:
 
 
 def asked_at(reply: Reply, call: Call) -> float | None:
-    """When `call` got its turn, in seconds since the epoch: when its reply came, plus what the calls before
-    it took. From the history alone, so it is the same after a restart; None for a reply made elsewhere."""
+    """When `call` got its turn, in seconds since the epoch: the time of its reply plus the duration of the
+    calls before it. It is read from the history alone, so it is the same after a restart; None for a reply
+    made elsewhere."""
     at = marks(reply.message).get("at")
     results = [result for result in reply.found[: call.index] if result]
     notes = [marks(found) for found in results]

@@ -53,10 +53,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A model call within the bounds of its watch; gives all chunks of the reply, as far as they came: one,
-    where it is not streamed.
+    """A model call within the bounds of its watch. Returns the chunks of the reply that arrived: one when it
+    is not streamed.
 
-    Raises Silent when nothing came for too long.
+    Raises Silent when nothing arrived for too long.
     """
 
     model: Runnable[Any, Any]
@@ -117,7 +117,7 @@ class Stream:
 
 
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
-    # Raises for a name that cannot be used: the caller's mistake is no outcome of the task.
+    # Raises for a name that cannot be used: the caller's mistake is not an outcome of the task.
     models = run.models
     try:
         shown = yield from show(state, run)
@@ -154,7 +154,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
 
 @dataclass
 class ModelCall:
-    """A call of the graph's models: what they are asked with, and what their tries came to.
+    """A call of the graph's models: its arguments, and the result of its tries.
 
     shown: what was shown last; a middleware may change what is. names: of the working tools that are offered;
     None for all.
@@ -170,8 +170,7 @@ class ModelCall:
     tries: Tries = field(default_factory=Tries)
 
     def asked(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
-        """A part of a node: the reply of the first of the models that gives one; None where somebody wants
-        the run to stop."""
+        """A part of a node: the reply of the first model that answers; None when the run is asked to stop."""
 
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
             chosen = self.names is not None and not model.offers.chosen
@@ -190,8 +189,8 @@ class ModelCall:
 
 
 def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
-    """What the model gives: nearly always its first try is the only one."""
-    first, bounds = models[0], watch.anew()
+    """The model's reply. Nearly always the first try is the only one."""
+    first, bounds = models[0], watch.renewed()
     tries.model = first.name if len(models) > 1 else ""
     try:
         return (yield from ask(first, bounds))
@@ -203,7 +202,7 @@ def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask:
 
 
 def _gives_way(error: BaseException) -> bool:
-    """Whether another model can help after this error: a prompt that is too long is squeezed first."""
+    """Whether another model can help after this error: a prompt that is too long is shortened first."""
     return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
@@ -217,8 +216,8 @@ def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]
 
 
 def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
-    """The end of a task where a function of the user's own has failed: the model is not asked."""
-    said = f"{error}. Put it right, then retry the thread; nothing is lost."
+    """The end of a task when a function of the user has failed: the model is not asked."""
+    said = f"{error}. Fix it, then retry the thread; everything so far is saved."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
 
@@ -261,7 +260,7 @@ def _ways(
 
 
 def _refused(error: BaseException) -> AIMessage | None:
-    """A reply that the provider's package could not build, since arguments of a call are no object; of it
+    """A reply that the provider's package could not build, since arguments of a call are not an object; of it
     only these arguments are known."""
     if not isinstance(error, ValidationError) or error.title not in ("AIMessage", "AIMessageChunk"):
         return None
@@ -296,7 +295,7 @@ def _squeezed(state: AgentState, shown: FittedPrompt) -> TooLong | None:
 
 
 def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
-    """The reply; None where somebody wanted it to stop. Raises what says that there is none."""
+    """The reply; None when the run was asked to stop. Raises an error when there is none."""
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
@@ -341,7 +340,7 @@ def _noted(tries: Tries) -> dict[str, Any]:
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:
-    """Nothing of such a reply runs; what was whole of it is kept, and `finish` answers its calls."""
+    """Nothing of such a reply runs; its complete parts are kept, and `finish` answers its calls."""
     messages = append_messages(state["messages"], [message])
     task = run.task({**state, "messages": messages})
     assert task.last is not None, "the reply was just added"

@@ -1,4 +1,4 @@
-"""Starts a new task clean, closes what the user's message left open, summarises old turns."""
+"""Resets the state for a new task, closes calls that the user's message left open, summarises old turns."""
 
 from typing import Any
 

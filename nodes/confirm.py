@@ -1,5 +1,5 @@
 """Waits for a person to confirm a finish, or to send it back. Nothing here has an effect before the
-interrupt: the node runs anew on resume."""
+interrupt: the node runs again on resume."""
 
 import time
 from typing import Any
@@ -48,7 +48,7 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
         return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()
-    sound = not asked["problem"]
+    fits = not asked["problem"]
     return (
         yield from accept_confirmed(
             case,
@@ -56,7 +56,7 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
             asked["verified"],
             text,
             asked.get("checks", []),
-            run=sound,
+            run=fits,
             confirmed=True,
             **notes,
         )
@@ -75,13 +75,13 @@ def _payload(case: Case, claim: dict[str, Any], problem: str) -> dict[str, Any]:
 
 
 def _unasked(claim: dict[str, Any]) -> dict[str, Any]:
-    """The claim without its wish for a confirmation, which is no news while it is asked for and after."""
+    """The claim without its request for a confirmation, which is redundant once a person is asked."""
     return {name: value for name, value in claim.items() if name != "requires_user_confirmation"}
 
 
 def _read(answer: Any) -> ConfirmationAnswer:
-    """What the person said; everything that is no yes is feedback, since an error raised after the interrupt
-    has returned would be replayed for ever."""
+    """What the person said; everything that is not a yes is feedback, since an error raised after the
+    interrupt has returned would be replayed forever."""
     try:
         said = read_confirmation(answer)
     except ValueError:

@@ -1,7 +1,6 @@
-"""Applies the ordered rules and reports the event of the first that fires.
-
-A reply that is settled leads here without a pass through `compress`, which nearly always would find nothing
-to do: so it is looked for here first.
+"""Applies the ordered rules and reports the event of the first that applies. A settled reply leads here
+without a pass through `compress`, which would nearly always find nothing to do; so this state first checks
+whether there is work for it.
 """
 
 from dataclasses import replace

@@ -37,7 +37,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
 
 
 def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
-    """The calls that run together now: reads beside each other, anything else alone."""
+    """The calls that run together now: reads in parallel, anything else alone."""
 
     def beside(call: Call) -> bool:
         return not box.is_effect(call.name) and not box.is_driven(call.name)
@@ -46,7 +46,7 @@ def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
 
 
 def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
-    """Calls that change nothing, beside each other. After an interrupt of one of them they run in order:
+    """Runs calls that change nothing in parallel. After an interrupt of one of them they run in order:
     LangGraph hands answers out in the order in which they are asked for.
 
     A run that goes on in this very node was perhaps killed by one of them. So they run one by one, in the
@@ -118,7 +118,8 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
 
 
 def _again(call: Call, decision: CallDecision | None, run: NodeContext, entry: JournalEntry) -> bool:
-    """Whether a call with an entry runs again: it paused by itself, says that it may, or a person said so."""
+    """Whether a call with a journal entry runs again: it paused itself, is declared repeatable, or a person
+    decided so."""
     if _waits(entry):
         return True
     asked = _approved(decision) and decision is not None and decision["attempt"] == entry.attempt

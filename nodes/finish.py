@@ -1,5 +1,5 @@
-"""Writes the outcome, answers every call still open, tells whoever asked how it ended, and records the
-outcome once per task."""
+"""Writes the outcome, answers every open call, writes the final answer, and records the outcome once per
+task."""
 
 import uuid
 from collections.abc import Sequence
@@ -63,8 +63,8 @@ def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeCont
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
-    """Why the task has ended, where another state than `decide` found that out: a failing model, a review
-    that does not get on. Else the decision of `decide` stands."""
+    """Why the task has ended, if a state other than `decide` found that out: a failing model, a deadlocked
+    review. Otherwise the decision of `decide` stands."""
     before = state.get("decision")
     if ending["status"] == "success" or (before and before["rule"] == ending["reason"]):
         return None
@@ -83,6 +83,6 @@ def _closed(task: Task, run: NodeContext) -> Part[Written]:
 
 
 def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
-    """Each with an id of its own: the last one is where the task ended."""
+    """Each message with its own id: the last one is where the task ended."""
     ids = [f"ended-{task.id}-{position + number}" for number in range(len(results))]
     return [result.model_copy(update={"id": own}) for result, own in zip(results, ids, strict=True)]

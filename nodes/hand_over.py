@@ -57,7 +57,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
 
 
 def timed(observed: Any, seconds: float) -> dict[str, Any]:
-    """What was observed, with how long it took whoever was handed the call."""
+    """The observation, with how long the driver took for the call."""
     return {KEY: {"seconds": seconds}, "observed": observed}
 
 

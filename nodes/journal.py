@@ -38,7 +38,7 @@ def record(outcome: Outcome) -> PutOp:
 
 
 def look_up(outcome: Outcome) -> GetOp:
-    """The operation that reads what is recorded of the same task."""
+    """The operation that reads the recorded outcome of the same task."""
     return GetOp(*place(OUTCOMES, outcome.thread_id, outcome.task))
 
 
@@ -104,7 +104,7 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
 def claim(
     thread_id: str | None, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
 ) -> Swap:
-    """Asks to be the one that starts `call`; of two runners at the same moment one gets it."""
+    """Requests the right to start `call`; of two runners at the same moment only one gets it."""
     known = None if before is None else _value(call, before)
     return Swap(_namespace(thread_id, reply_id), call.id, known, _value(call, begun))
 
@@ -117,7 +117,7 @@ def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
-    """Copies what the journal says of `calls` from the first thread to the second."""
+    """Copies the journal entries of `calls` from the first thread to the second."""
     source, target = (_namespace(thread_id, reply_id) for thread_id in threads)
     for call in calls:
         if item := store.get(source, call.id):
@@ -195,7 +195,7 @@ def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> W
         return Written()
     if entry.status != DONE:
         return Written([unknown(call, run, entry.edited)])
-    # A graph that was built anew may have lost a channel.
+    # A graph that was built again may have lost a channel.
     update = {key: value for key, value in entry.update.items() if key in run.deps.channels}
     return Written(list(entry.messages), [update] if update else [])
 

@@ -60,27 +60,36 @@ _T = TypeVar("_T")
 class Dependencies:
     """The parts of one graph.
 
-    own: the models that the graph was built with; by_name: the same under another name; by_config: as a run's
-    config makes them, None where it makes nothing of them. required: every reply must be a call.
-    prompt_tokens: the budget of the prompt. model_seconds: how long the model may be silent, before its reply
-    and within it. reply_chars: a longer reply is an error. tool_seconds: how long one call may take.
-    ask_unknown: whether a person is asked about a call whose outcome a crash left unknown. plain: the names
-    of the tools that can be called without LangChain's `invoke`. injector: fills in what a tool asks for
-    beside its arguments (state, store, runtime). result_chars: a longer result is cut, the full text kept in
-    the folder `outputs`. compaction_seconds: how long a model may take for a summary.
-    checks: what must hold before a claim of "done" is accepted. finish_alone: a finish beside a work call is
-    refused. evidence: a finish may cite calls. keeper: the model, when it keeps something in the thread.
-    answers: whether a message tells how a task ended. name: of the agent, which stands on that message.
-    parallel: how many reads run beside each other at most; None for the default of each sort.
-    priced: gives the prices of the model under a name, or of the graph's own; None where they were given.
-    shape: what makes an instance of a stored result. pick: which working tools a model call offers.
-    context_form: what a run may be given, where the user has a type of their own for it. channels: those of
-    the state that are the user's own. prompt_function: makes the system prompt of each model call, of the
-    state and the context. cache: whose way to cache prompts is used, "anthropic" or "openai". middleware:
-    LangChain's, where the graph has some.
+    own: the models that the graph was built with. by_name: the same under another name. by_config: as a run's
+        config makes them; None where a config changes nothing.
+    required: every reply must be a call.
+    prompt_tokens: the budget of the prompt.
+    compaction_seconds: how long a model may take for a summary.
+    model_seconds: how long the model may be silent, before its reply and within it.
+    reply_chars: a longer reply is an error.
+    streaming: when a reply is streamed.
+    tool_seconds: how long one call may take.
+    result_chars: a longer result loses its middle; the full text is kept in the folder `outputs`.
+    parallel: how many reads run in parallel at most; None for the default of each sort.
+    plain: the names of the tools that can be called without LangChain's `invoke`.
+    injector: fills in the injected arguments of tools (state, store, runtime).
+    ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
+    checks: what must hold before a claim of "done" is accepted.
+    finish_alone: a finish next to a work call is refused.
+    evidence: a finish may cite calls.
+    answers: whether a message tells how a task ended.
+    name: of the agent, which stands on that message.
+    shape: makes an instance of a stored result.
+    pick: selects the working tools that a model call offers.
+    priced: returns the prices of the model under a name, or of the graph's own; None where they were given.
+    context_form: what a run may be given as context, where the user has a type for it.
+    channels: the user's own channels of the state.
+    prompt_function: makes the system prompt of each model call from the state and the context.
+    cache: whose prompt cache is used, "anthropic" or "openai".
+    keeper: the model, when it keeps something in the thread.
+    middleware: LangChain's, where the graph has some.
     readings: the last reading of each thread, to save time. It is taken out while it is used and checked
-        against the messages, so it can never change a decision. streaming: when a reply
-    is streamed.
+        against the messages, so it can never change a decision.
     """
 
     own: BoundModels
@@ -214,13 +223,13 @@ class NodeContext:
 
     @lazy
     def users_context(self) -> Any:
-        """The context as code of the user's own gets it: an instance of their type, where there is one."""
+        """The context as the user's code gets it: an instance of their type, where there is one."""
         held, form = getattr(self.runtime, "context", None), self.deps.context_form
         return held if form is None else form.users_part(held)
 
     @property
     def users_runtime(self) -> Any:
-        """LangGraph's runtime with the context as code of the user's own gets it."""
+        """LangGraph's runtime with the context as the user's code gets it."""
         found, context = self.runtime, self.users_context
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
@@ -307,7 +316,7 @@ class NodeContext:
         return self.thread_id or history
 
     def forget_task(self, state: AgentState) -> None:
-        """Drops what was worked out of the current task, which the next message makes useless."""
+        """Drops the cached task, which the next message invalidates."""
         self.reader(state).task = None
 
     def forget(self) -> None:
@@ -335,11 +344,11 @@ Work = Callable[[AgentState, NodeContext], Report | Steps]
 
 
 class WrongWay(SetupError):
-    """A middleware has only the other half of a pair, of a sync and an async way."""
+    """A middleware implements only the other one of the sync and the async method."""
 
 
 class Middleware(Protocol):
-    """What the states leave to LangChain's middleware, in a graph that has some: see `nodes/middleware/`.
+    """The interface to LangChain's middleware, in a graph that has some: see `nodes/middleware/`.
 
     wraps_models, wraps_tools: whether there is anything around the calls of models and of tools.
     """
@@ -357,7 +366,7 @@ class Middleware(Protocol):
         """A part of `call_llm`: the reply to `call`, and what is to be written beside it."""
 
     def tool_call(self, job: Any) -> Any:
-        """What the tool of `job` gives, in a sync run."""
+        """What the tool of `job` returns, in a sync run."""
 
     async def atool_call(self, job: Any) -> Any:
         """`tool_call`, for an event loop."""
@@ -433,7 +442,7 @@ class Branch(Runnable[Any, str]):
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # Without a type LangGraph reads all channels anew for each branch, the whole history with them.
+        # Without a type LangGraph reads all channels again for each branch, the whole history with them.
         self.__annotations__ = {"input": Reported}
         self.name = f"after {state}"
         drawn = edges()[state]

@@ -17,12 +17,12 @@ from langgraph.store.base import BaseStore, Op
 _T = TypeVar("_T")
 
 Part = Generator[Any, Any, _T]
-"""A part of a node that yields requests and gives a value."""
+"""A part of a node that yields requests and returns a value."""
 
 
 @runtime_checkable
 class Request(Protocol):
-    """Something that is waited for, and how it is done in an event loop."""
+    """An operation that a generator waits for, in its sync and its async form."""
 
     def do(self, scope: Any) -> Any: ...
 
@@ -51,7 +51,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Swap:
-    """Puts `after` if the value is still `before`; says whether it did.
+    """Stores `after` if the value is still `before`; returns whether it did.
 
     Atomic where the store has a `swap` of its own (`sqlite_storage`). With any other store two runners of one
     thread at the same moment could both succeed.
@@ -94,7 +94,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that its owner does in both ways."""
+    """An operation given by its sync and its async function."""
 
     call: Callable[[], Any]
     acall: Callable[[], Awaitable[Any]]
@@ -107,7 +107,7 @@ class Operation:
 
 
 def carry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
-    """Carries out what `steps` asks for; gives what it comes to."""
+    """Carries out the requests of `steps`; returns its result."""
     go_on: Callable[[], Any] = steps.__next__
     try:
         while True:
@@ -130,7 +130,7 @@ async def acarry_out(steps: Generator[Any, Any, _T], scope: object) -> _T:
 
 
 def tell(steps: Generator[Any, Any, None], scope: object) -> Generator[Any, None, None]:
-    """Carries out what `steps` asks for; gives on whatever else it yields."""
+    """Carries out the requests of `steps`; yields everything else."""
     go_on: Callable[[], Any] = steps.__next__
     while (item := _next(go_on)) is not _END:
         if isinstance(item, Request):
@@ -162,7 +162,7 @@ def _next(go_on: Callable[[], Any]) -> Any:
 
 
 def _done(steps: Generator[Any, Any, Any], request: Request, scope: object) -> Callable[[], Any]:
-    """Carries out one request; how `steps` goes on."""
+    """Carries out one request; returns how `steps` continues."""
     try:
         return partial(steps.send, request.do(scope))
     except BaseException as error:  # noqa: BLE001  whoever asked decides what an error means

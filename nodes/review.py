@@ -37,7 +37,7 @@ class Hearing:
 
 
 Judgement = Refusal | Report | None
-"""What a criterion says: why the finish is refused, how the review ends otherwise, or nothing against it."""
+"""The result of a criterion: a refusal, another end of the review, or None when it has no objection."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _with(report: Report, written: dict[str, Any]) -> Report:
 
 
 def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
-    """What the finish claims, and why it is refused by what the history alone says of it."""
+    """What the finish claims, and its refusal if the history alone refuses it."""
     hearing = Hearing(case, _claim(case))
     for criterion in BY_HISTORY:
         judgement = criterion.judge(hearing)

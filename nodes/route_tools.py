@@ -178,7 +178,8 @@ def _above(call: Call, task: Task, run: NodeContext) -> str | None:
 
 
 def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> ToolMessage:
-    """The answer to a call of a tool that there is not, or not now. offered: of the working tools."""
+    """The answer to a call of an unknown tool, or of one that is not offered now. offered: of the working
+    tools."""
     texts, box = run.deps.texts.results, run.deps.toolbox
     working = [name for name in box.tools if offered is None or name in offered]
     names = [*working, *box.controls]

@@ -237,7 +237,7 @@ def _is_uuid(thread_id: str) -> bool:
 
 
 class Pages:
-    """Refuses requests of web pages other than Studio's and those of this machine.
+    """Rejects requests of web pages other than Studio's and those of this machine.
 
     The server has no password and answers any page that the user's browser has open; the graph writes files.
     SIGNOFF_ORIGINS: further pages that may use it, as `https://name`, with commas between them.

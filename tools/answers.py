@@ -18,7 +18,7 @@ _MOST_DIGITS = 9
 
 
 def signed(answer: Any, by: str | None) -> Any:
-    """`answer` with who gave it, as it is handed to the thread; as it is, where nobody said so."""
+    """`answer` together with the name of who gave it; unchanged when no name was given."""
     return {KEY: {_BY: by}, "answer": answer} if by else answer
 
 
@@ -32,8 +32,9 @@ def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def read_question(answer: Any, options: Sequence[str] = ()) -> Any:
-    """What a person answered: the words in an inbox's or a chat page's wrapping (`[{"type": "response",
-    "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; "" for none.
+    """The text that a person answered: the words in an inbox's or a chat page's wrapping (`[{"type":
+    "response", "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; ""
+    for none.
 
     The same for what it has read already.
     """
@@ -90,7 +91,7 @@ def waiting_time(args: Mapping[str, Any], asked_at: float | None) -> dict[str, A
 
 
 def seconds_of(value: Any) -> float | None:
-    """A length of time as a model gives it, in seconds; None for what is none."""
+    """A length of time as a model gives it, in seconds; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -101,7 +102,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def text_of(value: Any) -> str | None:
-    """A short answer as a model gives it, as text; None for what is none."""
+    """A short answer as a model gives it, as text; None for anything else."""
     if not isinstance(value, bool | int | float | str):
         return None
     return (value if isinstance(value, str) else json.dumps(value)).strip() or None
@@ -109,7 +110,7 @@ def text_of(value: Any) -> str | None:
 
 def expired(payload: Any, now: float, texts: Texts = DEFAULT_TEXTS) -> str | None:
     """The answer to take for a question whose deadline has passed: its default, or words that say that nobody
-    answered. None while it still waits, and for everything that is no question with a deadline.
+    answered. None while it still waits, and for everything that is not a question with a deadline.
 
     payload: the value of an interrupt. now: seconds since the epoch.
     """

@@ -33,7 +33,7 @@ _KNOWN = ("allowed_decisions", "when", "description", "args_schema")
 
 @dataclass(frozen=True)
 class Review:
-    """What a person may do about a call: nothing is `allowed` for one that needs nobody.
+    """What a person may decide about a call: `allowed` is empty for a call that needs nobody.
 
     description: what they are told of it, or a function of the tool call, the state and the runtime.
     args_schema: the JSON schema of edited arguments. when: says of a call whether it needs a person at all.
@@ -68,7 +68,7 @@ ANYBODY = Review(DECISIONS)
 
 
 def read_rule(name: str, rule: Any) -> Review:
-    """The review that a rule wants which is no function. Raises SetupError for one that cannot be read."""
+    """The review that a rule wants which is not a function. Raises SetupError for one that cannot be read."""
     if isinstance(rule, bool):
         return ANYBODY if rule else NOBODY
     if not isinstance(rule, Mapping):
@@ -83,13 +83,13 @@ def read_rule(name: str, rule: Any) -> Review:
     if callable(description):
         check_function(f"description of the approvals for {name!r}", description, 3)
     elif not isinstance(description, str | None):
-        raise SetupError(f"description of the approvals for {name!r} is {description!r:.80}; give text.")
+        raise SetupError(f"description of the approvals for {name!r} is {description!r:.80}; pass text.")
     allowed = _decisions(name, rule.get("allowed_decisions"), rule)
     return Review(allowed, description, None if schema is None else _schema(name, schema), when)
 
 
 def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = None) -> Review:
-    """The review of one call: of nobody, when its `when` says so. One that fails lets no call through."""
+    """The review of one call: none, when its `when` says so. A `when` that fails lets no call through."""
     if found.when is None:
         return found
     call = ToolCall(name=name, args=dict(args), id=None, type="tool_call")
@@ -109,13 +109,13 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
 def check_function(what: str, function: Any, arguments: int) -> bool:
     """Whether the function asks for the run's `context` by name, after so many arguments.
 
-    Raises SetupError for what cannot be called with them, or has to be awaited: its answer would always be
-    read as a yes.
+    Raises SetupError for a function that cannot be called with them, or is async: its coroutine would always
+    count as a yes.
     """
     if not callable(function):
-        raise SetupError(f"{what} is {function!r:.80}; give a function.")
+        raise SetupError(f"{what} is {function!r:.80}; pass a function.")
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004  what it calls
-        raise SetupError(f"{what} is an async function; give a plain one.")
+        raise SetupError(f"{what} is an async function; pass a plain one.")
     try:
         found = inspect.signature(function)
     except ValueError:
@@ -127,7 +127,7 @@ def check_function(what: str, function: Any, arguments: int) -> bool:
     try:
         found.bind(*[None] * arguments)
     except TypeError as error:
-        raise SetupError(f"{what} is to be called with {arguments} arguments ({error}).") from error
+        raise SetupError(f"{what} must accept {arguments} arguments ({error}).") from error
     return False
 
 
@@ -137,7 +137,7 @@ def _schema(name: str, given: Any) -> dict[str, Any]:
     try:
         schema = json.loads(json.dumps(dict(given)))
     except (TypeError, ValueError) as error:
-        raise SetupError(f"{what} is {given!r:.80}; give a JSON schema.") from error
+        raise SetupError(f"{what} is {given!r:.80}; pass a JSON schema.") from error
     schema_check(schema, what)
     found: dict[str, Any] = schema
     return found
@@ -147,7 +147,7 @@ def _decisions(name: str, listed: Any, rule: Any) -> tuple[str, ...]:
     known = ", ".join(DECISIONS)
     if not isinstance(listed, list | tuple) or not listed:
         raise SetupError(
-            f"approvals for {name!r} is {rule!r:.200}; give True, False, a function, a list of: {known}, or "
+            f"approvals for {name!r} is {rule!r:.200}; pass True, False, a function, a list of: {known}, or "
             "a mapping with such a list as allowed_decisions."
         )
     if wrong := [word for word in listed if word not in DECISIONS]:
@@ -239,7 +239,7 @@ class Approvals:
                 self._asking.add("")
         else:
             raise SetupError(
-                f"approvals is {self.policy!r}; give a mapping of tool names or kinds, or a function."
+                f"approvals is {self.policy!r}; pass a mapping of tool names or kinds, or a function."
             )
         # A `when` finds the context in the runtime, where LangChain has it.
         tells = has_context and any(callable(rule) or rule.when for rule in self._rules.values())
@@ -325,7 +325,7 @@ def shown_calls(interrupt_id: str, calls: Iterable[tuple[str, str, Mapping[str, 
 
 
 def take_ids(answer: Any) -> tuple[Any, frozenset[str]]:
-    """An answer without the short ids of what was shown that it names, and these ids: the one in
+    """Splits an answer into the answer without the short ids that it names, and these ids: the one in
     `approve@3f2a91` or `reject@3f2a91: why`, or `shown` in decisions."""
     if isinstance(answer, Mapping) and "decisions" in answer:
         inner, named = _without_ids(answer["decisions"])
@@ -382,7 +382,7 @@ def read_answer(
         raise ValueError(f"give one decision for each of the {len(calls)} calls")
     ordered = _in_order(given, beside, ids or [""] * len(calls))
     if len(ordered) != len(calls):
-        raise ValueError(f"{len(ordered)} decisions for {len(calls)} calls; give one for each, in order")
+        raise ValueError(f"{len(ordered)} decisions for {len(calls)} calls; pass one for each, in order")
     found = [_decision(one, name) for one, (name, _) in zip(ordered, calls, strict=True)]
     for decision, may, (name, _) in zip(found, allowed, calls, strict=True):
         if decision.type not in may:
@@ -425,7 +425,7 @@ def _in_order(given: Sequence[Any], beside: Any, ids: Sequence[str]) -> Sequence
     if doubled := [one for at, one in enumerate(named) if places[one] != at]:
         raise ValueError(f"the call {doubled[0]!r} is decided on twice")
     if left := [one for one in ids if one not in places]:
-        raise ValueError(f"there is no decision for the call {left[0]!r}; give one for each call")
+        raise ValueError(f"there is no decision for the call {left[0]!r}; pass one for each call")
     return [given[places[one]] for one in ids]
 
 
@@ -451,10 +451,10 @@ def _decision(given: Any, name: str) -> ApprovalDecision:
             return ApprovalDecision("approve")
         return ApprovalDecision("reject", message="" if word in NO else given.strip())
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
-        raise ValueError(f"{given!r} is no decision; use {{'type': 'approve'}} or reject, edit, respond")
+        raise ValueError(f"{given!r} is not a decision; use {{'type': 'approve'}} or reject, edit, respond")
     kind = _INBOX.get(given["type"], given["type"])
     if kind not in DECISIONS:
-        raise ValueError(f"{given['type']!r} is no decision; use one of: {', '.join(DECISIONS)}")
+        raise ValueError(f"{given['type']!r} is not a decision; use one of: {', '.join(DECISIONS)}")
     if kind == "edit":
         return ApprovalDecision("edit", args=_edited(given, name))
     message = given.get("message", given.get("args"))

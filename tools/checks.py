@@ -34,8 +34,8 @@ _AFTER_EXIT = 0.5
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a command. code: its exit code, negative for a signal; None when it was broken off.
-    late: its time was over. output: both of its streams, the middle of a very long one left out."""
+    """The result of a command. code: its exit code, negative for a signal; None when it was aborted. late: it
+    ran out of time. output: both of its streams, the middle of a very long one left out."""
 
     code: int | None
     output: str
@@ -87,10 +87,9 @@ class CappedOutput:
 def run_command(
     command: str | tuple[str, ...], folder: Path, seconds: float, stopped: Callable[[], bool]
 ) -> Ran:
-    """Runs `command` in `folder`: a text by the shell, a tuple as it is. Nothing is given to it to read.
-
-    When its `seconds` are over, or `stopped` says so, it is killed with all processes of its group; so are
-    those that it leaves behind. Raises OSError when it cannot be started, ValueError for a NUL in it.
+    """Runs `command` in `folder`: a text by the shell, a tuple as it is. Its standard input is empty. When
+    its `seconds` are over, or `stopped` says so, it is killed with all processes of its group; so are
+        those that it leaves behind. Raises OSError when it cannot be started, ValueError for a NUL in it.
     """
     process = subprocess.Popen(
         command,
@@ -182,7 +181,7 @@ Found = Failure | Passed
 
 @dataclass(frozen=True)
 class FunctionCheck:
-    """Calls a function with what it asks for by name. It passes when that returns True or None."""
+    """Calls a function with the arguments that it names. The check passes when it returns True or None."""
 
     name: str
     function: Callable[..., Any]
@@ -247,23 +246,23 @@ def make_checks(
     """The checks of a graph.
 
     folder: where commands run; the process's own when it is None. seconds: how long one check may take.
-    Raises SetupError for what is no check, a function that asks for something else than ASKABLE, a folder
-    that is none, and for a time that is not above 0.
+    Raises SetupError for anything that is not a check, a function that asks for something else than ASKABLE,
+    a folder that is none, and for a time that is not above 0.
     """
     if isinstance(checks, str) or not isinstance(checks, Sequence):
-        raise SetupError(f"checks= is {checks!r}; give a list of functions and commands.")
+        raise SetupError(f"checks= is {checks!r}; pass a list of functions and commands.")
     if not seconds > 0:
-        raise SetupError(f"check_seconds is {seconds}; give a time above 0.")
+        raise SetupError(f"check_seconds is {seconds}; pass a time above 0.")
     if not isinstance(folder, str | PathLike | None):
-        raise SetupError(f"checks_folder is {folder!r}; give the path of a folder.")
+        raise SetupError(f"checks_folder is {folder!r}; pass the path of a folder.")
     place = Path.cwd() if folder is None else Path(folder).expanduser().resolve()
     if not place.is_dir():
-        raise SetupError(f"checks_folder {str(place)!r} is no folder.")
+        raise SetupError(f"checks_folder {str(place)!r} is not a folder.")
     return tuple(_told_apart([_made(check, place, seconds) for check in checks]))
 
 
 def _told_apart(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
-    """The checks with names of their own: by its name a failure is known again."""
+    """The checks with unique names: a failure is recognised by its name."""
     times = Counter[str]()
     for check in checks:
         times[check.name] += 1

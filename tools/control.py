@@ -216,7 +216,7 @@ def _described(name: str, description: str, schema: type[BaseModel]) -> Structur
 def argument_tool(
     name: str, description: str, schema: type[BaseModel], effect: Effect, aliases: Sequence[str] = ()
 ) -> ControlTool:
-    """A control tool that is nothing but a name, its arguments and an effect."""
+    """A control tool that consists only of a name, its arguments and an effect."""
     tool = _described(name, description, schema).model_copy(update={"metadata": {"kind": Kind.CONTROL.value}})
     return ControlTool(tool, effect, aliases=tuple(aliases), runs=False)
 
@@ -298,7 +298,8 @@ class ControlRegistry(Mapping[str, ControlTool]):
         return schema.model_validate(args).model_dump(mode="json") if schema else dict(args)
 
     def salvage(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """What of `args` fits, each argument for itself, and an empty summary where there is none."""
+        """The arguments in `args` that are valid, checked one by one, and an empty summary if there is
+        none."""
         schema = self._schema(name)
         try:
             return self.read(name, args)
@@ -440,15 +441,16 @@ def _added(
 
 
 def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
-    """What makes an instance of a stored result; None for a JSON schema, whose results are JSON values.
+    """The adapter that makes an instance of a stored result; None for a JSON schema, whose results are JSON
+    values.
 
-    Raises SetupError for what is no format.
+    Raises SetupError for anything that is not a format.
     """
     if given is None or isinstance(given, Mapping):
         return None
     if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
         raise SetupError(
-            f"response_format is {reprlib.repr(given)}; give a pydantic model, a dataclass, a TypedDict or a "
+            f"response_format is {reprlib.repr(given)}; pass a pydantic model, a dataclass, a TypedDict or a "
             "JSON schema."
         )
     try:
@@ -499,12 +501,13 @@ def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = dereference_refs(dict(schema))
     except (KeyError, ValueError, TypeError) as error:
-        raise SetupError(f"response_format has a reference that leads nowhere: {error}.") from error
+        raise SetupError(f"response_format has a reference that cannot be resolved: {error}.") from error
     return {key: part for key, part in found.items() if key not in ("$defs", "definitions", "$schema", "$id")}
 
 
 def _fits(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """A validator for values of this JSON schema. Raises SetupError for what is no JSON schema."""
+    """A validator for values of this JSON schema. Raises SetupError for anything that is not a JSON
+    schema."""
     check = schema_check(schema, "response_format")
 
     def fits(value: Any) -> Any:

@@ -53,10 +53,10 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str) -> str:
     name = workspace.relative(path)
     old, new = (text.replace("\r\n", "\n") for text in (old, new))
     if not old:
-        raise ToolException("old is empty; give the exact text to replace, or use write_file for a new file.")
+        raise ToolException("old is empty; pass the exact text to replace, or use write_file for a new file.")
     if old == new:
         raise ToolException(
-            "old and new are the same, so nothing would change; give the changed text as new."
+            "old and new are the same, so nothing would change; pass the changed text as new."
         )
     if valid_text(new) != new:
         raise ToolException("new holds characters that are not valid text; leave them out.")
@@ -141,7 +141,8 @@ def _missing(text: str, old: str, name: str) -> str:
 
 
 def _too_many_ends(text: str, old: str) -> str:
-    """What to do when `old` is there but for the line ends behind it, as at the end of a file without one."""
+    """What to do when `old` matches except for the line ends after it, as at the end of a file without
+    one."""
     bare = old.rstrip("\n")
     found = re.search(rf"{_pattern(bare)}((?:\r?\n)*)\Z", text) if bare != old and bare else None
     if not found:
@@ -301,7 +302,7 @@ def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -
         elif not glob or (entry.kind == "file" and fits(entry.path)):
             lines.append(_listed(entry))
         if len(lines) > _MOST_ENTRIES:
-            lines[-1] = f"Stopped after {_MOST_ENTRIES} entries; list one folder or give a glob."
+            lines[-1] = f"Stopped after {_MOST_ENTRIES} entries; list one folder or pass a glob."
             break
     if not lines:
         none = f"No file in {name} fits {glob}." if glob else f"The folder {name} is empty."
@@ -350,7 +351,7 @@ def read_file(workspace: Workspace, path: str, start_line: int = 1, end_line: in
 
 def _check_range(name: str, count: int, start: int, end: int | None) -> None:
     if start < 1:
-        raise ToolException("start_line counts from 1; give 1 or more.")
+        raise ToolException("start_line counts from 1; pass 1 or more.")
     if end is not None and end < start:
         raise ToolException("end_line is before start_line; leave it out to read to the end.")
     if start > max(count, 1):
@@ -376,7 +377,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
     """Creates the file with its folders, or replaces all of its text; `content` is written as UTF-8.
 
     A replaced file keeps its line ends and its byte order mark. Raises ToolException, the file unchanged,
-    when it is no UTF-8 text.
+    when it is not UTF-8 text.
     """
     if valid_text(content) != content:
         raise ToolException("content holds characters that are not valid text; leave them out.")
@@ -419,7 +420,7 @@ def workspace_tools(
     Raises SetupError when the folder does not exist, or a path in `protect` is not there.
     """
     if isinstance(root, Workspace) and protect is not None:
-        raise SetupError("This Workspace says itself what is protected: give protect to Workspace(…).")
+        raise SetupError("This Workspace already defines what is protected: pass protect to Workspace(…).")
     workspace = root if isinstance(root, Workspace) else Workspace(root, protect=protect)
     table: list[tuple[Callable[..., str], type[BaseModel], Kind]] = [
         (list_files, ListFiles, Kind.READ),

@@ -32,7 +32,7 @@ MOST_TOOLS = 128
 """How many tools one server may offer; more than that most models do not take."""
 
 _GARBAGE = 100
-"""Lines that are no message of MCP, after which a server is given up."""
+"""Lines that are not MCP messages, after which a server is given up."""
 
 _PING_SECONDS = 5.0
 # What ends a server over stdio waits two seconds after the end of its input, and two after SIGTERM.
@@ -57,7 +57,7 @@ async def mcp_tools(
 
     A server over stdio is started once, here. It serves every call, and ends with the graph that its tools
     are given to: by `graph.close()`, with the graph's storage, or when nothing refers to the graph and the
-    tools any more. One that has ended is started anew by the next call.
+    tools any more. One that has ended is started again by the next call.
 
     trust_hints: believe what a server says of its tools. One with `readOnlyHint` is then of kind `read`, so
         nobody is asked about it as a write and it may run twice; one with `idempotentHint` may run again
@@ -72,7 +72,7 @@ async def mcp_tools(
     except ImportError:
         raise SetupError(f"MCP servers need an extra: {install_hint('mcp')}") from None
     if not seconds > 0:
-        raise SetupError(f"seconds is {seconds!r}; give the seconds that a server may take to start.")
+        raise SetupError(f"seconds is {seconds!r}; pass how many seconds a server may take to start.")
     every = [_Server(name, connection, seconds, most_tools) for name, connection in servers.items()]
     try:
         listed = await asyncio.gather(*(server.tools() for server in every), return_exceptions=True)
@@ -96,7 +96,7 @@ class _Unusable(Exception):
 
 
 class _Ended(_Unusable):
-    """It has ended. sent: whether it may have read the question before."""
+    """The server has ended. sent: whether it may have read the request before."""
 
     def __init__(self, why: str, *, sent: bool) -> None:
         super().__init__(why)
@@ -121,7 +121,7 @@ class _Server:
         self._doubtful = False
 
     async def tools(self) -> "list[Tool]":
-        """What it offers. A server over stdio runs from now on."""
+        """The tools that it offers. Starts a server over stdio."""
         return await _elsewhere(self._listed())
 
     def converted(self, listed: "Sequence[Tool]", *, trust_hints: bool) -> list[BaseTool]:
@@ -169,7 +169,7 @@ class _Server:
             if error.sent:
                 raise _Unusable(
                     f"{error} Whether the call took effect is not known: check before you repeat it. The "
-                    "next call starts the server anew."
+                    "next call starts the server again."
                 ) from error
         # It had ended before the call, so nothing was asked of it.
         return await (await self._opened()).ask(asked)
@@ -181,8 +181,8 @@ class _Server:
         except TimeoutError:
             garbage = self._running.garbage if self._running else ""
             raise _Unusable(
-                f"it had not listed its tools after {self._seconds:g} seconds.{garbage} Give it longer with "
-                "seconds=, or check its command or address."
+                f"it had not listed its tools after {self._seconds:g} seconds.{garbage} Allow more time "
+                "with seconds=, or check its command or address."
             ) from None
         finally:
             if not self._stays:
@@ -199,7 +199,7 @@ class _Server:
             if len(found) > self._most:
                 raise _Unusable(
                     f"it offers more than {self._most} tools, and most models take no more. Have it offer "
-                    "fewer, or give most_tools=."
+                    "fewer, or pass most_tools=."
                 )
             if not page.nextCursor:
                 return found
@@ -261,11 +261,11 @@ class _Running:
 
     @property
     def garbage(self) -> str:
-        """What it printed that is no message, as the end of a sentence; empty for nothing."""
-        return f" It printed what is no message of MCP: {self._first!r}." if self._lines else ""
+        """What it printed that is not a message, as the end of a sentence; empty for nothing."""
+        return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
 
     async def start(self) -> None:
-        """Comes back when it can be asked."""
+        """Returns when the server can be asked."""
         await self.ask(lambda session: session.initialize())
 
     async def ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
@@ -302,7 +302,7 @@ class _Running:
         return True
 
     async def end(self) -> None:
-        """Ends it, and comes back when its process has gone."""
+        """Ends the server; returns when its process has gone."""
         self._stop.set()
         if not self._session.done():
             self._task.cancel()
@@ -356,7 +356,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def _elsewhere(work: "Coroutine[Any, Any, _T]") -> _T:
-    """What `work` gives in the loop of the sessions."""
+    """What `work` returns in the loop of the sessions."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
 
 

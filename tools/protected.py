@@ -231,7 +231,7 @@ class _Finder:
         self._drop_covered()
 
     def _folder(self, folder: str) -> Iterator[str]:
-        """Looks at the entries of `folder`, and gives the folders in it that are to be looked at."""
+        """Looks at the entries of `folder`, and returns the folders in it that are to be looked at."""
         try:
             with os.scandir(folder) as found:
                 entries = list(found)

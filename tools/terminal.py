@@ -40,11 +40,11 @@ _BEFORE = "[Since the last command the terminal showed:]\n{before}\n[This comman
 _MOST_STREAMED = 8_000
 _DESCRIPTION = (
     "Run a command in bash, in a terminal that keeps its folder, variables and background jobs between "
-    "calls. The result ends with the exit code. Nobody can type: give input by a pipe or by options. "
+    "calls. The result ends with the exit code. Nobody can type: pass input by a pipe or by options. "
     "Start servers in the background, with their output in a file: server > server.log 2>&1 &"
 )
 _WAITED = {
-    "line": "it waited for a line of input and nobody can type: give the input by a pipe or by options",
+    "line": "it waited for a line of input and nobody can type: pass the input by a pipe or by options",
     "password": "it asked for a password and nobody can type one: use a way that needs none",
     "screen": "it waited for keys, as a full-screen program does, and nobody can type: use options that "
     "make it run by itself",
@@ -198,7 +198,7 @@ def _notes(result: ShellResult, timeout: float, place: Workspace) -> list[str]:
     notes = [f"exit code {code}", f"{result.seconds:.2f} s"]
     if result.timed_out:
         notes.append(
-            f"stopped at the time-out of {timeout:g} s: give a longer one, or run it in the background"
+            f"stopped at the time-out of {timeout:g} s: pass a longer one, or run it in the background"
         )
     if result.waiting_for and not result.timed_out:
         notes.append(f"stopped: {_WAITED[result.waiting_for]}")

@@ -216,7 +216,7 @@ def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dic
         provided = "type" in one or (len(one) == 1 and "name" not in one)
         if not provided or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
             raise SetupError(
-                f"tools= holds {reprlib.repr(dict(one))}, which cannot be a tool: nothing runs it; give a "
+                f"tools= holds {reprlib.repr(dict(one))}, which cannot be a tool: nothing runs it; pass a "
                 "LangChain tool or a function, or a tool that the model's provider runs, such as "
                 '{"type": "web_search"}.'
             )
@@ -229,19 +229,19 @@ def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dic
 def _from_function(given: Any) -> BaseTool:
     if inspect.isclass(given):
         raise SetupError(
-            f"tools= holds the class {given.__name__}; give an instance of a tool, or a function with a "
+            f"tools= holds the class {given.__name__}; pass an instance of a tool, or a function with a "
             "docstring."
         )
     if given is None or isinstance(given, str | list | tuple):
         raise SetupError(
-            f"tools= holds {reprlib.repr(given)}, which cannot be a tool; give LangChain tools, or functions "
+            f"tools= holds {reprlib.repr(given)}, which cannot be a tool; pass LangChain tools, or functions "
             "with docstrings."
         )
     try:
         made: BaseTool = _of_module(given, given.__doc__).model_copy() if _stays(given) else tool(given)
     except (ValueError, TypeError, AttributeError) as error:
         raise SetupError(
-            f"{getattr(given, '__name__', given)!r} cannot be a tool ({error}); give a LangChain tool, or a "
+            f"{getattr(given, '__name__', given)!r} cannot be a tool ({error}); pass a LangChain tool, or a "
             "function with a docstring."
         ) from error
     return made
@@ -272,6 +272,6 @@ def _by_name(
         if work_tool.name in found:
             raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")
         if kind_of(work_tool) is Kind.CONTROL:
-            raise SetupError(f"The tool {work_tool.name!r} is of kind control; give it in control_tools.")
+            raise SetupError(f"The tool {work_tool.name!r} is of kind control; pass it in control_tools.")
         found[work_tool.name] = work_tool
     return found

@@ -250,7 +250,7 @@ def _left_out(entry: FolderEntry, rules: Sequence[IgnoreRule]) -> FolderEntry:
 
 def _regular(info: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(info.st_mode):
-        raise ToolException(f"{shown(path)} is a folder; give the path of a file.")
+        raise ToolException(f"{shown(path)} is a folder; pass the path of a file.")
     if not stat.S_ISREG(info.st_mode):
         raise ToolException(
             f"{shown(path)} is not a regular file (a device, a pipe or the like); choose another."

@@ -98,7 +98,7 @@ def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractCo
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Raises StorageError in place of what SQLite raises for a full disk, a database that is locked, …"""
+    """Raises StorageError in place of SQLite's errors for a full disk, a locked database and the like."""
     try:
         yield
     except sqlite3.Error as error:
@@ -114,7 +114,7 @@ def closed() -> StorageError:
     """The error for a graph that is used after its storage was closed."""
     return StorageError(
         "The storage of this graph is closed: its `with` block has ended. Use the graph within it, or open "
-        "the storage again and build the graph anew."
+        "the storage again and build the graph again."
     )
 
 
@@ -126,7 +126,7 @@ def busy(thread_id: str) -> ThreadBusy:
 
 
 def lost(thread_id: str) -> ThreadLost:
-    """The error for a runner that was cut off, and whose thread another one has taken."""
+    """The error for a runner whose connection was lost and whose thread another one has taken over."""
     return ThreadLost(
         f"Another runner has taken thread {shown(thread_id)} over; this one has stopped, nothing is lost."
     )
@@ -159,7 +159,8 @@ def _taken(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
 
 
 class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[ResultT]):
-    """Saves every step before the next one begins (`durability="sync"`), unless told to do less.
+    """Saves every step before the next one begins (`durability="sync"`), unless a weaker durability is
+    passed.
 
     Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
     of one thread overwrite each other): a second run at the same time raises ThreadBusy.
@@ -168,7 +169,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def close(self) -> None:
         """Ends what its tools hold open (shells, interpreters, servers of MCP) and no other graph uses.
 
-        A run that comes afterwards starts them anew.
+        A later run starts them again.
         """
         end_graph(self.builder)
 
@@ -214,7 +215,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return self._result(await super().ainvoke(input, config, **kwargs, shown=False, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
-        """What the older form of `invoke` gives, with the type of its result."""
+        """What the older form of `invoke` returns, with the type of its result."""
         if not isinstance(output.value, dict) and (output.value is not None or not output.interrupts):
             return output.value
         found = RunResult[ResultT](output.value or {})
@@ -381,7 +382,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return thread_to_hold(self.checkpointer, self.config, config)
 
     def _check(self, given: Any, config: RunnableConfig | None, options: Mapping[str, Any]) -> None:
-        """Refuses what nothing can be run with, before anything is saved."""
+        """Rejects a run that cannot work before anything is saved."""
         self._thread(config)
         check_input(given)
         taken = self.builder.schemas[self.builder.input_schema]
@@ -390,7 +391,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         check_context(options.get("context"), self.context_schema)
         check_pauses(options, self.builder.nodes)
         if given is None and not self.checkpointer and not nested():
-            raise SetupError(f"Without a checkpointer there is nothing to go on with; give {EXAMPLE}.")
+            raise SetupError(f"Without a checkpointer there is nothing to go on with; pass {EXAMPLE}.")
 
     def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""

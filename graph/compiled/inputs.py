@@ -1,4 +1,4 @@
-"""What a graph is called with: checked before anything is saved, and the inputs that go on after an end.
+"""Checks the input of a graph before anything is saved, and makes the inputs that continue after an end.
 
 LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
 came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in
@@ -37,7 +37,7 @@ from signoff.nodes.requests import Operation
 def extend(
     state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
 ) -> Command[Any]:
-    """The input that goes on with a task that ended at a limit, with `turns` more turns.
+    """The input that continues a task that ended at a limit, with `turns` more turns.
 
     It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
     a call, repetitions) is counted from now on, so that its whole amount is granted once more.
@@ -60,7 +60,7 @@ def extend(
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that tries a task again that ended with an error.
+    """The input that retries a task that ended with an error.
 
     `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
     end with an error.
@@ -70,11 +70,11 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
-    """The input that goes on with a thread whose process ended, or whose history was changed by hand.
+    """The input that continues a thread whose process ended, or whose history was changed by hand.
 
     `graph.invoke(go_on(graph.get_state(config)), config)`. It is None where LangGraph has something left to
     run, and the way back in where it has not. Raises ThreadError when the thread waits for an answer, or has
-    ended: then there is nothing to go on with.
+    ended: then there is nothing to continue.
     """
     if not isinstance(snapshot, StateSnapshot):
         raise SetupError("go_on takes what graph.get_state(config) gives, not the values in it.")
@@ -107,7 +107,7 @@ def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
     """The values of a state; the snapshot around them is taken, too."""
     values = state.values if isinstance(state, StateSnapshot) else state
     if not isinstance(values, Mapping):
-        raise SetupError(f"{values!r:.80} is no state of a thread; give graph.get_state(config).values.")
+        raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
     return values
 
 
@@ -151,7 +151,7 @@ class EntryGraph(Protocol):
 
 
 Entry = Generator[Operation, Any, Any]
-"""Asks for what it needs of the thread, and gives the input that its run really begins with."""
+"""Asks for what it needs of the thread, and returns the input that its run really begins with."""
 
 
 def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
@@ -200,7 +200,7 @@ def _check_says_something(command: Command[Any]) -> None:
     if command.resume == {} or (command.resume is None and not command.update and not command.goto):
         raise ThreadError(
             f"The answer is {'empty' if command.resume == {} else 'null'} (resume={command.resume!r}), and "
-            'nothing would be delivered; give text or a JSON value, or "" for no answer. Nothing was changed.'
+            'nothing would be delivered; pass text or a JSON value, or "" for no answer. Nothing was changed.'
         )
 
 
@@ -237,7 +237,7 @@ def _names_interrupt(key: Any) -> bool:
 
 
 def messages_of(given: Any) -> list[BaseMessage]:
-    """The messages of an input. Raises what LangChain raises for what is no message."""
+    """The messages of an input. Raises what LangChain raises for anything that is not a message."""
     return list(as_messages(_writes(given)))
 
 
@@ -277,7 +277,7 @@ def is_repeated(given: Sequence[BaseMessage], values: Mapping[str, Any]) -> bool
     """Whether these very messages are the last that the thread was given, and nothing has answered them.
 
     So it is when whoever sent them does not know that they were saved before the process was killed. A
-    message with an id of its own is the same only under that id.
+    message with its own id is the same only under that id.
     """
     if current_outcome(values) is not None or not any(is_genuine(message) for message in given):
         return False
@@ -330,7 +330,7 @@ _CONFIG = 'config={"configurable": {"thread_id": "my-thread"}}'
 
 
 def check_input(given: Any) -> None:
-    """Refuses an input that is no message, and one whose messages stand under another key."""
+    """Rejects an input that is not a message, and one whose messages stand under another key."""
     if isinstance(given, Command):
         given = given.update if isinstance(given.update, Mapping) else None
     elif given is not None:
@@ -338,15 +338,17 @@ def check_input(given: Any) -> None:
     if given is None:
         return
     if "messages" in given and given["messages"] is None:
-        raise SetupError(f"The messages of the input are None; give {EXAMPLE}.")
+        raise SetupError(f"The messages of the input are None; pass {EXAMPLE}.")
     try:
         messages_of(given)
     except (TypeError, ValueError, NotImplementedError, LookupError) as error:
-        raise SetupError(f"The input holds what is no message ({reason(error)}); give {EXAMPLE}.") from error
+        raise SetupError(
+            f"The input holds something that is not a message ({reason(error)}); pass {EXAMPLE}."
+        ) from error
 
 
 def check_channels(given: Any, channels: Collection[str]) -> None:
-    """Refuses an input with a key that is none of `channels`: the messages, and what the user has added."""
+    """Rejects an input with a key that is none of `channels`: the messages, and what the user has added."""
     unknown = [key for key in given if key not in channels] if isinstance(given, Mapping) else []
     if unknown and not nested():
         raise SetupError(
@@ -381,10 +383,10 @@ def _update_of(command: Command[Any]) -> dict[str, Any]:
 
 def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
-        raise SetupError(f"The input is {reprlib.repr(given)}; give {EXAMPLE}.")
+        raise SetupError(f"The input is {reprlib.repr(given)}; pass {EXAMPLE}.")
     if given and "messages" not in given and not nested():
         told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
-        raise SetupError(f"The input has {told} and no 'messages'; give {EXAMPLE}.")
+        raise SetupError(f"The input has {told} and no 'messages'; pass {EXAMPLE}.")
 
 
 def reason(error: Exception) -> str:
@@ -394,7 +396,7 @@ def reason(error: Exception) -> str:
 
 
 def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
-    """Refuses a pause at a state that there is none of, which LangGraph would pass over in silence."""
+    """Rejects a pause at a state that does not exist, which LangGraph would ignore."""
     for name in ("interrupt_before", "interrupt_after"):
         asked = options.get(name) or ()
         for one in () if asked == "*" else [asked] if isinstance(asked, str) else asked:
@@ -406,7 +408,7 @@ def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
 
 
 def check_config(config: RunnableConfig | None) -> None:
-    """Refuses a configuration of another shape, and a thread that is named where nothing looks for it."""
+    """Rejects a configuration of another shape, and a thread that is named where nothing looks for it."""
     if config is None:
         return
     if not isinstance(config, Mapping):
@@ -428,24 +430,24 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
 
 
 def check_context(context: Any, form: type | None = None) -> None:
-    """Refuses what can be no context; its keys and values are checked by its schema, `form`."""
+    """Rejects what cannot be a context; its keys and values are checked by its schema, `form`."""
     if context is None or isinstance(context, Context):
         return
     if isinstance(context, Mapping):
         if strange := [key for key in context if not isinstance(key, str)]:
-            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys are names.")
+            raise SetupError(f"context has the key {reprlib.repr(strange[0])}; its keys must be strings.")
         return
     kind = type(context).__name__
     if isinstance(form, type) and issubclass(form, ContextForm):
         if form.takes(context):
             return
-        raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or {form.wanted()}.")
+        raise SetupError(f"context is {reprlib.repr(context)}; pass a mapping, or {form.wanted()}.")
     if is_dataclass(context) or isinstance(context, BaseModel):
         raise SetupError(
-            f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context, or build the graph "
+            f"context is {reprlib.repr(context)}; pass a mapping, or the graph's Context, or build the graph "
             f"with context_schema={kind}."
         )
-    raise SetupError(f"context is {reprlib.repr(context)}; give a mapping, or the graph's Context.")
+    raise SetupError(f"context is {reprlib.repr(context)}; pass a mapping, or the graph's Context.")
 
 
 def nested() -> bool:

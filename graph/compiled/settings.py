@@ -1,4 +1,4 @@
-"""What `build_graph` is given, checked: whatever cannot work is one sentence that says what to write."""
+"""Checks the arguments of `build_graph`: every mistake raises one sentence that says what to write."""
 
 import inspect
 import os
@@ -41,20 +41,20 @@ def shown(given: object) -> str:
 
 
 def check_model(model: object) -> None:
-    """Refuses what is no chat model: what has no `bind_tools`, and a class."""
+    """Rejects anything that is not a chat model: what has no `bind_tools`, and a class."""
     if inspect.isclass(model):
         raise SetupError(
-            f"model= is the class {model.__name__}; give an instance of it: {model.__name__}(…)."
+            f"model= is the class {model.__name__}; pass an instance of it: {model.__name__}(…)."
         )
     if not hasattr(model, "bind_tools"):
         raise SetupError(
-            f"{shown(model)} is no chat model; give a LangChain chat model, such as ChatOpenAI(…), or a name "
-            "such as 'openai:gpt-…'."
+            f"{shown(model)} is not a chat model; pass a LangChain chat model, such as ChatOpenAI(…), or "
+            "a name such as 'openai:gpt-…'."
         )
 
 
 def checked_models(model: Any, fallbacks: Any) -> list[Any]:
-    """The models, those made that were given by name: the first, and those that are asked when it fails."""
+    """The models, made from their names where needed: the first, and its fallbacks."""
     if isinstance(fallbacks, Runnable):
         raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
     given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
@@ -103,7 +103,7 @@ def checked_name(given: object) -> str | None:
     """The name of a graph, as it may stand on a message."""
     if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
         return given
-    raise SetupError(f"name= is {shown(given)}; give at most 64 characters, without spaces and < | / >.")
+    raise SetupError(f"name= is {shown(given)}; pass at most 64 characters, without spaces and < | / >.")
 
 
 def checked_function(name: str, given: Any, arguments: str) -> Any:
@@ -111,7 +111,7 @@ def checked_function(name: str, given: Any, arguments: str) -> Any:
     if given is None:
         return None
     if not callable(given) or inspect.isclass(given) or inspect.iscoroutinefunction(given):
-        raise SetupError(f"{name}= is {shown(given)}; give a plain function of ({arguments}).")
+        raise SetupError(f"{name}= is {shown(given)}; pass a plain function of ({arguments}).")
     try:
         inspect.signature(given).bind(*arguments.split(", "))
     except TypeError:
@@ -126,7 +126,7 @@ PromptFunction = Callable[[Any, Any], Any]
 
 
 def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | None]:
-    """The system prompt, and the function that makes it for each call; None is none."""
+    """The system prompt, and the function that makes it for each call; either may be missing."""
     if given is None or isinstance(given, str):
         return given or "", None
     if isinstance(given, SystemMessage):
@@ -134,7 +134,7 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
         return given, None
     if inspect.isclass(given) or not callable(given):
         raise SetupError(
-            f"system_prompt= is {shown(given)}; give text, a SystemMessage or a function of (state, context)."
+            f"system_prompt= is {shown(given)}; pass text, a SystemMessage or a function of (state, context)."
         )
     try:
         inspect.signature(given).bind(None, None)
@@ -142,7 +142,7 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
         pass  # A function of C may say nothing of its arguments.
     except TypeError as error:
         raise SetupError(
-            f"system_prompt= is {shown(given)}, which is to be called with (state, context) ({error})."
+            f"system_prompt= is {shown(given)}, which must accept (state, context) ({error})."
         ) from error
     return "", given
 
@@ -151,7 +151,7 @@ def _check_blocks(content: Any) -> None:
     for block in [] if isinstance(content, str) else content:
         if not isinstance(block, str | Mapping) or not is_plain(block):
             raise SetupError(
-                f"system_prompt= has the block {shown(block)}; give text or a mapping of plain values."
+                f"system_prompt= has the block {shown(block)}; pass text or a mapping of plain values."
             )
 
 
@@ -176,12 +176,13 @@ def cache_way(given: Any, model: BaseChatModel) -> str | None:
 def checked_texts(given: object) -> Texts:
     """The texts of the loop."""
     if not isinstance(given, Texts):
-        raise SetupError(f"texts= is {shown(given)}; give Texts(…), which may replace any of them.")
+        raise SetupError(f"texts= is {shown(given)}; pass Texts(…), which may replace any of them.")
     return given
 
 
 def check_storage(storage: Any, checkpointer: Any, store: Any) -> None:
-    """Refuses what is no storage, no saver and no store: a path, a class, or one that nobody has opened."""
+    """Rejects anything that is not a storage, a checkpointer or a store: a path, a class, or an unopened
+    one."""
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     if storage is not None:
@@ -205,7 +206,7 @@ def _check_storage(storage: Any) -> None:
         )
     if isinstance(storage, BaseCheckpointSaver):
         raise SetupError(
-            f"storage= is a saver ({_kind(storage)}); write checkpointer= for it, and give a store=."
+            f"storage= is a saver ({_kind(storage)}); pass it as checkpointer=, together with a store=."
         )
     saver, store = getattr(storage, "checkpointer", None), getattr(storage, "store", None)
     if inspect.isclass(storage) or not isinstance(saver, BaseCheckpointSaver):
@@ -216,17 +217,17 @@ def _check_storage(storage: Any) -> None:
 
 def _no_storage(storage: Any) -> str:
     wrong = "has not been opened" if _unopened(storage) else f"is {shown(storage)}, no storage"
-    return f"storage= {wrong}; write `with sqlite_storage(path) as storage:` and give that."
+    return f"storage= {wrong}; write `with sqlite_storage(path) as storage:` and pass `storage`."
 
 
 def _no_part(name: str, given: Any, wanted: type, example: str) -> str:
     if _unopened(given):
-        return f"{name}= has not been opened; enter it by `with` (or `async with`) and give what that gives."
+        return f"{name}= has not been opened; enter it with `with` (or `async with`) and pass the result."
     if inspect.isclass(given) and issubclass(given, wanted):
-        return f"{name}= is the class {given.__name__}; give an instance of it, such as {example}."
+        return f"{name}= is the class {given.__name__}; pass an instance of it, such as {example}."
     if getattr(given, "checkpointer", None) is not None:
-        return f"{name}= is {_kind(given)}, which is a whole storage; write storage= for it."
-    return f"{name}= is {shown(given)}; give an instance of LangGraph's {wanted.__name__}, such as {example}."
+        return f"{name}= is {_kind(given)}, which is a whole storage; pass it as storage=."
+    return f"{name}= is {shown(given)}; pass an instance of LangGraph's {wanted.__name__}, such as {example}."
 
 
 def _unopened(given: object) -> bool:
@@ -261,14 +262,14 @@ def positive(name: str, value: _Number, *, whole: bool = False, none: bool = Tru
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not number or value is None or not 0 < value < inf:
         kind = "a whole number" if whole else "a number"
-        raise SetupError(f"{name} is {shown(value)}; give {kind} above 0{', or None' if none else ''}.")
+        raise SetupError(f"{name} is {shown(value)}; pass {kind} above 0{', or None' if none else ''}.")
     return value
 
 
 def flag(name: str, value: object) -> bool:
     """True or False: a text such as "false" would count as true."""
     if not isinstance(value, bool):
-        raise SetupError(f"{name} is {shown(value)}; give True or False.")
+        raise SetupError(f"{name} is {shown(value)}; pass True or False.")
     return value
 
 

@@ -140,7 +140,7 @@ def _changed(task: Task, since: int, changes: Callable[[str], bool]) -> bool:
 
 
 def _went_on(task: Task, changes: Callable[[str], bool]) -> int:
-    """The replies since the last change, but for the accepted finish, that brought nothing."""
+    """The replies since the last change, except for the accepted finish, that brought nothing."""
     changed = [at for at, reply in enumerate(task.replies) if _ran(reply, changes)]
     idle, seen = 0, set[str]()
     for reply in task.replies[changed[-1] + 1 if changed else 0 : -1]:

@@ -30,7 +30,7 @@ from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
-# The verdicts on a finish that are no refusal. `PENDING`: a person has been asked to confirm it. `PHASE`: a
+# The verdicts on a finish that are not refusals. `PENDING`: a person has been asked to confirm it. `PHASE`: a
 # part is done. `GOES_ON`: a finishing tool has said that the task goes on.
 ACCEPTED = "accepted"
 PENDING = "needs a person"
@@ -236,7 +236,7 @@ class Ledger:
                 self.systems.append(message.text)
             elif is_answer(message):
                 before = messages[position - 1].id if position else None
-                # The finish, or the reminder, that it follows says the same in a thread of its own.
+                # The finish, or the reminder, that it follows says the same in its own thread.
                 if shown := marks(message)["after"] != (before or ""):
                     self.reported.add(message.id or "")
             elif isinstance(message, AIMessage):

@@ -141,7 +141,7 @@ def reason_of(message: AIMessage) -> str:
 
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a reply, but for what says how it stopped."""
+    """The metadata of a reply, except what says how it stopped."""
     return {key: value for key, value in metadata.items() if key not in (*_REASONS, "status", _DETAILS)}
 
 
@@ -180,7 +180,7 @@ def words_of(message: AIMessage) -> str:
 
 
 def thinks(message: AIMessage) -> bool:
-    """Whether the reply holds thoughts that are no words for anybody."""
+    """Whether the reply holds thoughts that are meant for nobody else."""
     usage = message.usage_metadata
     counted = (usage.get("output_token_details") if usage else None) or {}
     return (
@@ -213,7 +213,8 @@ def normal(message: AIMessage) -> AIMessage:
 
 def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIMessage:
     """The message with these calls in place of its own: name, id, and arguments as text or as they are. What
-    is no JSON object becomes an `invalid_tool_call`; the mark `order` keeps the positions of both sorts."""
+    is not a JSON object becomes an `invalid_tool_call`; the mark `order` keeps the positions of both
+    sorts."""
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
     places: list[tuple[bool, int]] = []
@@ -292,7 +293,7 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
 
 
 def _as_json(args: Any) -> str:
-    """Arguments as text; what is no JSON is none afterwards either, so that the call is malformed."""
+    """Arguments as text; what is not JSON stays invalid, so that the call is malformed."""
     try:
         return json.dumps(args)
     except (TypeError, ValueError, RecursionError):
@@ -368,7 +369,7 @@ class Reply:
 
     @lazy
     def works(self) -> bool:
-        """Whether the reply calls a tool that is no control tool."""
+        """Whether the reply calls a tool that is not a control tool."""
         return any(call.effect is None for call in self.calls)
 
     @property

@@ -1,4 +1,5 @@
-"""The current task of a thread: all that the rules need to know, and the phases that it has reported."""
+"""The current task of a thread: everything that the rules need to know, and the phases that it has
+reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -69,7 +70,7 @@ def is_new(claim: Mapping[str, Any], before: Sequence[Phase]) -> bool:
 def open_phases(found: Phases | None, task: str, turns: int | None = None) -> list[str]:
     """What the phases of `task` leave to do, one line each, for the model to read.
 
-    turns: only those reported in the first so many turns. Nothing once there is none.
+    turns: only those reported in this many first turns. Empty when there are none.
     """
     reported = [phase for phase in phases_of(found, task) if turns is None or phase["turn"] <= turns]
     return [_line(phase) for phase in reported]
@@ -93,7 +94,7 @@ class Task:
     `answers` are words of the user for calls that waited, by call id, not yet written as results. `spoke` is
     the reply that is put to the user in a dialogue; `batch` is the number of calls of the last reply, where
     the model works in rounds. `replies` are those of the reading that the task was made from, and grow with
-    it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start anew at a
+    it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start again at a
     "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
     summaries have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
@@ -185,7 +186,7 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 
 def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
-    told = _told(section) if section.nudges else _NOTHING_TOLD
+    told = _reminders(section) if section.nudges else _NO_REMINDERS
     marked = told.resumed
     since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
@@ -230,7 +231,7 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
     )
 
 
-class _Told(NamedTuple):
+class _Reminders(NamedTuple):
     """The reminders of a task: their kinds, those since the last reply, how many replies came before the last
     "resumed" mark, and whether the model was told since then that a limit is near."""
 
@@ -240,12 +241,12 @@ class _Told(NamedTuple):
     near_limit: bool = False
 
 
-_NOTHING_TOLD = _Told()
+_NO_REMINDERS = _Reminders()
 
 
-def _told(section: TaskSection) -> _Told:
+def _reminders(section: TaskSection) -> _Reminders:
     resumed = max((at for kind, at in section.nudges if kind == RESUMED), default=0)
-    return _Told(
+    return _Reminders(
         kinds=tuple(kind for kind, _ in section.nudges),
         last=frozenset(kind for kind, at in section.nudges if at == len(section.replies)),
         resumed=resumed,
@@ -269,7 +270,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
         # What was not run since only a control call was asked for leads no step down the ladder.
         if reply.works and not reply.held_back:
             break
-        # A reply that the provider only interrupted is no talk.
+        # A reply that the provider only interrupted is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
     return count
 

@@ -1,9 +1,10 @@
-"""What a task has used, and whether it repeats itself, added up while its history is read.
+"""The usage of a task, and whether it repeats itself, added up while its history is read.
 
 So a decision costs as much as what is new, not as much as the whole task. A repetition is the same work with
 the same result again and again, alone or as a cycle of two or three. Talk and thoughts between work hide
 nothing; the same thought again and again, with no work between, is a repetition, too. The calls of one reply
-are compared as a batch. Polling that brings something new is none, since results are compared as well.
+are compared as a batch. Polling that returns something new is not a repetition, since results are compared as
+well.
 """
 
 import re
@@ -231,7 +232,7 @@ class Tally:
         return total.minus(self._before) if any(self._before) else total
 
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
-        """`estimate` gives the tokens read and written, for a reply of ours whose provider counted none."""
+        """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
         self.repeats.replied(reply)
         self._all = self._all.plus(_of_reply(reply.message, estimate))
 
@@ -265,7 +266,7 @@ class Tally:
             self.heard()
 
     def heard(self) -> None:
-        """A person has spoken: what comes now is no repetition of what came before."""
+        """A person has spoken: what comes now does not repeat what came before."""
         self.repeats = Repeats()
 
 

@@ -1,4 +1,4 @@
-"""The nodes of a compiled graph without the work that LangGraph does for each of them and nobody asked for.
+"""The nodes of a compiled graph without work of LangGraph's that this graph does not need.
 
 Before each condition LangGraph copies every channel, so that it can be shown the state as the node left it:
 here a condition looks at nothing but the reported event, which the node has just given. And each node and

@@ -14,7 +14,7 @@ installed version has no such name. Then the public way is gone, with the same r
   (`graph/inside/speed.py`).
 - `inject`, `injected_args`: a `ToolNode` is invoked up to the point where it would call the tool
   (`nodes/tool_calls/inject.py`).
-- `FIELDS_SET`: a message is made anew by `model_construct`.
+- `FIELDS_SET`: a message is rebuilt by `model_construct`.
 - `PRIVATE`: a copy of a model hands its private attributes on, one by one.
 
 What a chat model or a tool is made of (`_stream`, `_generate`, `_llm_type`, `_run`, `_arun` and the like) is

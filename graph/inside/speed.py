@@ -1,11 +1,11 @@
-"""What exists only for speed; each part gives what the public way gives.
+"""Code that exists only for speed; each part returns what the public way returns.
 
 `lazy`: properties that are worked out once, when they are first asked for. `in_thread`: threads that run sync
 tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`
 and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
 `LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
-it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names anew each time: a
-twentieth of what a turn costs.
+it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
+a twentieth of what a turn costs.
 """
 
 import os
@@ -68,8 +68,8 @@ if hasattr(os, "register_at_fork"):
 def in_thread(work: _Work) -> None:
     """Runs `work`, which must not raise, in a daemon thread; one that hangs holds up nothing else.
 
-    The last thread that came free is taken first: so one serves all calls of a run. When `work` gives False,
-    its thread is not used again.
+    The last thread that came free is taken first: so one serves all calls of a run. When `work` returns
+    False, its thread is not used again.
     """
     try:
         queue = _idle.pop()
@@ -120,7 +120,7 @@ def listened(config: RunnableConfig) -> bool:
 
 
 def call(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `tool.invoke(request)` gives: the result, or the error that is raised. A text is given as it is,
+    """What `tool.invoke(request)` returns: the result, or the error that is raised. A text is given as it is,
     and not in a message."""
     assert tool.func is not None, "only a tool with a sync function gets here"
     args, named = _given(tool, request)
@@ -128,7 +128,7 @@ def call(tool: StructuredTool, request: ToolCall) -> Any:
 
 
 async def acall(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `await tool.ainvoke(request)` gives, as above."""
+    """What `await tool.ainvoke(request)` returns, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
     args, named = _given(tool, request)
     return _result(tool, request, await tool.coroutine(*args, **named))

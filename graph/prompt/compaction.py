@@ -34,7 +34,7 @@ from signoff.graph.state import AgentState, Contract, HistorySummary
 from signoff.graph.texts import Texts
 
 SMALLEST = 400
-"""Characters to which a result is cut at the most."""
+"""Characters to which a result is cut at most."""
 
 Keep = Callable[[str], Callable[[str], str]]
 """For the name of a result: where its full text is kept, as `signoff.graph.foreign.capped` takes it."""
@@ -108,7 +108,8 @@ def _limit(sizes: Sequence[int], over: int) -> int:
 
 
 KEEP_TURNS = 2
-"""So many of the last turns stay whole, unless they alone are over the budget; the very last always stays."""
+"""The number of last turns that stay whole, unless they alone are over the budget; the very last always
+stays."""
 
 PIECE = 120
 """Characters of one text or result in a line of the summary."""
@@ -222,7 +223,7 @@ class _Sizes:
         )
 
     def free(self, count: int) -> int:
-        """What is left for the words of the summary when so many turns are summarised."""
+        """What is left for the words of the summary when this many turns are summarised."""
         end = self.ends[count]
         # The results of a last turn that stands alone are cut to make room for the summary.
         staying = self.turns(end) if len(self.starts) > count + 1 else self.least
@@ -236,7 +237,7 @@ class _Sizes:
 def compact(
     state: AgentState, reader: Reader, budget: int, system_prompt: SystemPrompt, texts: Texts
 ) -> Compaction | None:
-    """What to summarise of a prompt that is over its budget; None when nothing can be summarised.
+    """The turns to summarise when the prompt is over its budget; None when nothing can be summarised.
 
     Summarises so many turns that those that stay take a tenth of what is free, so that the prefix of the
     prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in full
@@ -290,7 +291,7 @@ def said(summary: HistorySummary | None) -> tuple[str, list[str]]:
 
 
 def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
-    """The turns that begin at `starts`, but for the last of them, each with all other messages before the
+    """The turns that begin at `starts`, except for the last of them, each with all other messages before the
     next; the first also with what comes before it."""
     first = bisect_left(reader.noted.replies, start)
     begins = [start, *starts[1:]]

@@ -1,1 +1,1 @@
-"""What a user adds to a graph by types of their own: the context of a run, and channels of the state."""
+"""The user's own types in a graph: the context of a run, and channels of the state."""

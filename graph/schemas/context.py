@@ -1,7 +1,7 @@
 """The context of a run: Signoff's own fields, and those of the type that the graph was built with.
 
 LangGraph checks a context against one schema. So the two are joined to one form, which Studio shows; of what
-a run is given, code of the user's own gets only the user's part, as an instance of the user's own type.
+a run is given, the user's code gets only its own part, as an instance of its own type.
 """
 
 import inspect
@@ -74,7 +74,7 @@ class ContextForm(Context):
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """Whether a run may be given this as it is: an instance of the user's own type."""
+        """Whether a run may be given this as it is: an instance of the user's type."""
         return not is_typeddict(cls._schema) and isinstance(given, cls._schema)
 
     @classmethod
@@ -103,7 +103,7 @@ class ContextForm(Context):
 def context_form(schema: Any) -> type[ContextForm] | None:
     """The form of a graph's runs; None without a schema of the user's own.
 
-    Raises SetupError for what is none of a dataclass, a pydantic model and a TypedDict, and for a field with
+    Raises SetupError for anything but a dataclass, a pydantic model or a TypedDict, and for a field with
     a name of Signoff's own.
     """
     if schema is None:
@@ -112,11 +112,11 @@ def context_form(schema: Any) -> type[ContextForm] | None:
         is_dataclass(schema) or is_typeddict(schema) or issubclass(schema, BaseModel)
     ):
         raise SetupError(
-            f"context_schema= is {reprlib.repr(schema)}; give a dataclass, a pydantic model or a TypedDict."
+            f"context_schema= is {reprlib.repr(schema)}; pass a dataclass, a pydantic model or a TypedDict."
         )
     if issubclass(schema, Context):
         raise SetupError(
-            "context_schema= is made of Signoff's own Context, whose fields each run has already; name only "
+            "context_schema= is made of Signoff's own Context, whose fields every run already has; name only "
             "your own fields."
         )
     try:
@@ -129,8 +129,8 @@ def context_form(schema: Any) -> type[ContextForm] | None:
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
         raise SetupError(
-            f"context_schema={schema.__name__} has the field {own[0]!r}, which each run has already "
-            f"(so have: {', '.join(Context.model_fields)}); give yours another name."
+            f"context_schema={schema.__name__} has the field {own[0]!r}, which every run already has "
+            f"(reserved: {', '.join(Context.model_fields)}); rename yours."
         )
     defined: dict[str, Any] = dict(found)
     with warnings.catch_warnings():

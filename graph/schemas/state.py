@@ -1,4 +1,4 @@
-"""Channels of the user's own in the state of a thread, beside the machine's.
+"""The user's own channels in the state of a thread, next to the machine's.
 
 Tools write them by the `update` of a `Command`. Whatever would fail when LangGraph applies it, or would come
 back from the storage as something else, is found while the tool's result is made: there it is an error that
@@ -48,8 +48,8 @@ def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> St
 
     It may be made of LangGraph's MessagesState or of LangChain's AgentState: `messages` is the machine's
     history. middleware: further schemas, by whose they are; of channels with one name that of `given` counts,
-    or else the last. Raises SetupError for what is no TypedDict, and for a channel that has a name of the
-    machine's.
+    or else the last. Raises SetupError for anything that is not a TypedDict, and for a channel that has a
+    name of the machine's.
     """
     if given is None and middleware is None:
         return StateSchemas()
@@ -62,7 +62,7 @@ def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> St
     if given is not None:
         if not is_typeddict(given):
             raise SetupError(
-                f"state_schema= is {reprlib.repr(given)}; give a TypedDict, whose fields may be Annotated "
+                f"state_schema= is {reprlib.repr(given)}; pass a TypedDict, whose fields may be Annotated "
                 "with a reducer."
             )
         own |= _channels(f"state_schema={_name(given)}", given, machines)
@@ -84,7 +84,7 @@ def _name(schema: Any) -> str:
 def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str, Any]:
     """The channels of a schema, with their types. whose: it, as the subject of a sentence."""
     if not is_typeddict(schema):
-        raise SetupError(f"{whose} is no TypedDict; write it as one.")
+        raise SetupError(f"{whose} is not a TypedDict; define it as one.")
     try:
         hints = get_type_hints(schema, include_extras=True)
     except NameError as error:
@@ -97,7 +97,7 @@ def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str,
         others = ", ".join(key for key in machines if key != "messages")
         raise SetupError(
             f"{whose} has the channel {taken[0]!r}, which is the machine's (its channels are: "
-            f"{others}); give yours another name."
+            f"{others}); rename yours."
         )
     try:
         if writable := {key: hint for key, hint in own.items() if not _is_managed(hint)}:
@@ -116,7 +116,7 @@ def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> ty
 
 
 def _check_messages(whose: str, hint: Any) -> None:
-    """Refuses a reducer of the user's own for the messages: the history is what the machine decides by."""
+    """Rejects a reducer of the user's own for the messages: the history is what the machine decides by."""
     own = [one for one in _notes(hint) if callable(one) or isinstance(one, BaseChannel)]
     if any(one is not add_messages for one in own):
         raise SetupError(
@@ -293,7 +293,7 @@ def _stored(value: Any, serde: SerializerProtocol | None = None) -> Any:
 
 def _not_stored(value: Any, why: str) -> str:
     return (
-        f"a value of type {type(value).__name__} cannot be stored{why}; give plain values (texts, numbers, "
+        f"a value of type {type(value).__name__} cannot be stored{why}; pass plain values (texts, numbers, "
         "lists, dicts) or messages"
     )
 

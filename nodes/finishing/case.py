@@ -1,7 +1,5 @@
-"""The finish that stands, as `review` and `confirm` see it, and what they write of it.
-
-An accepted finish whose tool has a body of its own runs that tool first, at most once; its answer may say
-that the task goes on.
+"""The standing finish, as `review` and `confirm` see it, and what they write about it. An accepted finish
+whose tool has its own code runs that tool first, at most once; its result may say that the task goes on.
 """
 
 import json
@@ -110,8 +108,8 @@ class Case:
         messages: Sequence[BaseMessage] = (),
         value: Any = None,
     ) -> Report:
-        """Has a person confirm the claim. Where nobody can be asked the task ends, as by a question: an error
-        that keeps the claim. value: what a finishing tool returned."""
+        """Asks a person to confirm the claim. When nobody can be asked, the task ends like after a question:
+        with an error that keeps the claim. value: what a finishing tool returned."""
         if self.run.can_ask:
             return self.ask(verified, seconds=seconds, checks=checks, messages=messages)
         ending = Ending(
@@ -155,10 +153,10 @@ class Case:
         checks: Checks = (),
         messages: Sequence[BaseMessage] = (),
     ) -> Report:
-        """Refuses it; `messages` tell the model, in place of the usual sentence.
+        """Rejects it; `messages` tell the model, in place of the usual sentence.
 
         The same claim refused again for the same reason, or too many refusals in a row, with no work in
-        between: that would go on for ever, so a person decides, or it ends.
+        between: that would repeat forever, so a person decides, or the task ends.
         """
         stuck = self._stuck(refusal)
         if stuck and self.run.can_ask:
@@ -174,7 +172,7 @@ class Case:
         return Report(Event.DEADLOCK, {**update, "ending": ending})
 
     def _stuck(self, refusal: Refusal) -> str:
-        """In words, how it was refused before without any work since; empty while it may try again."""
+        """In words, how often it was refused without any work in between; empty while it may try again."""
         before, most = idle_refusals(self.task, self.call), self.run.limits.refusals
         if any(
             (fingerprint(call.name, call.args), why) == (self._hash, refusal.verdict) for call, why in before

@@ -27,10 +27,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class CheckResults:
-    """What came of the checks: those that ran, as fields of `CheckRun`, how long they took, which did not
-    pass (`names`), and what these said, in words for the model. mark: by it what functions said is known
-    again; what a command prints often changes from run to run (how long it took, say), and says no more than
-    that it failed.
+    """The results of the checks: those that ran, as fields of `CheckRun`, how long they took, which failed
+    (`names`), and their output, in words for the model. mark: a hash that recognises the same messages of
+    functions again; the output of a command often changes from run to run (its duration, for example), so
+    only its failure counts.
     """
 
     runs: tuple[dict[str, Any], ...] = ()
@@ -42,7 +42,7 @@ class CheckResults:
 
 @dataclass(frozen=True)
 class Checking:
-    """Runs checks one after the other, also when one has failed; gives what came of them."""
+    """Runs checks one after the other, also after a failure; returns their results."""
 
     checks: Sequence[OneCheck]
     given: Mapping[str, Any]
@@ -111,7 +111,7 @@ class Checking:
 
 
 def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What the outcome keeps of a check: the last line that it said is where the verdict stands."""
+    """What the outcome keeps of a check: the last line of its output, which usually holds the verdict."""
     last = next((line for line in reversed(found.output.splitlines()) if line.strip()), "")
     if isinstance(found, Failure):
         how = texts[found.why].format(name=found.name, detail=found.detail)
@@ -135,7 +135,7 @@ def run_checks(
 
 
 def _in_thread(work: Callable[[], _T]) -> "Future[_T]":
-    """Runs `work` in a daemon thread: what hangs is given up on, and cannot keep the process alive."""
+    """Runs `work` in a daemon thread: code that hangs is abandoned, and cannot keep the process alive."""
     future: Future[_T] = Future()
     future.set_running_or_notify_cancel()
 

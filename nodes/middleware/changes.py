@@ -1,7 +1,6 @@
-"""What hooks write, put together: it is checked, and the hooks after them see it, before anything is saved.
-
-The history is what the machine decides by, so a middleware may add to it and put other words into it, and
-takes nothing out of it. What it writes as a person is no person's word: it is marked like a reminder.
+"""Collects what hooks write. It is checked, and later hooks see it, before anything is saved. The machine
+decides by the history, so a middleware may add to it and reword it, but removes nothing. A human message of a
+middleware does not count as a person's word: it is marked like a reminder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ PLACES = ("model", "tools", "end")
 
 
 class CannotWrite(Exception):
-    """What a hook gave cannot be written; the words say why, and what to do."""
+    """What a hook returned cannot be written; the message says why, and what to do."""
 
 
 @dataclass
@@ -43,15 +42,16 @@ class Changes:
         self._marks: HookMarks | None = None
 
     def take(self, given: Any) -> str:
-        """Takes what a hook gave, and says where it jumps to; empty where it does not. Raises CannotWrite."""
+        """Applies what a hook returned; returns where it jumps to, empty when it does not. Raises
+        CannotWrite."""
         if isinstance(given, Command):
             if given.goto or given.resume or given.graph:
-                raise CannotWrite("it gives a Command with goto, resume or graph; give its update alone")
+                raise CannotWrite("it returned a Command with goto, resume or graph; return only an update")
             given = given.update
         if given is None:
             return ""
         if not isinstance(given, Mapping):
-            raise CannotWrite(f"it gives a {type(given).__name__}, and not a dict of channels")
+            raise CannotWrite(f"it returned a {type(given).__name__} instead of a dict of channels")
         jump = given.get(_JUMP) or ""
         if jump and jump not in PLACES:
             raise CannotWrite(f"it jumps to {jump!r}; the places are: {', '.join(PLACES)}")
@@ -162,7 +162,7 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
 
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
-    """The metadata of a reply that stands for another. Who makes a message anew mostly leaves them out, and
+    """The metadata of a reply that stands for another. Whoever rewrites a message mostly leaves them out, and
     what was said of the old one holds: the calls of a reply that was cut off are no more whole in a copy."""
     words = dict(old.response_metadata)
     if any(one not in old.tool_calls for one in new.tool_calls):

@@ -1,4 +1,4 @@
-"""What a graph is given as middleware, checked; and what is refused, with Signoff's own way to the same."""
+"""Checks the middleware of a graph, and lists what is refused, with Signoff's own way to the same result."""
 
 import inspect
 import reprlib
@@ -35,7 +35,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""What fights the machine, by the module that it is defined in, and what to write in its place."""
+"""Middleware that conflicts with the machine, by the module that defines it, and what to write instead."""
 
 
 def why_refused(kind: type) -> str | None:
@@ -44,22 +44,22 @@ def why_refused(kind: type) -> str | None:
 
 
 def checked(given: Sequence[Any]) -> tuple[Given, ...]:
-    """The middleware. Raises SetupError for what is none, for what fights the machine, and for one name
-    twice."""
+    """The middleware. Raises SetupError for anything else, for what conflicts with the machine, and for one
+    name twice."""
     names = set[str]()
     for one in given:
         if inspect.isclass(one):
             raise SetupError(f"middleware= holds the class {one.__name__}; write {one.__name__}(…).")
         if not isinstance(one, AgentMiddleware):
             raise SetupError(
-                f"middleware= holds {reprlib.repr(one)}, which is none; give instances of LangChain's "
-                "AgentMiddleware."
+                f"middleware= holds {reprlib.repr(one)}, which is not a middleware; pass instances of "
+                "LangChain's AgentMiddleware."
             )
         if why := why_refused(type(one)):
             raise SetupError(f"middleware= holds {one.name}, which a Signoff graph does not take: {why}.")
         if one.name in names:
             raise SetupError(
-                f"Two middleware are named {one.name!r}; remove one of them, or give one a `name` of its own."
+                f"Two middleware are named {one.name!r}; remove one of them, or set another `name` for one."
             )
         names.add(one.name)
     return tuple(given)

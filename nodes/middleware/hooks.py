@@ -79,7 +79,7 @@ def hooks_of(given: Sequence[Given]) -> Mapping[str, tuple[Hook, ...]]:
 
 @dataclass(frozen=True)
 class Ask:
-    """Runs a hook; gives what it gives."""
+    """Runs a hook; returns its result."""
 
     hook: Hook
     state: AgentState
@@ -88,8 +88,8 @@ class Ask:
         way = self.hook.sync
         if way is None:
             raise WrongWay(
-                f"The middleware {self.hook.whose} has a{self.hook.name} alone, which a sync run cannot "
-                f"await; run the graph by `ainvoke` or `astream`, or give it {self.hook.name}, too."
+                f"The middleware {self.hook.whose} has only a{self.hook.name}, which a sync run cannot "
+                f"await; run the graph with `ainvoke` or `astream`, or add {self.hook.name}."
             )
         return way(_copied(self.state), **self.hook.given(way, run))
 
@@ -103,14 +103,13 @@ class Ask:
 
 
 def _copied(state: AgentState) -> dict[str, Any]:
-    """The state for somebody else's code: the history itself is never changed in place."""
+    """A copy of the state for code that is not ours, so that the history itself is never changed in place."""
     return {**state, "messages": list(state["messages"])}
 
 
 @dataclass(frozen=True)
 class Jump:
-    """Where hooks jump to, the one that does, and why: `failed` when it raised, or gave what nobody can
-    write."""
+    """Where a hook jumps to, which hook, and why: `failed` when it raised, or returned something invalid."""
 
     to: str
     hook: Hook
@@ -124,7 +123,9 @@ class Jump:
     def error(self) -> str:
         """In a sentence, with what to do."""
         if self.to == "failed":
-            return f"{self.hook} failed: {self.why} Put it right, then retry the thread; nothing is lost."
+            return (
+                f"{self.hook} failed: {self.why} Fix it, then retry the thread; everything so far is saved."
+            )
         return (
             f"{self.hook} ended the task before a finish was accepted. Retry the thread, and it goes on from "
             "here."
@@ -146,8 +147,8 @@ def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
             return Jump("failed", hook, f"{type(error).__name__}: {words(error)}.")
         if to and to not in hook.jumps:
             warnings.warn(
-                f"{hook} jumps to {to!r} without saying so; write @hook_config(can_jump_to=[{to!r}]) above "
-                "it. It goes on as if it had not.",
+                f"{hook} jumps to {to!r} without declaring it; add @hook_config(can_jump_to=[{to!r}]) above "
+                "it. The jump was ignored.",
                 MiddlewareWarning,
                 stacklevel=2,
             )
@@ -197,7 +198,7 @@ class Hooks:
             return Report(Event.FAILED, {"ending": ending})
         changes = Changes(state, run)
         if self._is_unheard(state, task):
-            # Its process was killed before the reply was routed, and the thread was entered anew.
+            # Its process was killed before the reply was routed, and the thread was entered again.
             jump = yield from self._hear(changes, task, run)
             if jump is not None and jump.ends:
                 return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})

@@ -1,6 +1,6 @@
 """What wraps a model call: each middleware gets a request and a handler, the first in the list outermost.
 
-What it changes in the request is sent, and changes no history. The control tools are no part of a request:
+What it changes in the request is sent, and changes no history. The control tools are not part of a request:
 they are offered with whatever tools it names, as long as the ladder of replies without a call. The innermost
 handler asks the graph's own way, with the guard, the bounds, the retries and the fallbacks of any call.
 """
@@ -36,7 +36,7 @@ Request = ModelRequest[Any]
 
 
 class CallStopped(BaseException):
-    """Somebody wants the run to stop. No middleware is to take that for a failure, and ask again."""
+    """The run was asked to stop. A middleware must not treat this as a failure and ask again."""
 
 
 @dataclass
@@ -57,15 +57,15 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
         given = ModelResponse(result=[given])
     if not isinstance(given, ModelResponse):
         raise CannotWrite(
-            f"wrap_model_call of the middleware {whose} gives a {type(given).__name__}; it is to give a "
+            f"wrap_model_call of the middleware {whose} returned a {type(given).__name__}; it must return a "
             "ModelResponse, an AIMessage or an ExtendedModelResponse"
         )
     return Composed(given, commands)
 
 
 def _raise_own_failure(error: Exception, passed: Sequence[Exception], whose: str) -> None:
-    """Raises what says that a middleware's own code has failed: the advice for an error of the model would
-    lead astray. passed: the errors that its handler has raised."""
+    """Raises CannotWrite when the middleware's own code has failed: the advice for a model error would be
+    misleading. passed: the errors that its handler has raised."""
     known = error, error.__cause__, error.__context__
     if (
         gets_past(error)
@@ -136,7 +136,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
 
 @dataclass(frozen=True)
 class Through:
-    """Asks through all that wraps the call; gives what comes of it, None when it was stopped."""
+    """Calls the model through all wrappers; returns the result, None when it was stopped."""
 
     around: Sequence[Given]
     request: Request
@@ -229,7 +229,7 @@ def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
     if len(replies) != 1 or len(results) + 1 != len(result):
         kinds = ", ".join(type(one).__name__ for one in result) or "nothing"
         raise CannotWrite(
-            f"wrap_model_call gives {kinds}; it is to give one AIMessage, and ToolMessages with it"
+            f"wrap_model_call returned {kinds}; it must return one AIMessage, with its ToolMessages, if any"
         )
     return replies[0], list(results)
 
@@ -296,8 +296,8 @@ class _Asking:
     def _models(self, request: Request) -> tuple[AskedModel, ...]:
         if request.response_format is not None:
             raise CannotWrite(
-                "A middleware sets request.response_format; give build_graph(response_format=…), by which "
-                "the finish carries the result."
+                "A middleware sets request.response_format; pass response_format= to build_graph instead, so "
+                "that the finish carries the result."
             )
         box, options = self.run.deps.toolbox, dict(request.model_settings)
         if request.tool_choice is not None:
@@ -305,8 +305,8 @@ class _Asking:
         for tool in request.tools:
             if isinstance(tool, BaseTool) and tool.name not in box.tools:
                 raise CannotWrite(
-                    f"A middleware offers the tool {tool.name!r}, which the graph does not have; give it in "
-                    "tools= of the graph, or as `tools` of the middleware."
+                    f"A middleware offers the tool {tool.name!r}, which the graph does not have; add it to "
+                    "tools= of the graph, or to `tools` of the middleware."
                 )
         models: tuple[AskedModel, ...] = self.call.models
         if request.model is not models[0].model:

@@ -30,16 +30,16 @@ class Ways:
         for whose, way in self.missing:
             if not way.startswith("a"):
                 raise WrongWay(
-                    f"The middleware {whose} has a{way} alone, which a sync run cannot await; run the graph "
-                    f"by `ainvoke` or `astream`, or give it {way}, too."
+                    f"The middleware {whose} has only a{way}, which a sync run cannot await; run the graph "
+                    f"with `ainvoke` or `astream`, or add {way}."
                 )
 
     async def ado(self, run: NodeContext) -> None:
         for whose, way in self.missing:
             if way.startswith("a"):
                 raise WrongWay(
-                    f"The middleware {whose} has {way[1:]} alone, which would hold up the event loop; run "
-                    f"the graph by `invoke` or `stream`, or give it {way}, too."
+                    f"The middleware {whose} has only {way[1:]}, which would block the event loop; run "
+                    f"the graph with `invoke` or `stream`, or add {way}."
                 )
 
 

@@ -19,8 +19,8 @@ from signoff.nodes.tool_calls.inject import Injector
 
 
 class RunsOnce(BaseException):
-    """A tool that may change something was to run a second time. No middleware is to take it for a failure,
-    after which it tries again."""
+    """A tool that may change something was about to run a second time. A middleware must not treat this as a
+    failure and try again."""
 
 
 def tool_call(around: Sequence[Given], job: Any) -> Any:

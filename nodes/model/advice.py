@@ -1,4 +1,4 @@
-"""What a provider's error says, whether it may pass, and what to do about it, in two sentences."""
+"""Explains a provider's error: what it says, whether it is transient, and what to do about it."""
 
 import html
 import re
@@ -60,12 +60,12 @@ _TOO_LONG_ADVICE = (
     "larger context"
 )
 _BY_STATUS = {
-    400: "The provider takes the request for wrong: change the model or the setting that it names",
+    400: "The provider rejects the request: change the model or the setting that it names",
     401: "The API key is missing or wrong: set the right one",
     403: "The API key may not use this model: check the key's rights or choose another model",
-    404: "There is no such model or address: check --model and --base-url, or what your code gives for them",
+    404: "There is no such model or address: check --model and --base-url, or what your code passes for them",
     413: _TOO_LONG_ADVICE,
-    422: "The provider takes the request for wrong: change the model or the setting that it names",
+    422: "The provider rejects the request: change the model or the setting that it names",
     429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
 }
 _BAD_KEY = re.compile(r"api key not (?:valid|found)", re.IGNORECASE)
@@ -77,7 +77,7 @@ _VARIABLES = {
 }
 _DEEPEST = 5
 _BROKEN = "The provider has a fault or too much to do, and trying again did not help: wait a while"
-_LATE = "The provider did not answer in time: wait a while, or give the model a longer timeout"
+_LATE = "The provider did not answer in time: wait a while, or set a longer timeout for the model"
 _CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
 _CUTS = {
     "RemoteProtocolError",
@@ -114,7 +114,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same call may succeed a little later: a rate limit, a fault of the server, a connection."""
+    """Whether the same call may succeed a little later: after a rate limit, a server error, a lost
+    connection."""
     if is_too_long(error) or _is_lasting(error):
         return False
     status, told = _status(error), _header(error, "x-should-retry")
@@ -129,7 +130,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def in_short(error: BaseException) -> str:
-    """What has happened, in a few words: `rate limit`, `error 503`, `the connection broke off`."""
+    """The error in a few words: `rate limit`, `error 503`, `the connection broke off`."""
     status = _status(error)
     if status == 429:
         return "rate limit"
@@ -218,8 +219,8 @@ def _words(error: BaseException) -> str:
 
 
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
-    """The provider's message, and what to do so that the thread can be retried. `secrets` are never told,
-    nor is what looks like one: a server can send the request's own headers back."""
+    """The provider's message, and what to do so that the thread can be retried. `secrets`, and what looks
+    like one, are never included: a server can echo the request's headers."""
     said = _said(error) or "no message"
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
@@ -230,7 +231,8 @@ def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     kind = f"{type(error).__name__} ({status})" if status else type(error).__name__
     shown = said if len(said) <= _LENGTH else said[: _LENGTH - 1] + "…"
     return (
-        f"{kind}: {shown.rstrip('.')}. {_what_to_do(error, status)}; then retry the thread, nothing is lost."
+        f"{kind}: {shown.rstrip('.')}. {_what_to_do(error, status)}; then retry the thread: everything so "
+        "far is saved."
     )
 
 
@@ -260,8 +262,8 @@ def _what_to_do(error: BaseException, status: int | None) -> str:
         return _TOO_LONG_ADVICE
     if status == 402 or _QUOTA.search(said):
         return (
-            "The account's quota or credit is used up, and waiting does not help: pay in, or use another key "
-            "or model"
+            "The account's quota or credit is used up, and waiting does not help: add credit, or use "
+            "another key or model"
         )
     if status in _REFUSALS and _NO_TOOLS.search(said) and "schema" not in said.lower():
         return "The model or its server does not support tool calling: use one that does"
@@ -296,7 +298,7 @@ def _without_status(error: BaseException) -> str:
                 "server's certificate (SSL_CERT_FILE)"
             )
         if _UNKNOWN_HOST.search(said):
-            return "There is no host of that name: check the base URL and the network"
+            return "There is no host with that name: check the base URL and the network"
         return "The provider cannot be reached: check the network and the base URL, or start the server"
     if isinstance(error, ValidationError | ValueError | LookupError | TypeError | AttributeError):
         return _UNREADABLE

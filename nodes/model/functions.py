@@ -86,7 +86,7 @@ class AskFunction:
 
     def failed(self, why: str) -> FunctionFailed:
         name = name_of(self.function)
-        return FunctionFailed(f"The function given as {self.option}= ({name}) {why.rstrip('.')}")
+        return FunctionFailed(f"The function passed as {self.option}= ({name}) {why.rstrip('.')}")
 
 
 _LIMIT = {EarlyEnd.SILENT: "model_seconds", EarlyEnd.SECONDS: "the task's limit of seconds"}
@@ -119,7 +119,7 @@ def picked_names(asked: AskFunction, box: Toolbox) -> Part[tuple[str, ...] | Non
         return None
     try:
         if isinstance(found, str | Mapping):
-            raise TypeError("give a list of them")
+            raise TypeError("pass a list of them")
         names = {_tool_name(one) for one in found}
     except Exception as error:
         raise asked.failed(

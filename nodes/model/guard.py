@@ -31,9 +31,9 @@ _Model = TypeVar("_Model")
 def guarded(model: _Model, controls: Controls) -> _Model:
     """The model with the inner guard in it; `model` itself is not changed.
 
-    The guard is in a subclass of the model's own class, where the provider's stream is at hand. What does not
-    stream is given back as it is: a model without a stream of its own, one with streaming disabled, and what
-    is no chat model at all.
+    The guard is in a subclass of the model's own class, where the provider's stream is at hand. A model that
+    does not stream is returned as it is: one without its own stream, one with streaming disabled, and
+    anything that is not a chat model.
     """
     if not isinstance(model, BaseChatModel) or model.disable_streaming or not _layers(type(model)):
         return model

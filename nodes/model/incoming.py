@@ -173,7 +173,7 @@ class Incoming:
         self._closing: float | None = None
 
     def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
-        """Takes the next chunk; gives what is handed on now.
+        """Takes the next chunk; returns what is handed on now.
 
         A reply that has said how it ends is never cut: the provider has done its work, and reports what it
         cost, if it does so soon.

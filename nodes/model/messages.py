@@ -1,8 +1,8 @@
-"""The messages that go to the model, and the reply that comes back.
+"""The messages sent to the model, and the reply it returns.
 
-The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: a list it would
-first turn into messages and validate, one by one, each turn the whole of it. A reply is sanitised so that it
-can be checkpointed, and its calls get ids of their own.
+The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: LangChain would
+convert and validate the messages of a list one by one, the whole list in each turn. A reply is sanitised so
+that it can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[Fi
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
-        # What a function says is no part of the history, by which old turns are summarised: it is counted by
+        # What a function says is not part of the history, by which old turns are summarised: it is counted by
         # what the provider counts on top of the rest.
         own = yield from _made(state, run, function)
         base, told = told, run.deps.prompt_with(own)
@@ -158,7 +158,7 @@ _GIVEN = {"messages"}
 
 
 class PromptInput(ChatPromptValue):
-    """A prompt that is made for one call of a model: nobody else holds it, so it is not copied."""
+    """A prompt made for one model call: nobody else holds it, so it is not copied."""
 
     messages: list[BaseMessage]
 
@@ -267,10 +267,10 @@ _MOST_TOKENS = 2**53
 
 
 def sanitize(message: AIMessage) -> AIMessage:
-    """The reply without half characters, which a model can write as escapes, without a provider's extras that
-    are no plain values, and with a usage only where it is one. `id` is None where it is no text.
+    """Sanitises a provider reply so that it can be checkpointed: lone surrogates, extras that are not plain
+    values and an invalid usage are removed. `id` is None when it is not text.
 
-    Raises ValidationError, or TypeError, for what is no reply at all even so.
+    Raises ValidationError or TypeError for anything that is still not a valid reply.
     """
     if isinstance(message.content, list):
         message = message.model_copy(update={"content": [_worded(part) for part in message.content]})
@@ -341,7 +341,7 @@ def _count(value: Any) -> bool:
 
 
 def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
-    """The reply with an id of its own for every open call; None when each has one already.
+    """The reply with its own id for every open call; None when each has one already.
 
     Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the
     position of the call, so that a repetition of this step makes the same one.

@@ -51,8 +51,8 @@ def summariser(
 ) -> BaseChatModel | None:
     """The model that writes summaries, without tools; None for summaries by lines.
 
-    By default the lines serve where nothing is known of the model's context, and where it is so small that
-    turns are summarised every few turns: a call for each summary would cost more than it gives.
+    By default lines are used when the model's context size is unknown, or so small that turns are summarised
+    every few turns: a call for each summary would cost more than it is worth.
 
     Raises SetupError for anything that `compaction` cannot be.
     """
@@ -61,7 +61,7 @@ def summariser(
     if compaction == "lines":
         return None
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
-        raise SetupError(f"compaction is {compaction!r}; give 'model', 'lines' or a chat model.")
+        raise SetupError(f"compaction is {compaction!r}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
     # Nobody is shown a summary while it comes in.
     return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
@@ -138,7 +138,7 @@ class BoundModels:
 
 @runtime_checkable
 class Keeper(Protocol):
-    """A model that keeps something in the thread: what it goes by, and where its work stands."""
+    """A model that keeps something in the thread: its instructions, and the state of its work."""
 
     def kept(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """What is kept when the history is `messages`; `before`: what was."""
@@ -153,7 +153,7 @@ ByConfig = Callable[[RunnableConfig], BoundModels]
 
 @dataclass(frozen=True)
 class ModelSet:
-    """What a graph was given for a model, and how it makes of it what it asks.
+    """The models that a graph was built with, and how it prepares them.
 
     given: a model, and those that are asked when it fails. retries: None for no second try. streaming: when
     a reply is streamed.

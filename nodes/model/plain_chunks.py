@@ -29,7 +29,7 @@ _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
 
-# What is no dict and no list where the API is kept to; all else that the SDK knows is left to it.
+# What is neither a dict nor a list where the API is kept to; all else that the SDK knows is left to it.
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ def read_plainly(twin: Any) -> None:
 
 def dumped(chunk: object) -> object:
     """A chunk as the SDK's object of it would give it by `model_dump`."""
-    # What LangChain's package says of a chunk that is no object is told from its own way.
+    # What LangChain's package says of a chunk that is not an object is told from its own way.
     return _form().dumped(chunk) if isinstance(chunk, dict) else chunk
 
 
@@ -85,7 +85,7 @@ def _is_known() -> bool:
 
 
 class _Proxy:
-    """The SDK's client, but for what a subclass has in its place."""
+    """The SDK's client, except what a subclass has in its place."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -175,7 +175,7 @@ class _Joined:
         self._due = 0.0
 
     def take(self, chunk: object) -> list[object]:
-        """Takes the next chunk; gives what is handed on now."""
+        """Takes the next chunk; returns what is handed on now."""
         now, piece = time.monotonic(), _piece(chunk)
         if piece and self._held and (piece.name, piece.place) == (self._at.name, self._at.place):
             text = piece.part[piece.name]

@@ -49,7 +49,7 @@ def _listed(name: str, address: str) -> Prices:
         from genai_prices import Usage, calc_price
     except ImportError:
         raise SetupError(
-            f"A limit of cost needs prices: give {_GIVE}, or install those of known models: "
+            f"A cost limit needs prices: pass {_GIVE}, or install those of known models: "
             f"{install_hint('prices')}"
         ) from None
     # An address that is known of no provider may be that of a server between.
@@ -63,7 +63,7 @@ def _listed(name: str, address: str) -> Prices:
         if read is not None and written is not None:
             return Prices(input=read, output=written, cached_input=_most(found.cache_read_mtok))
     raise SetupError(
-        f"No price is known of the model {name!r:.80}, so its cost cannot be limited; give {_GIVE}."
+        f"No price is known for the model {name!r:.80}, so its cost cannot be limited; pass {_GIVE}."
     )
 
 

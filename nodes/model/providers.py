@@ -85,7 +85,7 @@ class ModelName(NamedTuple):
 
 
 def provider_name(name: str) -> ModelName | None:
-    """`name` taken apart; None where the part before the colon is no provider that LangChain knows."""
+    """`name` taken apart; None where the part before the colon is not a provider that LangChain knows."""
     before, colon, after = name.partition(":")
     found = before.strip().lower().replace("-", "_")
     return ModelName(found, after.strip()) if colon and found in PROVIDERS else None
@@ -136,7 +136,7 @@ def _taken_apart(name: str) -> ModelName:
         example = f"{meant}:{after}" if meant else f"openai:{name[:40] or 'gpt-…'}"
         raise SetupError(
             f"model= is {name[:80]!r}; write 'provider:model' with a provider that LangChain knows, such as "
-            f"{example!r}, or give a chat model."
+            f"{example!r}, or pass a chat model."
         )
     if not found.model:
         raise SetupError(f"model= is {name!r}, which names no model: write it as '{found.provider}:model'.")

@@ -1,7 +1,6 @@
-"""Errors of a provider that may pass: how often it is asked again, and how long the wait before that is.
-
-The packages of providers try again by themselves, unseen, and nothing can interrupt them; in the copy of a
-model that a graph asks that is turned off.
+"""Retries of transient provider errors: how often the model is asked again, and how long the waits are. The
+packages of providers retry by themselves, unseen and without a way to interrupt them; this is turned off in
+the copy of the model that a graph asks.
 """
 
 import inspect
@@ -32,8 +31,8 @@ _SPREAD = 0.1
 
 
 class ModelRetries(CheckedModel):
-    """How often a model is asked again after an error of its provider that may pass: a rate limit (429), a
-    timeout (408), a conflict (409), a fault of the server (5xx), a connection that fails or drops.
+    """How often a model call is retried after a transient error of its provider: a rate limit (429), a
+    timeout (408), a conflict (409), a server error (5xx), a connection that fails or drops.
 
     tries: how often it is asked in all; 1 for no second try.
     first_wait: seconds before the second try, with as much again by chance at most; twice as long before each

@@ -36,7 +36,7 @@ STOPS = ("stop", "signal")
 """The reasons of a drain that end a running reply; a pause lets one that is coming in come to its end."""
 
 _QUIET = 0.7
-"""After a pause was asked for, a call that brings nothing for so many seconds is ended."""
+"""After a pause was requested, a call that sends nothing for this many seconds is ended."""
 _MUTE, _ENDING = 0.1, 1.0
 _WEIGHING = 0.5
 _CHARS = 4
@@ -60,7 +60,7 @@ class EarlyEnd(StrEnum):
 
 
 class Silent(TimeoutError):
-    """The model brought nothing for too long."""
+    """The model sent nothing for too long."""
 
 
 @dataclass(slots=True)
@@ -90,17 +90,17 @@ class CallBounds:
     _asked: float | None = None
     _weighed: float = 0.0
 
-    def anew(self) -> "CallBounds":
+    def renewed(self) -> "CallBounds":
         """These bounds for another try of the same call."""
         return replace(self, last=time.monotonic())
 
     def again(self) -> None:
-        """The same call is tried anew."""
+        """The same call starts another try."""
         self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
         self.since = None
 
     def took(self, chars: int) -> EarlyEnd | None:
-        """A chunk with so many characters has come. Why the reply is to be ended there, if it is."""
+        """Notes a chunk of this many characters; returns why the reply is to end there, if it is."""
         self.heard, self.last = True, time.monotonic()
         # A chunk without a word takes place, too.
         self.written += chars or 1
@@ -121,8 +121,8 @@ class CallBounds:
         return None if self.chars is None else max(_BYTES * self.chars, _LEAST_BYTES)
 
     def carried(self, received: int) -> None:
-        """So many bytes have come by now. A line without an end is kept by the provider's package until there
-        is no memory left, and no chunk ever comes of it."""
+        """Notes how many bytes have arrived so far. A line without an end is kept by the provider's package
+        until there is no memory left, and no chunk ever comes of it."""
         if self.since is None or self.since[0] != self.last or received < self.since[1]:
             self.since = self.last, received
         elif self.most_bytes is not None and received - self.since[1] > self.most_bytes:
@@ -143,7 +143,7 @@ class CallBounds:
         return time.monotonic() - self.last > (_ENDING if self.cut else _MUTE)
 
     def ending(self, seconds: float) -> None:
-        """The reply has said how it ends: for what may still come it is waited so long at most."""
+        """The reply has said how it ends: how long to wait for what may still come."""
         self.silence = seconds if self.silence is None else min(seconds, self.silence)
 
     def over(self) -> bool:
@@ -286,7 +286,7 @@ class CallEnded(SystemExit):
 
 
 def call(watch: CallBounds, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
-    """What `items()` gives until it ends, or its watch ends it; and the error that ended it, if one did."""
+    """What `items()` returns until it ends, or its watch ends it; and the error that ended it, if one did."""
     helper = _Helper(watch, items)
     helper.start()
     helper.wait()
@@ -296,7 +296,7 @@ def call(watch: CallBounds, items: Callable[[], Iterator[_T]]) -> tuple[list[_T]
 async def acall_in_thread(
     watch: CallBounds, items: Callable[[], Iterator[_T]]
 ) -> tuple[list[_T], BaseException | None]:
-    """`call` for a loop: for what has no async way of its own, and would hold a thread of a pool for ever."""
+    """`call` for a loop: for what has no async way of its own, and would hold a thread of a pool forever."""
     helper, loop, ended = _Helper(watch, items), asyncio.get_running_loop(), asyncio.Event()
 
     def tell() -> None:
@@ -467,7 +467,7 @@ class _Helper(Generic[_T]):
         if self._watch.mute or waited >= _PATIENCE:
             with self._lock:
                 if self._thread is not None:
-                    # Nothing has come yet: a package would take a closed connection as a reason to try anew.
+                    # Nothing has come yet: a package would take a closed connection as a reason to try again.
                     self._strike(raising=not self._watch.heard or waited >= _PATIENCE)
         if waited < _GRACE:
             return True

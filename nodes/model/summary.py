@@ -187,7 +187,8 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
-    """Not longer than a summary may take, nor than the task has time left; nor when the run is to stop."""
+    """The bounds of the call: the time for a summary, the time that the task has left, and a request to
+    stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
     until = time.monotonic() + run.deps.compaction_seconds
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
@@ -234,7 +235,7 @@ def spent_more(
     seconds: float = 0.0,
     cached: int = 0,
 ) -> Spent:
-    """What the calls of the task that are no turns have cost, with one more."""
+    """What the calls of the task that are not turns have cost, with one more."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
     made = Spent(
         task=task,

@@ -111,8 +111,8 @@ def tried_again(
     failed: Exception,
     gives_way: Callable[[BaseException], bool],
 ) -> Part[_T]:
-    """What `ask` gives, after the first try has failed: asked of one model after another, of each as often as
-    it is to be.
+    """The result of `ask` after the first try has failed: each model is tried as often as allowed, then the
+    next.
 
     ask: gets bounds of its own for each try. tries: takes what it came to. failed: what the first model has
     failed with. gives_way: whether the next model can help after an error. Raises the last error, or
@@ -148,7 +148,7 @@ def _tried(
             if not (yield Backoff(NextTry(seconds, why, done, policy.tries, tries.heard))):
                 raise WaitEnded
         with attempt:
-            bounds = watch.anew()
+            bounds = watch.renewed()
             try:
                 if first is not None and attempt.retry_state.attempt_number == 1:
                     raise first

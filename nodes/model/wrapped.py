@@ -98,8 +98,8 @@ def _inside(model: Model, config: RunnableConfig | None) -> Iterator[Unwrapped]:
 def _bound(model: RunnableBindingBase[Any, Any], config: RunnableConfig | None) -> Iterator[Unwrapped]:
     if bound := [name for name in _TOOLS if name in model.kwargs]:
         raise SetupError(
-            f"model= has {' and '.join(bound)} bound to it; give the model without, and the tools in tools=: "
-            "the graph binds them, with its own."
+            f"model= already has {' and '.join(bound)} bound to it; pass the model without them, and "
+            "the tools in tools=: the graph binds them, together with its own."
         )
     for found in _inside(model.bound, config):
         yield replace(found, bindings=(model, *found.bindings))

@@ -1,4 +1,4 @@
-"""What a tool asks for beside its arguments: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
+"""Injected arguments of tools: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ class Injector:
     def filled(
         self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
     ) -> ToolCall:
-        """`call` with the injected arguments; `context` gives that of the run, as the user's code gets it.
+        """`call` with the injected arguments; `context` returns that of the run, as the user's code gets it.
         Raises what LangGraph raises when one cannot be had."""
         if self._node is None or call["name"] not in self._asking:
             return call

@@ -1,6 +1,6 @@
 """Runs calls of tools and makes tool results of whatever comes of them.
 
-Reads run beside each other, a call that may change something runs at most once. Each runs within its time, in
+Reads run in parallel, a call that may change something runs at most once. Each runs within its time, in
 a thread of its own where that is needed. A result is what the history and the journal can hold: valid text of
 bounded length and plain values, with what a person changed.
 """
@@ -338,7 +338,7 @@ class ToolRun:
 
     @lazy
     def future(self) -> Future[ToolResult]:
-        """What its thread gives."""
+        """What its thread returns."""
         return Future()
 
     def start(self) -> Self:
@@ -419,7 +419,7 @@ class ToolRun:
         return self.told.finished(output)
 
     def output(self, tool: BaseTool, request: ToolCall) -> Any:
-        """What `tool` gives: the call's own, or one that a middleware has put in its place."""
+        """What `tool` returns: the call's own, or one that a middleware has put in its place."""
         if _only_async(tool):
             return asyncio.run(self._awaited(tool, request))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
@@ -447,7 +447,7 @@ class ToolRun:
             future.set_result(found)
 
     async def _awaited(self, tool: BaseTool, request: ToolCall) -> Any:
-        """What an async tool gives in an event loop of its own, that of a sync run."""
+        """What an async tool returns in its own event loop, that of a sync run."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "this is a coroutine"
 
@@ -514,16 +514,16 @@ def _only_async(tool: BaseTool) -> bool:
 
 
 MOST_STARTS = 2
-"""A call that may run again after a crash is told as unknown when it was cut short so often."""
+"""After this many aborted attempts, a call that may run again after a crash is reported as unknown."""
 
 
 THREADS = 8
-"""So many calls of sync tools run beside each other at most, where nothing else is said."""
+"""The default limit of sync tool calls that run in parallel."""
 
 
 @dataclass(frozen=True)
 class ToolRuns:
-    """Calls that run beside each other, or `one_by_one`; gives what came of them, in order.
+    """Calls that run in parallel, or `one_by_one`; returns their results, in order.
 
     most: how many at a time; None for `THREADS` of those that need a thread, and as many as there are of
     coroutines. The next one begins as soon as one has ended.

@@ -35,7 +35,7 @@ class LinkedCall:
 
     @property
     def ran(self) -> bool:
-        """Whether it has a result that is no error: one that was refused did not run."""
+        """Whether it has a result that is not an error: one that was refused did not run."""
         return bool(self.results) and not self.results[0].failed
 
 
@@ -293,7 +293,7 @@ REPEATS = 3
 
 
 class FaultKind(StrEnum):
-    """What can be wrong with the way a loop went."""
+    """The kinds of faults in the run of a loop."""
 
     DANGLING = "dangling-call"
     NO_CALL = "answer-without-call"
@@ -381,7 +381,7 @@ def _same_id(linked: Linked, _: ControlNames) -> Iterator[Fault]:
 
 
 def _after_finish(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """What was refused after the finish was not done, and is no fault."""
+    """What was refused after the finish was not done, and is not a fault."""
     for task in linked.tasks:
         ended: LinkedCall | None = None
         for made, ends in _ends(task, names):

@@ -62,7 +62,7 @@ def keys(item: Mapping[str, Any]) -> str:
 
 
 def _chosen(document: Any, name: str, run: int | None) -> Any:
-    """The run that was named, or the only one; the document itself where it is no collection of runs."""
+    """The run that was named, or the only one; the document itself where it is not a collection of runs."""
     several = _runs(document)
     if several is None:
         if run:
@@ -263,14 +263,14 @@ _ARCHIVE = b"PK\x03\x04"
 def read_file(path: Path) -> Any:
     """The JSON value in the file at `path`; of JSON lines, the list of the values.
 
-    Raises Unreadable, naming the file, when it cannot be read, is too large, is no JSON, or is nested too
+    Raises Unreadable, naming the file, when it cannot be read, is too large, is not JSON, or is nested too
     deeply.
     """
     try:
         with path.open("rb") as file:
             return parse(taken(file, str(path)), str(path))
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "that is no name of a file"
+        why = error.strerror if isinstance(error, OSError) else "that is not a file name"
         raise Unreadable(f"{path} cannot be read ({why}); name a JSON file with messages.") from error
 
 
@@ -294,7 +294,9 @@ def parse(data: bytes, name: str) -> Any:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{name} is no UTF-8 text (byte {error.start:,}); save it as UTF-8 JSON.") from error
+        raise Unreadable(
+            f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8 JSON."
+        ) from error
     if not text.strip():
         raise Unreadable(f"{name} is empty; write the messages into it as JSON.")
     try:
@@ -309,7 +311,7 @@ def parse(data: bytes, name: str) -> Any:
 
 
 def _lines(text: str, name: str, error: json.JSONDecodeError) -> list[Any]:
-    """The values of JSON lines; `error`: why the whole is no JSON."""
+    """The values of JSON lines; `error`: why the whole is not JSON."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     values: list[Any] = []
     for number, line in lines:
@@ -318,7 +320,7 @@ def _lines(text: str, name: str, error: json.JSONDecodeError) -> list[Any]:
         except json.JSONDecodeError as wrong:
             at = f"line {number}" if values else f"line {error.lineno}, column {error.colno}"
             why = wrong.msg if values else error.msg
-            raise Unreadable(f"{name} is no JSON ({at}: {why}); write the messages as JSON.") from error
+            raise Unreadable(f"{name} is not JSON ({at}: {why}); write the messages as JSON.") from error
         except (RecursionError, ValueError) as wrong:
             raise _odd(name, wrong) from wrong
     return values

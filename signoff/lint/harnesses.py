@@ -126,7 +126,8 @@ def _observed(at: int, item: Item, last: TraceReply) -> Iterator[Entry]:
 
 
 def _exit(at: int, item: Item, last: TraceReply | None) -> Iterator[Entry]:
-    """The end of a run of mini-swe-agent: a submission is the answer to its call, all else is no message."""
+    """The end of a run of mini-swe-agent: a submission is the answer to its call, all else is not a
+    message."""
     status = mapping(at, "extra", item.get("extra")).get("exit_status")
     made = next((made for made in last.calls if made.name == SUBMIT), None) if last else None
     if status == "Submitted" and made:

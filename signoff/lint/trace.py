@@ -7,7 +7,7 @@ from signoff.graph.errors import SetupError
 
 
 class Unreadable(SetupError):
-    """The file, or something in it, is no message history; the message says where and what."""
+    """The file, or something in it, is not a message history; the message says where and what."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ ASK = frozenset({"ask_user", "ask_human", "ask_followup_question", "ask_user_que
 """The tools by which agents ask a person, unless others are named."""
 
 NOTE = frozenset({"think", "thought", "sequentialthinking"})
-"""The tools that do nothing but note a thought: they are no work."""
+"""The tools that do nothing but note a thought: they are not work."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Which model a run uses: one behind an OpenAI-compatible address, one of another provider, the embedded one,
-or a scripted one."""
+"""Chooses the model of a run: one behind an OpenAI-compatible address, one of another provider, the embedded
+one, or a scripted one."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -96,13 +96,13 @@ def _key_for(name: str, base_url: str | None, key: str | None) -> str:
         urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).netloc
     ):
         raise SetupError(
-            f"The base URL {base_url!r} is no web address; write it like http://127.0.0.1:8000/v1."
+            f"The base URL {base_url!r} is not a web address; write it like http://127.0.0.1:8000/v1."
         )
     if key:
         return key
     if base_url is None:
         raise SetupError(
-            f"The model {name!r} needs a key: set OPENAI_API_KEY, or give --base-url for a server that needs "
+            f"The model {name!r} needs a key: set OPENAI_API_KEY, or pass --base-url for a server that needs "
             "none."
         )
     return "not-needed"
@@ -118,12 +118,12 @@ def _scripted(file: Path) -> BaseChatModel:
     """What the file defines at its top: `model`, a chat model, or `script`, for a ScriptedModel."""
     spec = importlib.util.spec_from_file_location("signoff_scripted_model", _script_file(file))
     if spec is None or spec.loader is None:
-        raise SetupError(f"{file} is no Python file; name one that ends in .py.")
+        raise SetupError(f"{file} is not a Python file; name one that ends in .py.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise SetupError(f"{file} could not be run ({type(error).__name__}: {error}); correct it.") from error
+        raise SetupError(f"{file} could not be run ({type(error).__name__}: {error}); fix it.") from error
     model = getattr(module, "model", None)
     if isinstance(model, BaseChatModel):
         return model

@@ -101,7 +101,7 @@ def call(
         raise TypeError("args is a mapping of arguments; for an argument of that name: args={'args': ...}.")
     merged = {**(args or {}), **arguments}
     if raw is not None and merged:
-        raise TypeError("raw is the whole argument text: give either raw or arguments.")
+        raise TypeError("raw is the whole argument text: pass either raw or arguments.")
     return ScriptedCall(name, _json(merged) if raw is None else raw, id)
 
 
@@ -239,13 +239,13 @@ CHARS_PER_TOKEN = 4
 
 
 class ScriptedModel(BaseChatModel):
-    """Plays `script`, one step a call, streamed or not, sync or async.
+    """Plays `script`, one step per call, streamed or not, sync or async.
 
     script: steps, taken one by one as they are needed (so a generator or `itertools.repeat` may be endless),
         or one function that is given the messages and returns the step: it knows no position, so it also
         serves a run that goes on in another process. A step is
         - text, a `call(...)`, a list of both, or a `reply(...)`;
-        - an `AIMessage`, sent as a copy with an id of its own;
+        - an `AIMessage`, sent as a copy with its own id;
         - an exception, which is raised;
         - a function that is given the messages and returns one of these.
 

@@ -29,7 +29,7 @@ OnPending = Literal["answer", "supersede", "refuse"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to what the thread waits for; `interrupt_id` makes sure that it is the one meant. by: who
+    """The answer to what the thread waits for; `interrupt_id` names the question that it answers. by: who
     gives it, to be kept with it."""
 
     value: Any
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Extend:
-    """Go on after a limit, with this many turns more. id: of the message in the history that says so."""
+    """Continue after a limit, with this many more turns. id: of the message in the history that says so."""
 
     turns: int
     id: str | None = None
@@ -66,7 +66,8 @@ class Choose:
 
 
 ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
-"""What a session goes on with: a task, messages, an answer, more turns, another try, a stop, or just on."""
+"""What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
+on."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def start(
     handed: Mapping[str, float] = MappingProxyType({}),
 ) -> Start:
     """How the run begins from where the thread stands. handed: when actions were handed out, by the ids of
-    their interrupts. Raises ThreadError when it cannot, SetupError for what is no command."""
+    their interrupts. Raises ThreadError when it cannot, SetupError for anything that is not a command."""
     match command:
         case Choose(command=chosen):
             return start(chosen(status), status, on_pending, texts, handed)
@@ -139,11 +140,13 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     waiting = status.waiting
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
-        raise ThreadError(f"Thread {status.shown!r} {state} and waits for no answer; nothing was changed.")
+        raise ThreadError(
+            f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
+        )
     if command.interrupt_id not in (None, waiting.interrupt_id):
         raise ThreadError(
-            f"Thread {status.shown!r} does not wait for this answer any more (interrupt "
-            f"{command.interrupt_id!r}); look at what it waits for now. Nothing was changed."
+            f"Thread {status.shown!r} no longer waits for this answer (interrupt "
+            f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
     value = waiting.read(command.value)
@@ -194,10 +197,11 @@ def _task(command: Any) -> list[BaseMessage]:
         messages = convert_to_messages(list(command) if isinstance(command, list | tuple) else [command])
     except (TypeError, ValueError, NotImplementedError) as error:
         raise SetupError(
-            f"{reprlib.repr(command)} is no task ({reason(error)}); give its text, or a list of messages."
+            f"{reprlib.repr(command)} is not a valid task ({reason(error)}); pass a string or a list of "
+            "messages."
         ) from error
     if not any(is_genuine(message) for message in messages):
-        raise SetupError("There is no task among the messages; give one of a human.")
+        raise SetupError("The messages hold no task; pass at least one human message.")
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
 
 
@@ -209,7 +213,7 @@ def _place(thread_id: str) -> tuple[str, ...]:
 
 
 def request_pause(store: BaseStore, thread_id: str) -> None:
-    """Asks whoever runs the thread to pause it. A run that begins later does not heed it."""
+    """Asks whoever runs the thread to pause it. A run that begins later ignores the request."""
     store.put(_place(thread_id), _PAUSE, {"at": time.time()})
 
 

@@ -66,7 +66,7 @@ def _given(answer: Any, calls: int) -> Any:
     words, named = take_ids(answer) if isinstance(answer, str) else (answer, frozenset())
     given = _decisions_in_words(words, calls) if isinstance(words, str) else words
     if given is None or given in ({}, []):
-        raise ThreadError(f"Nothing was answered; give {HOW}.")
+        raise ThreadError(f"Nothing was answered; answer with {HOW}.")
     return {"shown": min(named), "decisions": given} if named and isinstance(words, str) else given
 
 
@@ -81,7 +81,7 @@ def _read(given: Any, calls: Asked, shown: str) -> list[ApprovalDecision]:
             schemas=[schema for _, _, _, _, schema in calls],
         )
     except ValueError as error:
-        raise ThreadError(f"The answer does not fit: {error}. Give {HOW}.") from error
+        raise ThreadError(f"The answer does not fit: {error}. Answer with {HOW}.") from error
 
 
 _OBSERVED = {"output", "status", "seconds"}
@@ -102,12 +102,12 @@ def confirmation_answer(answer: Any, shown: str) -> Any:
     try:
         read_confirmation(answer)
     except ValueError as error:
-        raise ThreadError(f"The answer does not fit: {error}. Give yes, or say what is wrong.") from error
+        raise ThreadError(f"The answer does not fit: {error}. Answer yes, or say what is wrong.") from error
     return plain_value(answer)
 
 
 def _for_this(answer: Any, shown: str = "") -> None:
-    """Raises ThreadError for a decision that names something else: its words are no answer here."""
+    """Raises ThreadError for a decision that names something else: its words are not an answer here."""
     found = _from_json(answer)
     decides = isinstance(found, Mapping) and {"shown", "decisions"} <= set(found)
     named = take_ids(found)[1] if decides or looks_named(answer) else frozenset()
@@ -124,7 +124,7 @@ def read_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    # An escape may stand for half a character, which no database takes.
+    # An escape may stand for a lone surrogate, which no database takes.
     return json.loads(valid_text(json.dumps(value, ensure_ascii=False)))
 
 
@@ -136,10 +136,10 @@ def plain_value(value: Any) -> Any:
         found = valid_values(json.loads(json.dumps(value, default=str)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ThreadError(
-            f"The answer cannot be saved ({error}); give text, or plain JSON values."
+            f"The answer cannot be saved ({error}); pass text, or plain JSON values."
         ) from error
     if not saves(found):
-        raise ThreadError("The answer cannot be saved; give text, or plain JSON values.")
+        raise ThreadError("The answer cannot be saved; pass text, or plain JSON values.")
     return found
 
 
@@ -158,10 +158,10 @@ def _decisions_in_words(text: str, calls: int) -> Any:
         try:
             return read_json(text)
         except ValueError as error:
-            raise ThreadError(f"The answer is no valid JSON ({error}); give {HOW}.") from error
+            raise ThreadError(f"The answer is not valid JSON ({error}); answer with {HOW}.") from error
     found = _WORDS.fullmatch(text.strip())
     if found is None:
-        raise ThreadError(f"{text.strip()!r} is no decision; give {HOW}.")
+        raise ThreadError(f"{text.strip()!r} is not a decision; answer with {HOW}.")
     if found["word"]:
         return [{"type": "approve"}] * calls
     return [{"type": "reject", "message": found["why"].strip()}] * calls
@@ -169,7 +169,7 @@ def _decisions_in_words(text: str, calls: int) -> Any:
 
 @dataclass(frozen=True)
 class Message:
-    """The model said this. `calls` are the tools that the same reply calls, which run with the next step.
+    """Text of the model. `calls` are the tools that the same reply calls, which run with the next step.
 
     Without calls it is talk only, and the next step reminds the model that talk ends nothing.
     message_id: of the reply.
@@ -183,7 +183,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """What the model asks. `default` is taken when nobody has answered by `deadline` (epoch seconds).
+    """A question of the model. `default` is taken when nobody has answered by `deadline` (epoch seconds).
     `reply_id`: of the message that asks."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
@@ -332,14 +332,14 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Finished(Generic[ResultT]):
-    """The task has ended by a success or a limit."""
+    """The task has ended with a success or at a limit."""
 
     outcome: Outcome[ResultT]
 
 
 @dataclass(frozen=True)
 class Failed(Generic[ResultT]):
-    """The task has ended by an error: one sentence with what to do. `retry()` tries again."""
+    """The task has ended with an error: one sentence that says what to do. `retry()` tries again."""
 
     error: str
     outcome: Outcome[ResultT]
@@ -357,7 +357,7 @@ Waiting = Question | Approval | Action | Confirmation
 """What a thread can wait for."""
 
 Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
-"""What a step of a session comes to."""
+"""The result of a step of a session."""
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:

@@ -47,10 +47,10 @@ from signoff.session.status import Condition, ThreadStatus, read_status, readabl
 
 _T = TypeVar("_T")
 Part = Generator[Any, Any, _T]
-"""A part of a driver that yields requests, and perhaps events, and gives a value."""
+"""A part of a driver that yields requests, and perhaps events, and returns a value."""
 
 END = object()
-"""What `Stretch` gives when the graph has come back."""
+"""What `Stretch` returns when the graph has come back."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ Driver = Generator[Any, Any, None]
 
 
 def events_of(thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted") -> Iterator[SessionEvent]:
-    """Drives the thread; gives its events, each with its number and the time of then, if somebody looks."""
+    """Drives the thread; yields its events, each with its number and its time, if somebody looks."""
     numbers = itertools.count(1)
     with (
         ExitStack() as stack,
@@ -314,7 +314,7 @@ def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted
             return Paused(thread.asked.word)
         idle = 0 if happened or stop else idle + 1
         if idle > _IDLE:
-            raise ThreadError(f"Thread {status.shown!r} does not go on; begin another one.")
+            raise ThreadError(f"Thread {status.shown!r} cannot continue; begin another one.")
         given = status.go_on
 
 

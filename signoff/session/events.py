@@ -127,7 +127,7 @@ class Called:
 class Said(_Happened):
     """The model said this; `calls` are those in the same reply. tokens: of this reply.
     seconds: that it took, with what was waited between tries. beside: of a reply in the tagged text protocol
-    what is no plan, code or call. retries: how often the call was tried again."""
+    what is not a plan, code or call. retries: how often the call was tried again."""
 
     turn: int
     text: str
@@ -282,7 +282,7 @@ class Nudged(_Happened):
 
 @dataclass(frozen=True)
 class Resumed(_Happened):
-    """A thread that was there already goes on; `how`: answer, go on, extend, retry, stop or task.
+    """An existing thread continues; `how`: answer, go on, extend, retry, stop or task.
 
     Of an answer: interrupt_id says what it answers, and `by` who gave it, if that was given with it. turns:
     how many more were given by `extend`.
@@ -310,7 +310,7 @@ class Ended(_Happened):
 
 @dataclass(frozen=True)
 class Decided(_Happened):
-    """The run has come to this decision; always the last event."""
+    """The decision that the run ended with; always the last event."""
 
     decision: Decision[Any]
 
@@ -386,7 +386,7 @@ def _reader(kind: type) -> TypeAdapter[Any]:
 
 
 def from_dict(given: Mapping[str, Any]) -> SessionEvent:
-    """The event that `to_dict` has written. Raises SetupError for what is none."""
+    """The event that `to_dict` has written. Raises SetupError for anything else."""
     event: SessionEvent = _read(given, _EVENTS, "an event")
     return event
 
@@ -405,7 +405,7 @@ def _read(given: Any, kinds: Mapping[str, Any], what: str) -> Any:
 
 
 def events_schema() -> dict[str, Any]:
-    """The JSON schema of what `to_dict` gives, for all events."""
+    """The JSON schema of what `to_dict` returns, for all events."""
     schema: dict[str, Any] = TypeAdapter(SessionEvent).json_schema(mode="serialization")
     tags = {kind.__name__: tag for tag, kind in {**_EVENTS, **_DECISIONS}.items()}
     for name, known in schema["$defs"].items():

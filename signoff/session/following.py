@@ -1,4 +1,4 @@
-"""Turns the messages and the updates of a thread into events."""
+"""Turns the messages and updates of a thread into events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

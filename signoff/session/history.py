@@ -1,4 +1,4 @@
-"""The history of a thread, read back turn by turn: what was said and done, and which rule fired why."""
+"""Reads the history of a thread turn by turn: what was said and done, and which rule applied and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from signoff.tools.toolbox import Toolbox
 
 @dataclass(frozen=True)
 class Turn:
-    """One reply of the model and what came of it.
+    """One reply of the model and its results.
 
     task: the id of the message that began its task. number: in its task, from 1. text: what the model said.
     events: thoughts, calls with their results, answers and reminders, in order. tokens, seconds: of the

@@ -51,9 +51,9 @@ class Step:
 
 
 def steps(checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None) -> list[Step]:
-    """The path that led to where the thread stands, oldest step first; only the last `limit` steps if given.
+    """The steps that led to the thread's current state, oldest first; only the last `limit` steps if given.
 
-    Branches that were left by a fork are no part of it. Empty for a thread that does not exist.
+    Branches that were left by a fork are not part of it. Empty for a thread that does not exist.
     """
     walk = _Walk(limit)
     for found in checkpointer.list(_whole(thread_id)):
@@ -250,7 +250,7 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
         raise SetupError(f"Fork at a number of turns, at the id of a checkpoint, or at None; not at {at!r}.")
     with graph.runner(config_of(target)):
         if graph.get_state(config_of(target)).created_at is not None:
-            raise ThreadError(f"There is a thread {target!r} already; fork to another id.")
+            raise ThreadError(f"Thread {target!r} already exists; choose another id.")
         with readable(thread_id):
             snapshot = _point(graph, thread_id, at)
             values: Any = snapshot.values

@@ -1,4 +1,5 @@
-"""Decides a stored thread again, turn by turn, without a model or a tool, and compares with what is stored.
+"""Decides a stored thread again, turn by turn, without a model or a tool, and compares the result with what
+is stored.
 
 Each step of the thread is taken with the state that was stored before it. The states that only decide
 (`DECIDED`) run once more, by their own functions. What they ask for is answered from the record: the results
@@ -9,6 +10,7 @@ is stored; of these only the event and where it led are compared with the table.
 stored.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -59,7 +61,7 @@ _CLOCK = frozenset({"seconds", "waited", "at"})
 
 @dataclass(frozen=True)
 class ReplayDifference:
-    """Something that is decided differently now.
+    """A decision that differs from the stored one.
 
     turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
     (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
@@ -80,7 +82,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of deciding a thread again: the steps that were, and those taken as they are stored."""
+    """The result of a replay: the steps that were decided again, and those taken as they are stored."""
 
     thread_id: str
     again: tuple[Step, ...]
@@ -167,22 +169,15 @@ def _take_up(
             live[name].update([value])
 
 
-# Reasons in the words of older versions, with today's: other words for a reason are no other decision.
-_REWORDED = {"the view is over its budget": "the prompt is over its budget"}
-
-
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
     """The state of a thread: the channels that are stored whole, and those that only what is written to."""
     names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
-    found = {**plain, **{name: channel.get() for name, channel in live.items()}}
-    if decision := found.get("decision"):
-        found["decision"] = {**decision, "why": _REWORDED.get(decision["why"], decision["why"])}
-    return found
+    return {**plain, **{name: channel.get() for name, channel in live.items()}}
 
 
 class _NotKept(Exception):
-    """What a state asks for cannot be answered from the record."""
+    """The record does not hold what a state asks for."""
 
 
 class _Again:
@@ -417,7 +412,7 @@ def _rules(moment: _Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
     stored: dict[str, Any] = {**moment.after["decision"]}
     stored["rule"] = RULE_ALIASES.get(stored["rule"], stored["rule"])
     stored["event"] = str(EVENT_ALIASES.get(stored["event"], stored["event"]))
-    if stored == now["decision"]:
+    if _is_same(stored, now["decision"]):
         return None
     return _told(stored), _told(now["decision"])
 
@@ -449,7 +444,7 @@ def _shown(name: str, moment: _Moment, stored: Any, now: Any) -> tuple[Any, Any]
 
 
 def _is_same(stored: Any, now: Any) -> bool:
-    """Whether two values say the same, but for the clock."""
+    """Whether two values say the same, except for the clock."""
     if stored is now:
         return True
     if isinstance(stored, list) and isinstance(now, list):
@@ -473,6 +468,22 @@ def _known(stored: Any, now: Any) -> Any:
     return now
 
 
+# Reasons in the words of older versions, with today's: a reworded reason is the same decision.
+_REWORDED = (
+    (re.compile("the view is over its budget"), "the prompt is over its budget"),
+    (
+        re.compile(r"the same work has had the same result (\d+) times in a row"),
+        r"\1 identical results in a row",
+    ),
+)
+
+
+def _in_todays_words(text: str) -> str:
+    for old, today in _REWORDED:
+        text = old.sub(today, text)
+    return text
+
+
 def _plain(value: Any) -> Any:
     """A value to be compared or shown: messages without what providers and the clock add."""
     if isinstance(value, BaseMessage):
@@ -480,7 +491,9 @@ def _plain(value: Any) -> Any:
         others = {name: one for name, one in value.additional_kwargs.items() if name != KEY}
         calls = getattr(value, "tool_calls", None), getattr(value, "invalid_tool_calls", None)
         answers = getattr(value, "tool_call_id", None), getattr(value, "status", None)
-        return value.type, value.id, value.content, value.name, *calls, *answers, others, notes
+        return value.type, value.id, _plain(value.content), value.name, *calls, *answers, others, notes
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, str):
+        return _in_todays_words(value)
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

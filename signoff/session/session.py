@@ -38,7 +38,7 @@ class Session(Generic[ResultT]):
     """Drives one thread of a graph, in this process.
 
     graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
-    the graph's context schema describes; it is not stored, so give it again in another process.
+    the graph's context schema describes; it is not stored, so pass it again in another process.
     on_pending: what a new task means while the thread waits. `answer`: it is the answer, the reason of a
     rejection, or the feedback, as for `graph.invoke`; `supersede`: it ends the open task and begins the next;
     `refuse`: ThreadError. config: callbacks, tags and the like for every run.
@@ -86,14 +86,15 @@ class Session(Generic[ResultT]):
         )
 
     def run(self, command: ThreadCommand = None) -> Decision[ResultT]:
-        """Runs until the task ends or somebody is needed; what the model only says is passed over.
+        """Runs until the task ends or a person is needed. Text that the model says in between does not stop
+        it.
 
         `run("the task")` begins a task, `run()` goes on after a pause or a kill.
         """
         return _last(self._events(command, Wanted()))
 
     def step(self, command: ThreadCommand = None) -> Decision[ResultT]:
-        """Runs to the next decision: something the model says, something to do or to answer, or the end.
+        """Runs to the next decision: text of the model, an action or a question, or the end.
 
         Answer one with `step(Answer(value))`.
         """
@@ -102,7 +103,7 @@ class Session(Generic[ResultT]):
     def resume(
         self, answer: Any, interrupt_id: str | None = None, by: str | None = None
     ) -> Decision[ResultT]:
-        """Answers what the thread waits for, and runs on. by: who answers, to be kept with the answer.
+        """Answers what the thread waits for, and continues. by: who answers; it is stored with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
         changes nothing, when it does not fit, or when nothing waits (it was answered already).
@@ -110,23 +111,23 @@ class Session(Generic[ResultT]):
         return self.run(Answer(answer, interrupt_id, by))
 
     def extend(self, turns: int) -> Decision[ResultT]:
-        """Goes on with a task that ended at a limit, with `turns` more turns."""
+        """Continues a task that ended at a limit, with `turns` more turns."""
         return self.run(Extend(turns))
 
     def retry(self) -> Decision[ResultT]:
-        """Tries a task again that ended with an error."""
+        """Retries a task that ended with an error."""
         return self.run(Retry())
 
     def events(
         self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
     ) -> Iterator[SessionEvent]:
-        """What happens, as it happens; the last event is `Decided`.
+        """Runs the thread and yields its events as they happen; the last one is `Decided`.
 
-        tokens: also what is not whole yet: every piece of a reply as it comes in, what a tool writes while it
+        tokens: also yield partial results: every piece of a reply as it arrives, what a tool writes while it
         runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
-        threads, where Ctrl-C does not reach them; without, they run in this one, and `Said.retries` tells of
-        waits afterwards. A callback's `on_custom_event` is told of them at once in any case. Leaving the
-        iteration stops the run at once; what was saved stays.
+        threads, which Ctrl-C does not reach. Without it they run in this thread, and `Said.retries` reports
+        waits afterwards; a callback's `on_custom_event` gets them at once in any case. Leaving the iteration
+        stops the run immediately; what was saved stays.
         """
         return self._events(command, Wanted(by_step, True, tokens))
 
@@ -135,7 +136,7 @@ class Session(Generic[ResultT]):
         return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
-        """Every turn of the thread: what was said and done, and which rule fired why."""
+        """Every turn of the thread: what was said and done, which rule applied and why."""
         found = self.status()
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
@@ -202,7 +203,7 @@ class Session(Generic[ResultT]):
     def aevents(
         self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
     ) -> AsyncIterator[SessionEvent]:
-        """`events` for an event loop. `tokens` takes no other threads here; waits are told in any case."""
+        """`events` for an event loop. `tokens` starts no threads here; waits are always reported."""
         return self._aevents(command, Wanted(by_step, True, tokens))
 
     async def astatus(self) -> ThreadStatus:

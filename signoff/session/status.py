@@ -1,5 +1,5 @@
-"""Where a thread stands, read from what is saved; and the answer by default to a question whose deadline has
-passed, without a model.
+"""The status of a thread, read from what is saved; and the default answer to a question whose deadline has
+passed. Neither needs a model.
 """
 
 import re
@@ -69,26 +69,27 @@ class ThreadStatus:
 
 
 def config_of(thread_id: str) -> RunnableConfig:
-    """What names the thread to LangGraph. Raises SetupError for what is no id of a thread."""
+    """The configuration that names the thread to LangGraph. Raises SetupError for anything that is not an id
+    of a thread."""
     return {"configurable": {"thread_id": checked_thread_id(thread_id)}}
 
 
 def deps_of(graph: Graph) -> Dependencies:
-    """The parts that `build_graph` made the graph of. Raises SetupError for any other graph."""
+    """The dependencies of a graph that `build_graph` made. Raises SetupError for any other graph."""
     node = graph.builder.nodes.get(str(FIRST)) if isinstance(graph, Graph) else None
     if node is None or not isinstance(node.runnable, Node):
-        raise SetupError(f"{graph!r} was not made by build_graph; give the graph that it returned.")
+        raise SetupError(f"{graph!r} was not made by build_graph; pass the graph that it returned.")
     return node.runnable.deps
 
 
 def state_of(graph: Graph, name: str) -> State | None:
-    """The state whose work the node `name` does; None for what is no node of the machine."""
+    """The state whose work the node `name` does; None for anything that is not a node of the machine."""
     node = graph.builder.nodes.get(name)
     return node.runnable.state if node is not None and isinstance(node.runnable, Node) else None
 
 
 class _NoModel(BaseChatModel):
-    """Stands where a graph has its model, in one that only reads."""
+    """The placeholder for the model in a graph that only reads."""
 
     @property
     def _llm_type(self) -> str:
@@ -111,8 +112,8 @@ def _graph_without_model(channels: tuple[str, ...] = ()) -> Graph:
 def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     """A graph that can read every thread of `storage` and run none, since it has no model.
 
-    Of working tools it knows nothing, which is enough to see where a thread stands. The
-    graph is built once in a process; each storage gets a copy of it, which costs next to nothing.
+    It knows no working tools; none are needed to read the status of a thread. The
+    graph is built once in a process; each storage gets a cheap copy of it.
 
     thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
     has added to the state, too, which would be lost. Raises StorageError when it cannot be read.
@@ -131,7 +132,7 @@ def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
 
 
 def look(graph: Graph, thread_id: str) -> ThreadStatus:
-    """Where the thread stands now.
+    """The status of the thread now.
 
     Whether it has ended is read from its own outcome: after a kill LangGraph may name no next state although
     work is left, and the outcome may be that of an earlier task. Raises StorageError for what cannot be read.
@@ -141,7 +142,7 @@ def look(graph: Graph, thread_id: str) -> ThreadStatus:
 
 
 def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadStatus:
-    """Where a thread stands whose saved state this is."""
+    """The status of the thread that has this saved state."""
     values: Any = state.values
     task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
@@ -175,13 +176,13 @@ def readable(thread_id: str) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
-            f"{error}); begin another thread, or put back a copy of the database."
+            f"{error}); begin another thread, or restore a backup of the database."
         ) from error
 
 
 @dataclass(frozen=True)
 class Expired:
-    """A question that nobody answered in time, and what was taken as the answer."""
+    """A question that nobody answered in time, and the default that answered it."""
 
     thread_id: str
     question: str
@@ -189,7 +190,7 @@ class Expired:
 
 
 def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | None:
-    """Answers the thread's question by its default when its deadline has passed (`now`: epoch seconds).
+    """Answers the thread's question with its default when its deadline has passed (`now`: epoch seconds).
 
     The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`. None when
     nothing has expired. Raises ThreadBusy when the thread is running.

@@ -2,13 +2,15 @@
 
 from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.stats.numbers import CAPS, stats
-from signoff.stats.records import TaskRecord, rate, read_ended
+from signoff.stats.records import Entries, RecordedItem, TaskRecord, rate, read_ended
 
 __all__ = [
     "CAPS",
     "EndFigures",
+    "Entries",
     "Figures",
     "NudgeFigures",
+    "RecordedItem",
     "RefusalFigures",
     "TaskRecord",
     "rate",

@@ -243,7 +243,7 @@ CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
 
 
 def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
-    """Everything that `signoff stats` says, JSON-like.
+    """The data of `signoff stats`, as JSON-like values.
 
     since: only tasks that ended at this time or later, in seconds since 1970. caps: the caps of the what-if.
 

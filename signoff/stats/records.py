@@ -37,7 +37,7 @@ class RecordedItem(Protocol):
 
 
 class Entries(Protocol):
-    """What is asked of a store here: LangGraph's, or `signoff.storage.entries`."""
+    """A store to read entries from: LangGraph's, or that of `signoff.storage.entries`."""
 
     def search(
         self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0
@@ -101,7 +101,7 @@ def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]
 
 
 def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
-    """Stores a person's rating of a task that has ended, in place of an earlier one; gives that task.
+    """Stores a person's rating of a task that has ended, replacing an earlier one; returns that task.
 
     stars: 1 (useless) to 5 (just right). task: its number among the ended tasks of the thread, from 1; None
     for the last. Raises SetupError for a number out of range, ThreadError when nothing has ended.

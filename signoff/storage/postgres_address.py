@@ -52,7 +52,7 @@ _FORM = (
 
 
 class Address:
-    """Where a database is. Raises StorageError for text that is no address. Never shows the password."""
+    """Where a database is. Raises StorageError for text that is not an address. Never shows the password."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -62,7 +62,7 @@ class Address:
             given = None
         if not given:
             # What libpq says of it may quote the password.
-            raise StorageError(f"This is no address of a PostgreSQL database; {_FORM}")
+            raise StorageError(f"This is not the address of a PostgreSQL database; {_FORM}")
         self.conninfo = make_conninfo(url, **{key: _DEFAULTS[key] for key in _DEFAULTS if key not in given})
         self._secrets = [str(given[key]) for key in ("password", "sslpassword") if given.get(key)]
         host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
@@ -86,7 +86,7 @@ class Address:
 
     @contextmanager
     def errors(
-        self, advice: str = "nothing that was saved is lost, go on with the thread when it is back"
+        self, advice: str = "nothing that was saved is lost, go on with the thread when the database is back"
     ) -> Iterator[None]:
         """Turns errors of the driver into StorageError."""
         try:

@@ -35,7 +35,8 @@ LONGEST_ID = 512
 
 
 def usable(thread_id: str) -> str:
-    """The id itself. Raises SetupError for what is no id, ThreadError when PostgreSQL cannot hold it."""
+    """The id itself. Raises SetupError for anything that is not an id, ThreadError when PostgreSQL cannot
+    hold it."""
     size = len(checked_thread_id(thread_id).encode())
     if size > LONGEST_ID:
         raise ThreadError(
@@ -279,7 +280,7 @@ def _parts(key: int) -> tuple[int, int]:
 
 _MOST_CONNECTIONS = 8
 _WAIT_SECONDS = 8.0
-# Shorter than the wait: a pool that has given up tries anew as soon as it is asked again.
+# Shorter than the wait: a pool that has given up tries again as soon as it is asked again.
 _RECONNECT_SECONDS = 4.0
 
 _threads: ContextVar[Collection[str]] = ContextVar("_threads", default=())

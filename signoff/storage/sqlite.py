@@ -62,16 +62,24 @@ def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
     lock = _lock(database, thread_id)
     try:
         try:
-            lock_folder(database).mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=GRACE_SECONDS, poll_interval=0.02)
-        except Timeout:
-            raise busy(thread_id) from None
-        except (OSError, NotImplementedError) as error:
-            raise _no_lock_files(database, error) from error
-        yield
+            _acquire(lock, database, thread_id)
+            yield
+        finally:
+            # Also when Ctrl-C comes as soon as it is held; does nothing when it is not.
+            lock.release()
     finally:
-        # Also when Ctrl-C comes as soon as it is held; does nothing when it is not.
+        # Should an interrupt have come to the line above.
         lock.release()
+
+
+def _acquire(lock: FileLock, database: Path, thread_id: str) -> None:
+    try:
+        lock_folder(database).mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=GRACE_SECONDS, poll_interval=0.02)
+    except Timeout:
+        raise busy(thread_id) from None
+    except (OSError, NotImplementedError) as error:
+        raise _no_lock_files(database, error) from error
 
 
 @contextmanager
@@ -430,7 +438,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
     Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
-    Raises StorageError when the file is no database of this kind, was written by a newer version, or
+    Raises StorageError when the file is not a database of this kind, was written by a newer version, or
     cannot be opened.
     """
     # Most who import this package open no database.
@@ -439,7 +447,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     if not isinstance(path, str | PathLike):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
     if str(path).startswith(("postgres://", "postgresql://")):
-        raise SetupError("This is the address of a PostgreSQL database; open it by postgres_storage(url).")
+        raise SetupError("This is the address of a PostgreSQL database; open it with postgres_storage(url).")
     file = Path(fspath(path)).expanduser()
     if file.is_dir():
         raise StorageError(f"The database {file} cannot be used (it is a folder); name a file.")

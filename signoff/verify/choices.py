@@ -116,7 +116,7 @@ def _expired(point: MachinePoint) -> MachinePoint | None:
 
 
 def _by_hand(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> MachinePoint:
-    """The point after what `entry_update` gives was written."""
+    """The point after what `entry_update` returns was written."""
     return _entered(point, event, {**update, "event": str(event)})
 
 

@@ -430,7 +430,7 @@ class Explorer:
         return trail
 
     def _ends(self) -> None:
-        """The states and what leads from one to the next without a person are no circle."""
+        """The states and what leads from one to the next without a person form no circle."""
         done: set[Hashable] = set()
         for start in self.found.ways:
             trail: dict[Hashable, Iterator[Hashable]] = {}

@@ -161,7 +161,7 @@ def _names(box: Toolbox, actors: Actors, finish_args: Mapping[str, Any] | None) 
     if problem := box.problem(*found["finish"]):
         raise SetupError(
             f"No arguments of {actors.finish!r} were found that fit ({problem}); "
-            """give some by --finish '{"summary": "…"}'."""
+            """pass some with --finish '{"summary": "…"}'."""
         )
     return found
 
@@ -211,7 +211,7 @@ def load_graph(named: str) -> Graph:
     if callable(found) and not isinstance(found, Graph):
         found = run_theirs(found, named)
     if not isinstance(found, Graph):
-        raise SetupError(f"{named} is {type(found).__name__}, no graph; name what build_graph returned.")
+        raise SetupError(f"{named} is {type(found).__name__}, not a graph; name what build_graph returned.")
     return found
 
 
@@ -240,7 +240,7 @@ def _module(place: str) -> ModuleType:
         raise SetupError(f"There is no file {place}; check the path.")
     spec = importlib.util.spec_from_file_location(_NAME, place)
     if spec is None or spec.loader is None:
-        raise SetupError(f"{place} is no Python file; name one that can be imported.")
+        raise SetupError(f"{place} is not a Python file; name one that can be imported.")
     module = importlib.util.module_from_spec(spec)
     # Classes with annotations look themselves up by the name of their module.
     sys.modules[_NAME] = module
@@ -256,6 +256,4 @@ def run_theirs(code: Callable[[], Any], what: str) -> Any:
         raise
     # A script that ends the process would look like a graph of which everything holds.
     except (Exception, SystemExit) as error:
-        raise SetupError(
-            f"{what} could not be loaded ({type(error).__name__}: {error}); correct it."
-        ) from error
+        raise SetupError(f"{what} could not be loaded ({type(error).__name__}: {error}); fix it.") from error

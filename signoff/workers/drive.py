@@ -1,4 +1,4 @@
-"""One idempotent call that takes a thread as far as it goes; an engine only has to make it at least once."""
+"""One idempotent call that runs a thread as far as possible; an engine only has to make it at least once."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +18,7 @@ DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "
 
 @dataclass(frozen=True)
 class Driven:
-    """Where a call of `drive` has left a thread.
+    """The state in which a call of `drive` left a thread.
 
     state: `ended`: its task has an outcome. `waiting`: for a person. `paused`: somebody asked for it.
         `drained`: this process is to end, call `drive` in another one. `busy`: another process runs it, and
@@ -33,7 +33,7 @@ class Driven:
 
 
 class Rests(Exception):
-    """Nothing is to be done. Ends a run before it has begun."""
+    """There is nothing to do. Ends a run before it has begun."""
 
     def __init__(self, state: DrivenState, left: tuple[str, ...]) -> None:
         super().__init__(state)
@@ -50,19 +50,19 @@ class Driving:
     def __init__(self, graph: Graph, thread_id: str) -> None:
         deps_of(graph)
         if graph.store is None:
-            raise SetupError("Workers need a graph with a store; give build_graph(storage=…).")
+            raise SetupError("Workers need a graph with a store; pass storage= to build_graph.")
         self.thread_id = thread_id
         self._store = graph.store
         self._session = Session(graph, thread_id)
         self._draining = False
 
     def drain(self) -> None:
-        """Asks the run to stop at the next step boundary; `run` then gives `drained`."""
+        """Asks the run to stop at the next step boundary; `run` then returns `drained`."""
         self._draining = True
         self._session.pause("signal")
 
     def run(self) -> Driven:
-        """Runs until nothing is left to do here. Raises what `Session.run` raises, but not ThreadBusy."""
+        """Runs until nothing is left to do here. Raises the errors of `Session.run`, except ThreadBusy."""
         decision: Decision | None = None
         while True:
             try:
@@ -85,7 +85,7 @@ class Driving:
         return rests.left != _ids(inbox) or (rests.state == "paused" and not inbox.paused)
 
     def _choose(self, thread_status: ThreadStatus) -> ThreadCommand:
-        """What the thread is to be run with. Raises Rests when it is not to be run."""
+        """The command to run the thread with. Raises Rests when it should not run."""
         inbox = read_inbox(self._store, self.thread_id) or Inbox()
         seen = {message.id for message in thread_status.values.get("messages", ())}
         if done := {order.id for order in inbox.orders if order.id in seen or _is_past(order, thread_status)}:
@@ -124,7 +124,8 @@ def drive(graph: Graph, thread_id: str) -> Driven:
 
 
 def _fits(order: Order, thread_status: ThreadStatus) -> bool:
-    """Whether the order can be delivered where the thread stands; a task waits until the one before ended."""
+    """Whether the order can be delivered in the thread's current status; a task waits until the one before
+    has ended."""
     match order.request:
         case Answer(interrupt_id=interrupt_id):
             return thread_status.waiting is not None and interrupt_id == thread_status.waiting.interrupt_id
@@ -136,7 +137,8 @@ def _fits(order: Order, thread_status: ThreadStatus) -> bool:
 
 
 def _is_past(order: Order, thread_status: ThreadStatus) -> bool:
-    """Whether the thread is past what the order answers: it was delivered, or somebody else was faster."""
+    """Whether the thread no longer waits for what the order answers: it was delivered, or somebody else was
+    faster."""
     return not isinstance(order.request, str) and not _fits(order, thread_status)
 
 

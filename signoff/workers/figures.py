@@ -1,4 +1,5 @@
-"""What the queue of a database holds, and how fast its workers are. Needs no package of the workers."""
+"""The figures of a queue: what it holds, and how fast its workers are. Needs none of the workers'
+packages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +91,7 @@ def backlog(storage: Any) -> QueueFigures | None:
 
 
 def job_states(storage: Any) -> dict[str, str]:
-    """What the queue says of threads, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
+    """The state of threads in the queue, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
     with _queue(storage) as cursor:
         if cursor is None:
             return {}

@@ -1,5 +1,5 @@
-"""What waits for a thread to be delivered: one entry of the store for each thread that belongs to workers,
-and one for each order that was delivered, by which it is known again."""
+"""The inbox of a thread: one entry of the store for each thread that belongs to workers, and one for each
+delivered order, so that it is recognised again."""
 
 import hashlib
 import json
@@ -21,12 +21,12 @@ _LONGEST_ID = 500
 DEFAULT_QUEUE = "signoff"
 
 Request = str | Answer | Extend | Retry
-"""What can be put into an inbox."""
+"""A request that can be put into an inbox."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A request with an id of its own, by which the thread's history shows that it was delivered.
+    """A request with its own id, by which the thread's history shows that it was delivered.
 
     task: the id of the task that an Extend or a Retry goes on with.
     """
@@ -93,7 +93,7 @@ def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
 def edit_inbox(
     store: BaseStore, thread_id: str, edit: Edit, *, make: bool = False, swap: Swapping | None = None
 ) -> Inbox | None:
-    """Changes the inbox of a thread, whoever else does so at the same moment; gives what it is now.
+    """Changes the inbox of a thread, whoever else does so at the same moment; returns what it is now.
 
     make: also when there is none yet. swap: how the change is written, by default `Swap.on(store)`.
     """
@@ -115,15 +115,15 @@ def edit_inbox(
 
 
 def post(store: BaseStore, thread_id: str, order: Order) -> None:
-    """Puts an order into the inbox of a thread; the next `drive` delivers it. Putting it there again, under
-    the same id, changes nothing, also when it was delivered.
+    """Puts an order into the inbox of a thread; the next `drive` delivers it. Posting it again under the same
+    id changes nothing, even after it was delivered.
 
     Raises SetupError for an id that cannot be kept, and for an answer that does not say what it answers: by
     the time it is delivered something else may wait.
     """
     usable_id(order.id)
     if isinstance(order.request, Answer) and order.request.interrupt_id is None:
-        raise SetupError("The answer does not say what it answers; give Answer(value, interrupt_id).")
+        raise SetupError("The answer does not say what it answers; pass Answer(value, interrupt_id).")
     edit_inbox(store, thread_id, unless_known(store, thread_id, order), make=True)
 
 
@@ -142,8 +142,8 @@ def unless_known(store: BaseStore, thread_id: str, order: Order) -> Edit:
 
 
 def take_out(store: BaseStore, thread_id: str, ids: set[str]) -> None:
-    """Takes orders out of the inbox that were delivered, or that nothing waits for any more; their ids stay
-    with the thread."""
+    """Removes orders that were delivered, or that nothing waits for any more; their ids stay with the
+    thread."""
     for order_id in sorted(ids):
         note = delivered(thread_id, order_id)
         store.put(note.namespace, note.key, note.after, index=False)
@@ -151,17 +151,17 @@ def take_out(store: BaseStore, thread_id: str, ids: set[str]) -> None:
 
 
 def was_delivered(store: BaseStore, thread_id: str, order_id: str) -> bool:
-    """Whether an order of this id was in the inbox of the thread and is no more."""
+    """Whether an order with this id was delivered to the thread."""
     note = delivered(thread_id, order_id)
     return store.get(note.namespace, note.key) is not None
 
 
 def usable_id(order_id: Any) -> str:
-    """The id of an order. Raises SetupError for one that no database keeps as it is."""
+    """The id of an order. Raises SetupError for one that a database would change."""
     fits = isinstance(order_id, str) and 0 < len(order_id) <= _LONGEST_ID
     if not fits or valid_text(order_id) != order_id:
         raise SetupError(
-            f"The id {order_id!r:.80} cannot be used; give text of 1 to {_LONGEST_ID} characters without NUL."
+            f"The id {order_id!r:.80} cannot be used; pass text of 1 to {_LONGEST_ID} characters without NUL."
         )
     return str(order_id)
 
@@ -208,7 +208,7 @@ def _kind_of(request: Request) -> tuple[str, Any]:
             try:
                 json.dumps(value)
             except (TypeError, ValueError) as error:
-                raise SetupError(f"The answer {value!r:.80} cannot be kept; give text or JSON.") from error
+                raise SetupError(f"The answer {value!r:.80} cannot be kept; pass text or JSON.") from error
             return "answer", {"value": value, "interrupt_id": interrupt_id} | ({"by": by} if by else {})
         case Extend(turns=turns):
             return "extend", turns
@@ -224,10 +224,10 @@ HEARTBEAT_SECONDS = 10.0
 """From one sign of life of a worker to the next."""
 
 DEAD_AFTER = 3
-"""So many heartbeats of a worker have to be missing until its threads are taken over."""
+"""After this many missing heartbeats of a worker, its threads are taken over."""
 
 MOST_DEATHS = 5
-"""So many workers may die while they run a thread; then it is given up."""
+"""After this many workers have died while they ran a thread, it is given up."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The queue as a worker uses it: it does nothing to another worker's job, and no outage ends it.
+"""The queue as a worker uses it: it never touches another worker's job, and survives outages.
 
 The threads of a worker that has died go back into the queue, or are given up. One of them may have killed it:
 a tool may end its process, by a fault or by its memory, and would end the next one, too. Which one it was
@@ -51,7 +51,7 @@ _FAIL = "SELECT procrastinate_finish_job_v1(%(job_id)s, 'failed', false)"
 
 
 def take_over(storage: PostgresStorage, jobs: Sequence[Job], wait: float) -> list[Job]:
-    """Takes the jobs of one dead worker from it; gives those that nobody else has taken meanwhile.
+    """Takes the jobs of one dead worker from it; returns those that nobody else has taken meanwhile.
 
     wait: seconds until a thread is due that was blamed twice; twice as many for each time more.
     """
@@ -136,7 +136,7 @@ _HEARTBEAT = (
 
 
 def connector(address: Address) -> PsycopgConnector:
-    """What procrastinate reaches the database by. Its sessions rely on the same as all of ours."""
+    """The connector of procrastinate. Its sessions have the same settings as all of ours."""
     return PsycopgConnector(
         conninfo=address.conninfo,
         configure=aconfigure,
@@ -148,7 +148,7 @@ def connector(address: Address) -> PsycopgConnector:
 
 
 def session_of(worker_id: int) -> str:
-    """What the server calls the sessions by which this worker holds threads."""
+    """The name under which the server lists the sessions that hold this worker's threads."""
     return f"signoff worker {worker_id}"
 
 
@@ -262,7 +262,7 @@ class JobQueries(JobManager):
         return [job for jobs in found for job in jobs]
 
     async def _may_judge(self) -> bool:
-        """Whether every worker that lives has had the time to say so."""
+        """Whether every living worker has had time to send a heartbeat."""
         if time.monotonic() - self._reachable_since < self._dead_seconds:
             return False
         found = await self.connector.execute_query_one_async(_UP)
@@ -297,7 +297,7 @@ class JobQueries(JobManager):
         await self.connector.execute_query_async(query, **values)
 
     def _note(self, error: ConnectorException | None) -> None:
-        """Says once that the database cannot be reached, and once that it can be again."""
+        """Logs once that the database cannot be reached, and once that it can be again."""
         if (error is None) == self._reachable:
             return
         self._reachable = error is None

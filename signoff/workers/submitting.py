@@ -1,4 +1,4 @@
-"""Handing tasks, and answers to what threads wait for, to the workers."""
+"""Hands tasks, and answers to what threads wait for, to the workers."""
 
 import uuid
 from dataclasses import replace
@@ -40,7 +40,7 @@ def submit(
     queue: str | None = None,
     id: str | None = None,
 ) -> str:
-    """Hands work on a thread to the workers; gives the thread's id. Returns when it is kept durably.
+    """Hands work on a thread to the workers; returns the thread's id. Returns when it is kept durably.
 
     request: the text of a task (one after another, each when the one before has ended), an `Answer` to what
         the thread waits for, `Extend` or `Retry`, or None to go on after a pause or a failure. All but a task
@@ -66,7 +66,7 @@ def submit(
         inbox = replace(inbox, queue=whose)
         return inbox.going() if order is None else unless_known(storage.store, thread_id, order)(inbox)
 
-    # To go on is no order that waits for anything: it is delivered with this.
+    # To go on is not an order that waits for anything: it is delivered with this.
     note = delivered(thread_id, id) if order is None and id is not None else None
     _hand_over(storage, thread_id, whose, edit, note)
     return thread_id
@@ -80,7 +80,7 @@ def check(
     queue: str | None = None,
     id: str | None = None,
 ) -> tuple[str, Order | None]:
-    """What `submit` would hand over, and to which queue; raises what it would raise, and changes nothing."""
+    """The order that `submit` would hand over, and its queue; raises the same errors, and changes nothing."""
     known = read_inbox(storage.store, thread_id)
     whose = _queue(queue, known, thread_id)
     status = look(reading_graph(storage), thread_id)
@@ -98,8 +98,8 @@ def _is_known(storage: PostgresStorage, thread_id: str, order_id: str) -> bool:
 
 
 def pause(storage: Any, thread_id: str) -> None:
-    """Has a thread of the workers stand still, at the next step boundary if it runs, until
-    `submit(storage, None, thread_id)`. Raises ThreadError when it is no thread of the workers."""
+    """Pauses a thread of the workers, at the next step boundary if it runs, until
+    `submit(storage, None, thread_id)`. Raises ThreadError when it is not a thread of the workers."""
     if not isinstance(storage, PostgresStorage):
         raise SetupError(NO_POSTGRES)
     if edit_inbox(storage.store, thread_id, lambda inbox: replace(inbox, paused=True)) is None:
@@ -161,7 +161,7 @@ def _refuse_second(inbox: Inbox, status: ThreadStatus) -> None:
         still = inbox.paused or inbox.problem
         then = "stands still; let it go on with nothing new" if still else "a worker is about to"
         raise ThreadError(
-            f"Thread {status.shown!r} was told how to go on already, and {then}. Nothing was changed."
+            f"Thread {status.shown!r} has already been told how to go on, and {then}. Nothing was changed."
         )
 
 

@@ -25,12 +25,10 @@ _LONGEST_QUEUE = 40
 
 
 def usable_queue(name: str) -> str:
-    """The name itself. Raises SetupError when no queue can have it."""
+    """The name itself. Raises SetupError when it cannot name a queue."""
     usable = isinstance(name, str) and name.strip() and valid_text(name) == name
     if not usable or len(name.encode()) > _LONGEST_QUEUE:
-        raise SetupError(
-            f"The queue {name!r:.80} cannot be used; give it a name of 1 to {_LONGEST_QUEUE} bytes."
-        )
+        raise SetupError(f"The queue {name!r:.80} cannot be used; use a name of 1 to {_LONGEST_QUEUE} bytes.")
     return name
 
 

@@ -36,13 +36,13 @@ _CLEAN_SECONDS = 3600.0
 
 
 class Graphs(Protocol):
-    """Where a worker gets the graph of a thread from. Called in threads, for several threads at once."""
+    """Returns the graph of a thread to a worker. Called in threads, for several threads at once."""
 
     def __call__(self, thread_id: str) -> AbstractContextManager[Graph]: ...
 
 
 class Back(Exception):
-    """The job goes back to the queue, and is due in so many seconds."""
+    """The job goes back to the queue, and is due after this many seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -61,10 +61,10 @@ class _PutBack(BaseRetryStrategy):
 
 
 class Worker:
-    """Drives the threads of one queue, so many at once, in threads of this process.
+    """Drives the threads of one queue, several at once, in threads of this process.
 
     storage: where the threads are kept. graphs: gives the graph of a thread. heartbeat: seconds between two
-    signs of life; a worker that misses three is taken for dead, and its threads are taken over. failure_wait:
+    signs of life; a worker that misses three counts as dead, and its threads are taken over. failure_wait:
     seconds until a thread is tried again that failed; twice as many after each failure more, and given up
     after five. The same holds for a thread while which workers died, from the second time on.
     """
@@ -100,7 +100,7 @@ class Worker:
     async def run(self, *, until_idle: bool = False) -> None:
         """Works until `drain` is called; with `until_idle` at most until no job is due.
 
-        Raises StorageError when the database cannot be used at the start; later it is waited for.
+        Raises StorageError when the database cannot be used at the start; later the worker waits for it.
         """
         await asyncio.to_thread(prepare, self._storage.checkpointer.database)
         async with self._app.open_async():
@@ -140,7 +140,7 @@ class Worker:
             self._worker.stop()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
 
     async def _job(self, context: JobContext, thread_id: str) -> str:
-        """Drives the thread of a job; gives how it stands then."""
+        """Drives the thread of a job; returns its state afterwards."""
         driven = await asyncio.get_running_loop().run_in_executor(self._pool, self._driven, thread_id)
         if isinstance(driven, StorageError):
             wait = min(2**context.job.attempts, _LONGEST_WAIT)
@@ -156,7 +156,7 @@ class Worker:
         return driven.state
 
     def _driven(self, thread_id: str) -> Driven | BaseException:
-        """What `_drive` gives or raises. Given back and not raised: a model, a check or the function of a
+        """What `_drive` returns or raises. Given back and not raised: a model, a check or the function of a
         graph may raise what would end the event loop (KeyboardInterrupt), or what no future can hold
         (StopIteration). No interrupt of this process comes here: those are for its main thread."""
         try:

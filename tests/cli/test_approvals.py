@@ -49,19 +49,19 @@ ANSWERS: dict[str, tuple[str, str, str]] = {
 }
 
 MISFITS: dict[str, tuple[str, str]] = {
-    "a typo": ("aprove", "'aprove' is no decision"),
-    "nothing": ("", "'' is no decision"),
+    "a typo": ("aprove", "'aprove' is not a decision"),
+    "nothing": ("", "'' is not a decision"),
     "too many": ('[{"type": "approve"}, {"type": "approve"}]', "2 decisions for 1 calls"),
     "none": ("[]", "Nothing was answered"),
-    "no type": ("[{}]", "is no decision"),
-    "unknown type": ('[{"type": "maybe"}]', "'maybe' is no decision"),
+    "no type": ("[{}]", "is not a decision"),
+    "unknown type": ('[{"type": "maybe"}]', "'maybe' is not a decision"),
     "edit of nothing": ('[{"type": "edit"}]', "edit needs edited_action"),
     "edit into another tool": (
         '[{"type": "edit", "edited_action": {"name": "run_shell", "args": {}}}]',
         "not the tool",
     ),
-    "a number": ("[7]", "is no decision"),
-    "broken JSON": ('[{"type": ', "no valid JSON"),
+    "a number": ("[7]", "is not a decision"),
+    "broken JSON": ('[{"type": ', "not valid JSON"),
     "a deep one": ("[" * 100_000, "nested too deeply"),
     "null": ('{"decisions": null}', "give one decision for each"),
 }

@@ -109,7 +109,7 @@ def test_anything_else_is_what_is_wrong(bench: Bench, answer: str) -> None:
 def test_an_empty_answer_is_none(bench: Bench, answer: str) -> None:
     waiting(bench)
     before = bench.json("show", "t1")
-    one_sentence(bench("resume", "t1", answer), "does not fit", "Give yes, or say what is wrong")
+    one_sentence(bench("resume", "t1", answer), "does not fit", "Answer yes, or say what is wrong")
     assert bench.json("show", "t1") == before
 
 

@@ -83,7 +83,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("url", ["localhost:8000", "ftp://h/v1", "http://", "/v1", "http//h"])
     def test_what_is_no_address(self, url: str) -> None:
-        with pytest.raises(SetupError, match="no web address"):
+        with pytest.raises(SetupError, match="not a web address"):
             check_model("m", url, {"OPENAI_API_KEY": "k"})
 
     SCRIPTS: Mapping[str, tuple[str, str | None]] = {

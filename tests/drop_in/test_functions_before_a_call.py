@@ -69,7 +69,7 @@ FAILING: dict[str, tuple[str, Callable[[Any, Any], Any], str]] = {
     "one name in place of a list": (
         "select_tools",
         lambda *_: "look",
-        "returned 'look', and not the tools to offer (TypeError: give a list of them).",
+        "returned 'look', and not the tools to offer (TypeError: pass a list of them).",
     ),
     "no tools in the list": ("select_tools", lambda *_: [3], "returned [3], and not the tools to offer"),
 }
@@ -91,7 +91,7 @@ def test_one_that_fails_ends_the_task_as_an_error_from_which_it_is_tried_again(
     outcome = played(graph, way)["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("error", "model_error")
     assert says in outcome["error"]
-    assert outcome["error"].endswith("Put it right, then retry the thread; nothing is lost.")
+    assert outcome["error"].endswith("Fix it, then retry the thread; everything so far is saved.")
     broken.clear()
     again = played(graph, way, retry(graph.get_state(THREAD).values))
     assert again["outcome"]["status"] == "success"

@@ -99,8 +99,8 @@ ERRORS: dict[str, tuple[dict[str, Any], str, str]] = {
     "before_agent": (hooked(before_agent), "middleware", "before_agent of the middleware asking_hook failed"),
     "before_model": (hooked(before_model), "middleware", "before_model of the middleware asking_hook failed"),
     "after_model": (hooked(after_model), "middleware", "after_model of the middleware asking_hook failed"),
-    "a prompt": ({"system_prompt": asks}, "model_error", "given as system_prompt= (asks) raised"),
-    "the choice of tools": ({"select_tools": asks}, "model_error", "given as select_tools= (asks) raised"),
+    "a prompt": ({"system_prompt": asks}, "model_error", "passed as system_prompt= (asks) raised"),
+    "the choice of tools": ({"select_tools": asks}, "model_error", "passed as select_tools= (asks) raised"),
 }
 
 

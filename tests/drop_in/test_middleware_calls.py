@@ -36,7 +36,7 @@ GO: Any = {"messages": [("user", "go")]}
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 FINISH = call("finish_task", summary="Done.")
 CONTROLS = ["finish_task", "ask_user", "think"]
-RULES = "finish_task` alone and once"
+RULES = "`finish_task` alone, after the last result"
 CALLED: list[Any] = []
 
 
@@ -337,11 +337,11 @@ def test_a_reply_that_was_cut_off_is_whole_in_no_copy_of_its_calls(case: str, st
 
 
 BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "a text": (lambda r, h: "done", "gives a str; it is to give a ModelResponse"),
-    "no message": (lambda r, h: ModelResponse(result=[]), "gives nothing; it is to give one AIMessage"),
+    "a text": (lambda r, h: "done", "returned a str; it must return a ModelResponse"),
+    "no message": (lambda r, h: ModelResponse(result=[]), "returned nothing; it must return one AIMessage"),
     "a person's message": (
         lambda r, h: ModelResponse(result=[HumanMessage("no")]),
-        "gives HumanMessage; it is to give one AIMessage",
+        "returned HumanMessage; it must return one AIMessage",
     ),
     "a tool that nobody has": (
         lambda r, h: h(r.override(tools=[tool(lambda: 1, description="x")])),
@@ -349,7 +349,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "a format of the answer": (
         lambda r, h: h(r.override(response_format=dict)),
-        "build_graph(response_format=…)",
+        "pass response_format= to build_graph",
     ),
     "an error": (lambda r, h: 1 / 0, " failed (ZeroDivisionError: division by zero)"),
     "an error like one of a server": (lambda r, h: dict[str, int]()["x"], " failed (KeyError: 'x')"),
@@ -551,7 +551,12 @@ TOOL_CALLS: dict[str, tuple[Callable[[Any, Any], Any], Any, list[Any], str]] = {
     "an error that is taken": (caught, call("pay", amount=9), [9], "caught too much"),
     "an error that is not": (lambda r, h: h(r), call("pay", amount=9), [9], "ValueError: too much"),
     "an error of its own": (lambda r, h: 1 / 0, call("pay", amount=9), [], "ZeroDivisionError"),
-    "no result at all": (lambda r, h: 3, call("pay", amount=1), [], "pay returned something that"),
+    "no result at all": (
+        lambda r, h: 3,
+        call("pay", amount=1),
+        [],
+        "pay has run, but returned something that",
+    ),
 }
 
 

@@ -315,7 +315,7 @@ def test_after_agent_cannot_undo_a_limit_or_an_error(case: str) -> None:
 def test_a_jump_that_is_not_declared_is_told_and_ignored() -> None:
     """LangChain's edge after the last `after_model` looks at a jump, declared or not (in its factory,
     `_make_model_to_tools_edge`); every other edge is made where `hook_config` says so."""
-    with pytest.warns(MiddlewareWarning, match=r"write @hook_config\(can_jump_to=\['end'\]\)"):
+    with pytest.warns(MiddlewareWarning, match=r"add @hook_config\(can_jump_to=\['end'\]\)"):
         assert ended(run(graph([FINISH], hook("before_model", jump("end"))))) == ("success", "finish_task")
     assert ended(run(graph([FINISH], hook("after_model", jump("end"))))) == ("error", "middleware")
 
@@ -433,7 +433,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda _: {"outcome": {"status": "success"}},
         "the channel 'outcome' cannot take",
     ),
-    "it gives no dict": (lambda _: "done", "it gives a str"),
+    "it gives no dict": (lambda _: "done", "it returned a str"),
     "it goes elsewhere": (lambda _: Command(goto="finish"), "a Command with goto"),
     "it jumps nowhere": (lambda _: {"jump_to": "start"}, "it jumps to 'start'"),
     "it writes no message": (lambda _: {"messages": [object()]}, "its messages cannot be read"),
@@ -580,9 +580,9 @@ class SyncWrap(AgentMiddleware[Any, Any, Any]):
 
 
 WRONG: dict[str, tuple[Any, str, str]] = {
-    "hooks that are async alone": (AsyncOnly, "sync", "AsyncOnly has abefore_model alone"),
-    "an async wrapper alone": (AsyncWrap, "sync", "AsyncWrap has awrap_model_call alone"),
-    "a sync wrapper alone": (SyncWrap, "async", "SyncWrap has wrap_tool_call alone"),
+    "hooks that are async alone": (AsyncOnly, "sync", "AsyncOnly has only abefore_model"),
+    "an async wrapper alone": (AsyncWrap, "sync", "AsyncWrap has only awrap_model_call"),
+    "a sync wrapper alone": (SyncWrap, "async", "SyncWrap has only wrap_tool_call"),
 }
 
 

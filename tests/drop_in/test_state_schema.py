@@ -172,7 +172,7 @@ NOT_WRITTEN: dict[str, str] = {
     "the outcome": "'outcome' is no channel that a tool may write. There are: notes, longest, extended, name",
     "an unknown channel": "'notez' is no channel that a tool may write",
     "a wrong type": "'notes' cannot take it: TypeError",
-    "a model": "a value of type Weight cannot be stored as it is; give plain values",
+    "a model": "a value of type Weight cannot be stored as it is; pass plain values",
     "a model inside": "a value of type list cannot be stored as it is",
     "a function": "'name' cannot take it: TypeError",
     "an odd one": "'name' cannot take it",
@@ -243,7 +243,7 @@ REFUSED_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
     "what a reducer cannot add": ({"notes": 3}, "'notes' is 3, .*cannot take .TypeError: can only conc"),
     "none, for a reducer": ({"notes": None}, "'notes' is None, .*cannot take"),
     "what does not go with what is there": ({"longest": 7}, "'longest' is 7, .*cannot take"),
-    "a function": ({"name": len}, "a value of type builtin_function_or_method cannot be stored .*; give pla"),
+    "a function": ({"name": len}, "a value of type builtin_function_or_method cannot be stored .*; pass pla"),
     "too large a number": ({"name": 2**70}, "a value of type int cannot be stored .Integer exceeds"),
     "what comes back as another type": ({"name": Weight(kilos=3)}, "of type Weight cannot be stored as it"),
     "half a character": ({"name": "\ud800"}, "of type str cannot be stored as it is"),
@@ -321,12 +321,12 @@ class Shadows2(MessagesState):
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        (Shadows, r"has the channel 'outcome', which is the machine's .*give yours another name"),
+        (Shadows, r"has the channel 'outcome', which is the machine's .*rename yours"),
         (Shadows2, "has the channel 'task', which is the machine's"),
         (Message, "gives 'messages' a reducer of its own"),
-        (dict, "give a TypedDict"),
-        (Weight, "give a TypedDict"),
-        ({"notes": list}, "give a TypedDict"),
+        (dict, "pass a TypedDict"),
+        (Weight, "pass a TypedDict"),
+        ({"notes": list}, "pass a TypedDict"),
     ],
 )
 def test_a_schema_that_cannot_be_one_is_refused_when_the_graph_is_built(schema: Any, says: str) -> None:

@@ -203,7 +203,7 @@ def test_one_that_fails_ends_the_task_with_a_sentence(case: str, way: str) -> No
         graph = build_graph(model, system_prompt=function)
         outcome = (graph.invoke(GO) if way == "sync" else asyncio.run(graph.ainvoke(GO)))["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("error", "model_error")
-    assert "The function given as system_prompt= (" in outcome["error"]
+    assert "The function passed as system_prompt= (" in outcome["error"]
     assert says in outcome["error"]
 
 
@@ -223,10 +223,10 @@ def test_after_a_failure_the_thread_can_be_tried_again() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"system_prompt": 3}, "give text, a SystemMessage or a function"),
-        ({"system_prompt": AIMessage("x")}, "give text, a SystemMessage or a function"),
-        ({"system_prompt": Who}, "is the class Who; give text"),
-        ({"system_prompt": lambda state: ""}, "is to be called with"),
+        ({"system_prompt": 3}, "pass text, a SystemMessage or a function"),
+        ({"system_prompt": AIMessage("x")}, "pass text, a SystemMessage or a function"),
+        ({"system_prompt": Who}, "is the class Who; pass text"),
+        ({"system_prompt": lambda state: ""}, "must accept"),
         ({"system_prompt": SystemMessage([{"type": "text", "text": work}])}, "has the block"),
         ({"cache": "yes"}, "cache is 'yes'; use one of: auto, anthropic, openai"),
     ],

@@ -260,5 +260,5 @@ def test_the_mark_names_the_task_and_what_it_follows() -> None:
 
 @pytest.mark.parametrize("name", ["two words", "", "a/b", 3, "x" * 65])
 def test_a_name_that_no_provider_takes_is_refused(name: Any) -> None:
-    with pytest.raises(SetupError, match="give at most 64 characters, without"):
+    with pytest.raises(SetupError, match="pass at most 64 characters, without"):
         build_graph(ScriptedModel([]), name=name)

@@ -140,14 +140,14 @@ def test_a_check_may_ask_a_person(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a single command": ({"checks": "pytest"}, "give a list"),
+    "a single command": ({"checks": "pytest"}, "pass a list"),
     "nothing in a command": ({"checks": [" "]}, "neither a function nor a command"),
     "no words in a program": ({"checks": [[]]}, "neither a function nor a command"),
     "a number": ({"checks": [5]}, "neither a function nor a command"),
     "a number among words": ({"checks": [["echo", 5]]}, "neither a function nor a command"),
     "an argument that no check gets": ({"checks": [lambda result: True]}, "asks for result"),
     "an argument without a name": ({"checks": [eval("lambda a, /: True")]}, "asks for a"),
-    "a folder that does not exist": ({"checks": ["true"], "checks_folder": "/no/such"}, "is no folder"),
+    "a folder that does not exist": ({"checks": ["true"], "checks_folder": "/no/such"}, "is not a folder"),
     "no time": ({"checks": ["true"], "check_seconds": 0}, "above 0"),
 }
 

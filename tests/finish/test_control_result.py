@@ -196,17 +196,17 @@ class Unfinished(BaseModel):
 
 ONLY_OWN = [ControlTool(hand_in, Effect.FINISH)]
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a text": ({"response_format": "Page"}, "give a pydantic model"),
-    "a number type": ({"response_format": int}, "give a pydantic model"),
+    "a text": ({"response_format": "Page"}, "pass a pydantic model"),
+    "a number type": ({"response_format": int}, "pass a pydantic model"),
     "a class without a schema": ({"response_format": Untellable}, "has no JSON schema"),
     "a model with a part that is defined nowhere": (
         {"response_format": Unfinished},
         "response_format=Unfinished has no JSON schema: .*not fully defined",
     ),
-    "no JSON schema": ({"response_format": {"type": "nonsense"}}, "is no JSON schema"),
+    "no JSON schema": ({"response_format": {"type": "nonsense"}}, "is not a valid JSON schema"),
     "a reference that leads nowhere": (
         {"response_format": {"type": "object", "properties": {"a": {"$ref": "#/$defs/No"}}}},
-        "leads nowhere",
+        "cannot be resolved",
     ),
     "no finish_task to add it to": ({"response_format": Page, "control_tools": ONLY_OWN}, "no such tool"),
     "no finish_task that could cite": ({"evidence": True, "control_tools": ONLY_OWN}, "no such tool"),

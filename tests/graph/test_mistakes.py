@@ -103,31 +103,31 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "tools: a number in the list": ({"tools": [5]}, "5 cannot be a tool"),
     "tools: no docstring": ({"tools": [undescribed]}, "'undescribed' cannot be a tool .* docstring"),
     "model: a bare name": ({"model": "gpt"}, "'gpt'; write 'provider:model' .* such as 'openai:gpt'"),
-    "model: a slip": ({"model": "antropic:x"}, "such as 'anthropic:x', or give a chat model"),
+    "model: a slip": ({"model": "antropic:x"}, "such as 'anthropic:x', or pass a chat model"),
     "model: a provider alone": ({"model": "openai:"}, "names no model: write it as 'openai:model'"),
     "model_retries: a number": ({"model_retries": 3}, "model_retries= is 3; write model_retries=ModelR"),
     "fallbacks: a single one": ({"fallbacks": model()}, "fallbacks= is ScriptedModel, not a list; write"),
     "fallbacks: a name alone": ({"fallbacks": "openai:gpt"}, "fallbacks= is 'openai:gpt', not a list"),
-    "fallbacks: no model": ({"fallbacks": [add]}, "the function add is no chat model"),
+    "fallbacks: no model": ({"fallbacks": [add]}, "the function add is not a chat model"),
     "model: a class": (
         {"model": ScriptedModel},
-        r"the class ScriptedModel; give an instance of it: ScriptedM",
+        r"the class ScriptedModel; pass an instance of it: ScriptedM",
     ),
-    "model: None": ({"model": None}, "None is no chat model"),
-    "model: a function": ({"model": add}, "the function add is no chat model"),
+    "model: None": ({"model": None}, "None is not a chat model"),
+    "model: a function": ({"model": add}, "the function add is not a chat model"),
     "model: cannot call tools": ({"model": FakeListChatModel(responses=["x"])}, "cannot call tools"),
-    "checks: a function": ({"checks": add}, "checks= is .*; give a list"),
-    "checks: a command": ({"checks": "pytest -q"}, "checks= is 'pytest -q'; give a list"),
-    "checks: None": ({"checks": None}, "checks= is None; give a list"),
-    "checks: a dict": ({"checks": {"tests": add}}, "give a list"),
+    "checks: a function": ({"checks": add}, "checks= is .*; pass a list"),
+    "checks: a command": ({"checks": "pytest -q"}, "checks= is 'pytest -q'; pass a list"),
+    "checks: None": ({"checks": None}, "checks= is None; pass a list"),
+    "checks: a dict": ({"checks": {"tests": add}}, "pass a list"),
     "checks: None in the list": ({"checks": [None]}, "neither a function nor a command"),
-    "checks_folder: a number": ({"checks_folder": 3}, "give the path of a folder"),
-    "checks_folder: none there": ({"checks_folder": "/nowhere/at/all"}, "is no folder"),
-    "check_seconds: a text": ({"check_seconds": "60"}, "check_seconds is '60'; give a number above 0"),
+    "checks_folder: a number": ({"checks_folder": 3}, "pass the path of a folder"),
+    "checks_folder: none there": ({"checks_folder": "/nowhere/at/all"}, "is not a folder"),
+    "check_seconds: a text": ({"check_seconds": "60"}, "check_seconds is '60'; pass a number above 0"),
     "check_seconds: None": ({"check_seconds": None}, "check_seconds is None"),
-    "approvals: a list": ({"approvals": ["write"]}, "approvals is .*; give a mapping"),
-    "approvals: a kind": ({"approvals": "write"}, "approvals is 'write'; give a mapping"),
-    "approvals: True": ({"approvals": True}, "approvals is True; give a mapping"),
+    "approvals: a list": ({"approvals": ["write"]}, "approvals is .*; pass a mapping"),
+    "approvals: a kind": ({"approvals": "write"}, "approvals is 'write'; pass a mapping"),
+    "approvals: True": ({"approvals": True}, "approvals is True; pass a mapping"),
     "hand_over: a kind": (
         {"hand_over": "terminal"},
         r"hand_over= is 'terminal', not a list; write hand_over=\[",
@@ -135,11 +135,11 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "hand_over: a function": ({"hand_over": add}, "hand_over= is the function add, not a list"),
     "hand_over: a function in the list": ({"hand_over": [add]}, "neither a tool of this graph nor a kind"),
     "hand_over: a misspelt kind": ({"hand_over": ["termnal"]}, r"\['termnal'\]"),
-    "system_prompt: a number": ({"system_prompt": 3}, "system_prompt= is 3; give text"),
-    "system_prompt: a list": ({"system_prompt": ["Be kind."]}, "give text"),
-    "response_format: an instance": ({"response_format": Answer(text="x")}, "give a pydantic model"),
-    "response_format: a text": ({"response_format": "Answer"}, "give a pydantic model"),
-    "response_format: a list": ({"response_format": [Answer]}, "give a pydantic model"),
+    "system_prompt: a number": ({"system_prompt": 3}, "system_prompt= is 3; pass text"),
+    "system_prompt: a list": ({"system_prompt": ["Be kind."]}, "pass text"),
+    "response_format: an instance": ({"response_format": Answer(text="x")}, "pass a pydantic model"),
+    "response_format: a text": ({"response_format": "Answer"}, "pass a pydantic model"),
+    "response_format: a list": ({"response_format": [Answer]}, "pass a pydantic model"),
     "limits: a number": ({"limits": 3}, r"limits= is 3; write limits=Limits\(turns=30\)"),
     "limits: the class": ({"limits": Limits}, "limits= is the class Limits"),
     "limits: a misspelt name": ({"limits": {"turn": 3}}, "Limits: there is no 'turn'; there are turns, "),
@@ -153,46 +153,49 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "storage: a function": ({"storage": sqlite_storage}, "the function sqlite_storage, no storage"),
     "storage: not entered": ({"storage": sqlite_storage("x.sqlite")}, "storage= has not been opened"),
-    "storage: a saver": ({"storage": InMemorySaver()}, r"a saver \(InMemorySaver\); write checkpointer="),
+    "storage: a saver": (
+        {"storage": InMemorySaver()},
+        r"a saver \(InMemorySaver\); pass it as checkpointer=",
+    ),
     "storage: a store": ({"storage": InMemoryStore()}, "no storage"),
     "storage: a class": ({"storage": SqliteStorage}, "the class SqliteStorage, no storage"),
     "storage: halves that are none": ({"storage": Folder()}, "no storage"),
     "storage: twice": ({"storage": Folder(), "store": InMemoryStore()}, "not both"),
     "checkpointer: a class": (
         {"checkpointer": InMemorySaver},
-        r"the class InMemorySaver; give an instance of it, such as InMemorySaver\(\)",
+        r"the class InMemorySaver; pass an instance of it, such as InMemorySaver\(\)",
     ),
-    "checkpointer: a file": ({"checkpointer": "x.sqlite"}, "checkpointer= is 'x.sqlite'; give an instance"),
+    "checkpointer: a file": ({"checkpointer": "x.sqlite"}, "checkpointer= is 'x.sqlite'; pass an instance"),
     "checkpointer: not entered": ({"checkpointer": SqliteSaver.from_conn_string("x")}, "has not been opened"),
-    "checkpointer: a store": ({"checkpointer": InMemoryStore()}, "give an instance of LangGraph's Base"),
-    "checkpointer: a storage": ({"checkpointer": Folder()}, "a whole storage; write storage="),
-    "store: a class": ({"store": InMemoryStore}, "the class InMemoryStore; give an instance"),
-    "store: a dict": ({"store": {}}, "store= is {}; give an instance of LangGraph's BaseStore"),
-    "store: a saver": ({"store": InMemorySaver()}, "give an instance of LangGraph's BaseStore"),
+    "checkpointer: a store": ({"checkpointer": InMemoryStore()}, "pass an instance of LangGraph's Base"),
+    "checkpointer: a storage": ({"checkpointer": Folder()}, "a whole storage; pass it as storage="),
+    "store: a class": ({"store": InMemoryStore}, "the class InMemoryStore; pass an instance"),
+    "store: a dict": ({"store": {}}, "store= is {}; pass an instance of LangGraph's BaseStore"),
+    "store: a saver": ({"store": InMemorySaver()}, "pass an instance of LangGraph's BaseStore"),
     "control_tools: a function": ({"control_tools": add}, "the function add, not a list"),
     "control_tools: one": ({"control_tools": ControlTool(look, Effect.FINISH)}, "not a list"),
     "control_tools: a tool": ({"control_tools": [look]}, r"write ControlTool\(tool, Effect\.FINISH\)"),
-    "texts: a dict": ({"texts": {}}, r"texts= is {}; give Texts\(…\)"),
+    "texts: a dict": ({"texts": {}}, r"texts= is {}; pass Texts\(…\)"),
     "texts: the class": ({"texts": Texts}, "the class Texts"),
-    "compaction: a typo": ({"compaction": "line"}, "compaction is 'line'; give"),
-    "compaction: a class": ({"compaction": ScriptedModel}, "give 'model', 'lines' or a chat model"),
+    "compaction: a typo": ({"compaction": "line"}, "compaction is 'line'; pass"),
+    "compaction: a class": ({"compaction": ScriptedModel}, "pass 'model', 'lines' or a chat model"),
     "talk: a typo": ({"talk": "strickt"}, "talk is 'strickt'; use one of: strict, balanced, natural"),
     "talk: None": ({"talk": None}, "talk is None; use one of"),
     "more_turns: True": ({"more_turns": True}, "more_turns is True; use one of: never, once, ask"),
     "unknown_outcomes: a typo": ({"unknown_outcomes": "aks"}, "is 'aks'; use one of: tell, ask"),
-    "evidence: a text": ({"evidence": "no"}, "evidence is 'no'; give True or False"),
-    "finish_alone: a number": ({"finish_alone": 1}, "finish_alone is 1; give True or False"),
-    "rounds: a text": ({"rounds": "false"}, "rounds is 'false'; give True or False"),
-    "prompt_tokens: a text": ({"prompt_tokens": "8k"}, "prompt_tokens is '8k'; give a whole number above 0"),
+    "evidence: a text": ({"evidence": "no"}, "evidence is 'no'; pass True or False"),
+    "finish_alone: a number": ({"finish_alone": 1}, "finish_alone is 1; pass True or False"),
+    "rounds: a text": ({"rounds": "false"}, "rounds is 'false'; pass True or False"),
+    "prompt_tokens: a text": ({"prompt_tokens": "8k"}, "prompt_tokens is '8k'; pass a whole number above 0"),
     "prompt_tokens: True": ({"prompt_tokens": True}, "prompt_tokens is True"),
-    "model_seconds: a text": ({"model_seconds": "5"}, "model_seconds is '5'; give a number above 0, or None"),
-    "tool_seconds: below 0": ({"tool_seconds": -1}, "tool_seconds is -1; give a number above 0, or None"),
+    "model_seconds: a text": ({"model_seconds": "5"}, "model_seconds is '5'; pass a number above 0, or None"),
+    "tool_seconds: below 0": ({"tool_seconds": -1}, "tool_seconds is -1; pass a number above 0, or None"),
     "compaction_seconds: None": (
         {"compaction_seconds": None},
-        "compaction_seconds is None; give a number above 0.",
+        "compaction_seconds is None; pass a number above 0.",
     ),
-    "result_chars: a text": ({"result_chars": "9"}, "result_chars is '9'; give a whole number above 0."),
-    "reply_chars: None": ({"reply_chars": None}, "reply_chars is None; give a whole number above 0."),
+    "result_chars: a text": ({"result_chars": "9"}, "result_chars is '9'; pass a whole number above 0."),
+    "reply_chars: None": ({"reply_chars": None}, "reply_chars is None; pass a whole number above 0."),
 }
 
 
@@ -262,7 +265,7 @@ class Called(NamedTuple):
 
 NO_THREAD = r"This graph saves its threads, and `configurable` names none"
 MISSPELT = NO_THREAD + r" \(it has '{}'\); write config={{"
-NO_MESSAGE = r"The input holds what is no message \("
+NO_MESSAGE = r"The input holds something that is not a message \("
 UNNAMED: dict[str, Called] = {
     "no configuration": Called(NO_THREAD, config=None),
     "an empty one": Called(NO_THREAD, config={}),
@@ -288,15 +291,15 @@ CALLED: dict[str, Called] = {
     "a prompt that is a number": Called(
         "Context: system_prompt: .*valid string", context={"system_prompt": 3}
     ),
-    "a text as context": Called("context is 'x'; give a mapping", context="x"),
-    "a list as context": Called(r"context is \[1\]; give a mapping", context=[1]),
-    "limits as context": Called("context is .*; give a mapping", context=object()),
-    "a text as input": Called(r'The input is \'go\'; give {"messages"', given="go"),
-    "a list as input": Called(r"The input is \['go'\]; give", given=["go"]),
-    "a number as input": Called("The input is 3; give", given=3),
+    "a text as context": Called("context is 'x'; pass a mapping", context="x"),
+    "a list as context": Called(r"context is \[1\]; pass a mapping", context=[1]),
+    "limits as context": Called("context is .*; pass a mapping", context=object()),
+    "a text as input": Called(r'The input is \'go\'; pass {"messages"', given="go"),
+    "a list as input": Called(r"The input is \['go'\]; pass", given=["go"]),
+    "a number as input": Called("The input is 3; pass", given=3),
     "a message as input": Called("The input is HumanMessage", given=HumanMessage("go")),
-    "a misspelt key": Called("The input has 'message' and no 'messages'; give", given={"message": ["go"]}),
-    "None as messages": Called("The messages of the input are None; give", given={"messages": None}),
+    "a misspelt key": Called("The input has 'message' and no 'messages'; pass", given={"message": ["go"]}),
+    "None as messages": Called("The messages of the input are None; pass", given={"messages": None}),
     "a number as messages": Called(NO_MESSAGE + ".*'int'", given={"messages": 3}),
     "a number among them": Called(NO_MESSAGE, given={"messages": ["go", 3]}),
     "None among them": Called(NO_MESSAGE, given={"messages": [None]}),
@@ -356,7 +359,7 @@ def test_there_must_be_something_to_go_on_with(way: str, saving: Graph, plain: G
     with pytest.raises(SignoffError, match="There is no thread 't'; begin it with a task") as told:
         WAYS[way](saving, None, THREAD, None)
     sentence(told)
-    with pytest.raises(SetupError, match="Without a checkpointer there is nothing to go on with; give"):
+    with pytest.raises(SetupError, match="Without a checkpointer there is nothing to go on with; pass"):
         WAYS[way](plain, None, None, None)
 
 
@@ -443,7 +446,7 @@ SESSIONS: dict[str, tuple[Callable[[Graph], Any], str]] = {
     "a model": (lambda _: Session(model(), "t"), "was not made by build_graph"),  # type: ignore[arg-type]  # the mistake
     "the function": (lambda _: Session(build_graph, "t"), "was not made by build_graph"),  # type: ignore[arg-type]  # the mistake
     "no storage": (lambda _: Session(build_graph(model()), "t"), "build the graph with storage="),
-    "a text as context": (lambda graph: Session(graph, "t", context="x"), "context is 'x'; give a mapping"),
+    "a text as context": (lambda graph: Session(graph, "t", context="x"), "context is 'x'; pass a mapping"),
     "a list as configuration": (lambda graph: Session(graph, "t", config=[]), r"config is \[\]"),  # type: ignore[arg-type]  # the mistake
     "on_pending: a typo": (
         lambda graph: Session(graph, "t", on_pending="supercede"),  # type: ignore[arg-type]  # the mistake
@@ -459,12 +462,12 @@ SESSIONS: dict[str, tuple[Callable[[Graph], Any], str]] = {
     ),
 }
 TASKS: dict[str, tuple[Any, str]] = {
-    "a number": (3, "3 is no task"),
+    "a number": (3, "3 is not a valid task"),
     "an empty text": (" ", "The task is empty"),
-    "no messages": ([], "There is no task among the messages"),
-    "a number among them": ([3], r"\[3\] is no task"),
-    "an empty dict": ({}, "{} is no task"),
-    "an input without messages": ({"messages": 3}, "3 is no task"),
+    "no messages": ([], "The messages hold no task"),
+    "a number among them": ([3], r"\[3\] is not a valid task"),
+    "an empty dict": ({}, "{} is not a valid task"),
+    "an input without messages": ({"messages": 3}, "3 is not a valid task"),
 }
 MOVES: dict[str, Callable[[Session, Any], Any]] = {
     "run": lambda session, task: session.run(task),
@@ -509,8 +512,8 @@ def ended(storage: SqliteStorage) -> Any:
 GOING_ON: dict[str, tuple[Callable[[Any], Any], str]] = {
     "extend by a text": (lambda state: extend(state.values, turns="3"), "by a whole number of turns"),  # type: ignore[arg-type]  # the mistake
     "extend by none": (lambda state: extend(state.values, turns=0), "at least 1 turn"),
-    "extend a text": (lambda _: extend("t", turns=3), "give graph.get_state"),  # type: ignore[arg-type]  # the mistake
-    "retry a text": (lambda _: retry("t"), "give graph.get_state"),  # type: ignore[arg-type]  # the mistake
+    "extend a text": (lambda _: extend("t", turns=3), "pass graph.get_state"),  # type: ignore[arg-type]  # the mistake
+    "retry a text": (lambda _: retry("t"), "pass graph.get_state"),  # type: ignore[arg-type]  # the mistake
     "go on with the values": (lambda state: go_on(state.values), "what graph.get_state.* gives"),
     "the outcome of a snapshot": (current_outcome, "graph.get_state.*values"),
 }
@@ -535,9 +538,12 @@ OPENED: dict[str, tuple[Callable[[], Any], str]] = {
     "a number for a path": (lambda: sqlite_storage(3), "takes the path of a file, not 3"),  # type: ignore[arg-type]  # the mistake
     "PostgreSQL's address": (
         lambda: sqlite_storage("postgresql://h/d"),
-        r"open it by postgres_storage\(url\)",
+        r"open it with postgres_storage\(url\)",
     ),
-    "a file for an address": (lambda: postgres_storage("x.sqlite"), "no address of a PostgreSQL database"),
+    "a file for an address": (
+        lambda: postgres_storage("x.sqlite"),
+        "not the address of a PostgreSQL database",
+    ),
     "a folder": (lambda: sqlite_storage("/"), r"\(it is a folder\); name a file"),
 }
 
@@ -560,6 +566,6 @@ class Custom(BaseTool):
 
 
 def test_an_instance_works_where_its_class_does_not() -> None:
-    with pytest.raises(SetupError, match="the class Custom; give an instance"):
+    with pytest.raises(SetupError, match="the class Custom; pass an instance"):
         build_graph(model(), [Custom])
     assert build_graph(model(), [Custom()]).invoke(GO)["outcome"]["status"] == "success"

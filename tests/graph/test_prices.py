@@ -65,10 +65,10 @@ def test_prices_that_were_given_go_before() -> None:
 
 def test_an_unknown_model_is_told_and_what_to_give() -> None:
     with pytest.raises(
-        SetupError, match=r"No price is known of the model 'scripted'.*prices=Prices\(input=…"
+        SetupError, match=r"No price is known for the model 'scripted'.*prices=Prices\(input=…"
     ):
         build_graph(ScriptedModel([]), limits=Limits(cost=1))
-    with pytest.raises(SetupError, match="No price is known of the model 'scripted'"):
+    with pytest.raises(SetupError, match="No price is known for the model 'scripted'"):
         build_graph(ScriptedModel([])).invoke(GO, context={"cost": 1})
     assert build_graph(ScriptedModel([])), "without a limit nothing is looked up"
 

@@ -367,7 +367,7 @@ def test_a_model_that_works_by_text_writes_it_as_plain_text() -> None:
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(SetupError, match="compaction is 'brief'; give 'model', 'lines' or a chat model"):
+    with pytest.raises(SetupError, match="compaction is 'brief'; pass 'model', 'lines' or a chat model"):
         build_graph(ScriptedModel([]), compaction="brief")  # type: ignore[arg-type]  # a mistake of the user
 
 

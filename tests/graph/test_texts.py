@@ -35,14 +35,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an item": ({"refusals": {"tool": "{name[0]}"}}, r"has \{name\[0\]\}"),
     "a name inside of a way to write": ({"refusals": {"tool": "{name:{width}}"}}, r"has \{width\}"),
     "a way to write that does not fit": ({"results": {"timeout": "{seconds:d}"}}, "cannot be filled in"),
-    "no text": ({"history_summary": 3}, "history_summary is 3; give a text"),
+    "no text": ({"history_summary": 3}, "history_summary is 3; pass a text"),
     "none": ({"nudges": {"talked": None}}, r"nudges\['talked'\] is None"),
     "half a character": ({"system": "a\ud800"}, "system holds NUL or half a character"),
     "a name that no text has": (
         {"nudges": {"taked": "x"}},
         r"no text nudges\['taked'\]; its names are",
     ),
-    "no mapping": ({"results": "x"}, "results are 'x'; give a mapping"),
+    "no mapping": ({"results": "x"}, "results are 'x'; pass a mapping"),
 }
 
 

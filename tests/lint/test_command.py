@@ -81,7 +81,7 @@ def test_stdin_is_read(trace: Path) -> None:
     assert lint("-", stdin=trace.read_bytes()).exit_code == 1
     told = lint("-", stdin=b"nothing")
     assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith("stdin is no JSON")
+    assert told.stderr.startswith("stdin is not JSON")
 
 
 HAND_IN: History = [GO, ai(finish(name="hand_in"))]

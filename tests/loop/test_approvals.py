@@ -130,8 +130,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "0 decisions for 2 calls"),
     "a number": (7, "one decision for each of the 2 calls"),
     "nothing": (None, "one decision for each of the 2 calls"),
-    "no type": ([{}, {}], "is no decision"),
-    "an unknown type": ([{"type": "maybe"}, APPROVE], "'maybe' is no decision"),
+    "no type": ([{}, {}], "is not a decision"),
+    "an unknown type": ([{"type": "maybe"}, APPROVE], "'maybe' is not a decision"),
     "an edit without arguments": ([{"type": "edit"}, APPROVE], "edit needs edited_action"),
     "an edit that changes the tool": (
         [{"type": "edit", "edited_action": {"name": "look", "args": {}}}, APPROVE],
@@ -517,22 +517,22 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
     "no decisions": ({"when": lambda request: True}, "a mapping with such a list as allowed_decisions"),
     "empty": ({"allowed_decisions": []}, "a list of: approve, edit"),
     "a typo in a decision": (["aprove"], "lists 'aprove'; the decisions are: approve, edit"),
-    "nothing": (None, "give True, False"),
-    "a word": ("approve", "give True, False"),
+    "nothing": (None, "pass True, False"),
+    "a word": ("approve", "pass True, False"),
     "when is no function": (
         {**MAY, "when": True},
-        "when .* for 'pay' is True; give a function",
+        "when .* for 'pay' is True; pass a function",
     ),
-    "when of nothing": ({**MAY, "when": lambda: True}, "when .* is to be called with 1 arguments"),
+    "when of nothing": ({**MAY, "when": lambda: True}, "when .* must accept 1 arguments"),
     "when later": ({**MAY, "when": later}, "when .* is an async function"),
-    "a description that is a number": ({**MAY, "description": 7}, "description .* is 7; give text"),
-    "a description of the call": ({**MAY, "description": lambda call: "x"}, "to be called with 3 arguments"),
+    "a description that is a number": ({**MAY, "description": 7}, "description .* is 7; pass text"),
+    "a description of the call": ({**MAY, "description": lambda call: "x"}, "must accept 3 arguments"),
     "a description later": ({**MAY, "description": later}, "description .* is an async function"),
-    "a schema that is a class": ({**MAY, "args_schema": dict}, "args_schema .* give a JSON schema"),
-    "a schema that cannot be saved": ({**MAY, "args_schema": {"enum": {1}}}, "give a JSON schema"),
-    "a schema that is none": ({**MAY, "args_schema": {"type": "text"}}, "is no JSON schema"),
+    "a schema that is a class": ({**MAY, "args_schema": dict}, "args_schema .* pass a JSON schema"),
+    "a schema that cannot be saved": ({**MAY, "args_schema": {"enum": {1}}}, "pass a JSON schema"),
+    "a schema that is none": ({**MAY, "args_schema": {"type": "text"}}, "is not a valid JSON schema"),
     "a rule later": (later, "approvals for 'pay' is an async function"),
-    "a rule of two": (lambda name, args: True, "approvals for 'pay' is to be called with 1 arguments"),
+    "a rule of two": (lambda name, args: True, "approvals for 'pay' must accept 1 arguments"),
 }
 
 
@@ -547,10 +547,10 @@ def test_a_rule_that_cannot_be_read_is_refused_when_the_graph_is_built(name: str
     ("policy", "why"),
     [
         (later, "approvals is an async function"),
-        (lambda args: True, "approvals is to be called with 2 arguments"),
+        (lambda args: True, "approvals must accept 2 arguments"),
         ({"control": True}, r"nor a kind \(read, write, terminal\)"),
         ({"finish_task": True}, "neither a tool of this graph nor a kind"),
-        (True, "give a mapping of tool names or kinds, or a function"),
+        (True, "pass a mapping of tool names or kinds, or a function"),
     ],
 )
 def test_a_policy_that_cannot_be_read_is_refused_when_the_graph_is_built(policy: Any, why: str) -> None:

@@ -280,7 +280,7 @@ def test_the_context_sets_limits_for_one_run() -> None:
 
 def test_a_cost_for_one_run_needs_the_prices_of_the_graph() -> None:
     graph = build_graph(ScriptedModel([FINISH]))
-    with pytest.raises(SetupError, match="No price is known of the model"):
+    with pytest.raises(SetupError, match="No price is known for the model"):
         graph.invoke(GO, context={"cost": 1.0})
     priced = build_graph(ScriptedModel([paid(SAME)]), Bench().tools(), limits=Limits(prices=PRICES))
     assert priced.invoke(GO, context={"cost": 0.0001})["outcome"]["reason"] == "cost"

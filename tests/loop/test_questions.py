@@ -114,7 +114,7 @@ def test_an_answer_is_read_alike_by_every_way(way: str, answer: Any, read: str) 
 async def test_an_answer_that_would_not_be_delivered_is_refused(storage: SqliteStorage, answer: Any) -> None:
     graph = port_graph(storage=storage)
     graph.invoke(START, THREAD)
-    with pytest.raises(ThreadError, match=r'nothing would be delivered; give text .* or "" for no answer'):
+    with pytest.raises(ThreadError, match=r'nothing would be delivered; pass text .* or "" for no answer'):
         graph.invoke(Command(resume=answer), THREAD)
     with pytest.raises(ThreadError, match="Nothing was changed"):
         await port_graph(checkpointer=InMemorySaver()).ainvoke(Command(resume=answer), THREAD)

@@ -145,7 +145,7 @@ def test_what_has_not_begun_does_not_begin_once_one_asks() -> None:
 
 @pytest.mark.parametrize("given", [0, -1, 1.5, "8", True])
 def test_a_bound_that_is_none_is_told(given: Any) -> None:
-    with pytest.raises(SetupError, match=r"parallel is .*; give a whole number above 0, or None"):
+    with pytest.raises(SetupError, match=r"parallel is .*; pass a whole number above 0, or None"):
         build_graph(ScriptedModel([]), parallel=given)
 
 

@@ -271,7 +271,7 @@ def test_with_fallbacks_says_after_what_the_next_is_asked() -> None:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "tools that are bound": (
         lambda: chat_at_nowhere().bind_tools([{"type": "function", "function": {"name": "f"}}]),
-        "has tools bound to it; give the model without",
+        "has tools bound to it; pass the model without",
     ),
     "fallbacks with an exception_key": (
         lambda: ScriptedModel([]).with_fallbacks([ScriptedModel([])], exception_key="error"),
@@ -279,9 +279,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a fallback that is no model": (
         lambda: ScriptedModel([]).with_fallbacks([RunnableLambda(lambda _: AIMessage("Sorry."))]),
-        "is no chat model",
+        "is not a chat model",
     ),
-    "a model with a parser": (lambda: ScriptedModel([]) | RunnableLambda(lambda m: m), "is no chat model"),
+    "a model with a parser": (lambda: ScriptedModel([]) | RunnableLambda(lambda m: m), "is not a chat model"),
 }
 
 

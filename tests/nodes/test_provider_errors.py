@@ -205,7 +205,7 @@ def closed_port() -> int:
     ("url", "said", "advice"),
     [
         ("http://127.0.0.1:{closed}/v1", "Errno 111", "cannot be reached"),
-        ("http://no-such-host.invalid/v1", "Errno -", "no host of that name"),
+        ("http://no-such-host.invalid/v1", "Errno -", "no host with that name"),
         ("https://127.0.0.1:{open}/v1", "SSL", "http or https"),
     ],
     ids=["refused", "unknown host", "no TLS"],

@@ -361,12 +361,12 @@ BAD_POLICIES: list[tuple[Any, str]] = [
     ({"act": ["aprove"]}, "'aprove'"),
     ({"act": ["approve", 5]}, "lists 5"),
     ({"act": []}, "a list of: approve, edit, reject, respond"),
-    ({"act": "approve"}, "give True, False, a function, a list of: approve, edit"),
-    ({"act": None}, "give True, False, a function, a list of: approve, edit"),
+    ({"act": "approve"}, "pass True, False, a function, a list of: approve, edit"),
+    ({"act": None}, "pass True, False, a function, a list of: approve, edit"),
     ({"act": {"allowed_decisions": []}}, "a mapping with such a list as allowed_decisions"),
     ({"act": {"allowed_decisions": ["accept"]}}, "'accept'"),
     ({"act": {"allowed": ["approve"]}}, "the keys are: allowed_decisions, when"),
-    (["act"], "give a mapping of tool names or kinds, or a function"),
+    (["act"], "pass a mapping of tool names or kinds, or a function"),
 ]
 
 

@@ -128,7 +128,7 @@ def test_an_answer_of_null_gets_a_sentence_and_an_inbox_is_understood(
     wait(client, thread, input=message("ask"))
     run = {"assistant_id": "signoff", "command": {"resume": None}}
     told = httpx.post(f"{server.url}/threads/{thread}/runs/wait", json=run, trust_env=False).text
-    assert "nothing would be delivered; give text" in told
+    assert "nothing would be delivered; pass text" in told
     done = wait(client, thread, command={"resume": [{"type": "response", "args": "8080"}]})
     assert (done["outcome"]["summary"], done["decision"]["rule"]) == ("The port is 8080.", "claimed")
     values = client.threads.get_state(thread)["values"]

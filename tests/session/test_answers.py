@@ -117,14 +117,14 @@ class TestNothingWaits:
         first = session.run("do it")
         assert isinstance(first, Question)
         second = session.resume("a", first.interrupt_id)
-        with pytest.raises(ThreadError, match="does not wait for this answer any more"):
+        with pytest.raises(ThreadError, match="no longer waits for this answer"):
             session.resume("a", first.interrupt_id)
         assert session.run() == second
 
     def test_an_ended_thread(self, bench: Bench) -> None:
         session = bench(DONE)
         session.run("do it")
-        with pytest.raises(ThreadError, match="has ended and waits for no answer"):
+        with pytest.raises(ThreadError, match="has ended and does not wait for an answer"):
             session.resume("a")
         for move in (Extend(3), Retry()):
             with pytest.raises(ThreadError):

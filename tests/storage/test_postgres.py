@@ -115,25 +115,25 @@ def test_a_database_that_cannot_hold_every_character_is_refused(
 
 HERE = "signoff:{password}@127.0.0.1:{port}"
 WRONG = [
-    ("", "no address of a PostgreSQL"),
-    ("   ", "no address of a PostgreSQL"),
-    ("threads.sqlite", "no address of a PostgreSQL"),
-    ("mysql://u:s3cret@host/db", "no address of a PostgreSQL"),
-    ("postgresql+psycopg://u:s3cret@host/db", "no address of a PostgreSQL"),
-    ("postgresql://u:s3cret@host/db?passwrd=s3cret", "no address of a PostgreSQL"),
-    ("host=127.0.0.1 password=s3cret word", "no address of a PostgreSQL"),
+    ("", "not the address of a PostgreSQL"),
+    ("   ", "not the address of a PostgreSQL"),
+    ("threads.sqlite", "not the address of a PostgreSQL"),
+    ("mysql://u:s3cret@host/db", "not the address of a PostgreSQL"),
+    ("postgresql+psycopg://u:s3cret@host/db", "not the address of a PostgreSQL"),
+    ("postgresql://u:s3cret@host/db?passwrd=s3cret", "not the address of a PostgreSQL"),
+    ("host=127.0.0.1 password=s3cret word", "not the address of a PostgreSQL"),
     ("postgresql://u:s3cret@127.0.0.1:1/db", r"127.0.0.1:1/db cannot be reached \(.*refused"),
     ("postgresql://u:s3cret@nowhere.invalid/db", r"nowhere.invalid/db cannot be reached"),
     ("postgresql://u:pa@s3cret@127.0.0.1/db", "percent-encoded"),
     ("postgresql://u:s3cret/word@127.0.0.1/db", "percent-encoded"),
     ("postgresql://u:12/s3cret@127.0.0.1/db", "percent-encoded"),
-    (f"postgresql://{HERE}s3cret/postgres", "no address of a PostgreSQL|cannot be reached"),
+    (f"postgresql://{HERE}s3cret/postgres", "not the address of a PostgreSQL|cannot be reached"),
     ("postgresql://signoff:wrong-s3cret@127.0.0.1:{port}/postgres", "password authentication failed"),
     (f"postgresql://{HERE}/nosuchdatabase", 'database "nosuchdatabase" does not exist'),
     (f"postgresql://{HERE}/postgres?connect_timeout=soon", "connect_timeout: 'soon'"),
     ("postgresql://u:s3cret@127.0.0.1:{silent}/db?connect_timeout=2", "timeout"),
-    ("postgresql://u:s3cret@127.0.0.1/\0", "no address of a PostgreSQL"),
-    ("postgresql://u:s3cret@127.0.0.1/\ud800", "no address of a PostgreSQL"),
+    ("postgresql://u:s3cret@127.0.0.1/\0", "not the address of a PostgreSQL"),
+    ("postgresql://u:s3cret@127.0.0.1/\ud800", "not the address of a PostgreSQL"),
 ]
 
 

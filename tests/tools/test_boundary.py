@@ -329,7 +329,7 @@ def test_what_the_file_tools_protect_can_be_said(work: Path) -> None:
         write("src/app.py", [*PROTECTED, "src"])
     with pytest.raises(SetupError, match="protect names 'scr'"):
         write("a", [*PROTECTED, "scr"])
-    with pytest.raises(SetupError, match="says itself what is protected"):
+    with pytest.raises(SetupError, match="already defines what is protected"):
         workspace_tools(Workspace(work), protect=[])
     assert workspace_tools(Workspace(work, protect=[]))
 

@@ -268,7 +268,7 @@ def test_a_long_listing_is_bounded_and_kept_whole_for_reading(bench: Bench) -> N
         (bench.root / f"a_rather_long_file_name_{number:05}.txt").touch()
     listing = bench("list_files")
     assert len(listing) <= 20_000
-    assert listing.endswith("Stopped after 5000 entries; list one folder or give a glob.")
+    assert listing.endswith("Stopped after 5000 entries; list one folder or pass a glob.")
     kept = listing.split("the full text is in ")[1].split(" ...]")[0]
     assert "2500|a_rather_long_file_name_02499.txt" in bench(
         "read_file", path=kept, start_line=2_500, end_line=2_500

@@ -13,7 +13,7 @@ from signoff.tools.sandbox.base import Captured
 
 
 def test_what_cannot_be_had_is_a_setup_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="protects from nothing"):
+    with pytest.raises(SetupError, match="offers no protection"):
         UnsafeSandbox(unsafe=False)
     with pytest.raises(SetupError, match="not an existing folder"):
         choose_sandbox(workspace=tmp_path / "missing")

@@ -89,7 +89,7 @@ def test_a_file_too_large_to_search_is_named(bench: Bench) -> None:
     bench.put("big.log", b"x" * 2_000_001)
     bench.put("a.txt", "x")
     assert bench("search_files", pattern="x").endswith(
-        "Not searched, larger than 2,000,000 bytes: big.log. Give one of them as path to search it."
+        "Not searched, larger than 2,000,000 bytes: big.log. Pass one of them as path to search it."
     )
 
 

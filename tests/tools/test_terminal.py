@@ -70,7 +70,7 @@ def test_the_result_is_the_output_and_a_line_of_notes(
 def test_a_command_that_waits_is_explained(tool: BaseTool) -> None:
     text = said(tool, "read -p 'Go on? ' answer")
     assert text.startswith("Go on? ")
-    assert "nobody can type: give the input by a pipe or by options" in text
+    assert "nobody can type: pass the input by a pipe or by options" in text
 
 
 def test_a_long_output_is_cut_and_kept(tool: BaseTool, tmp_path: Path) -> None:

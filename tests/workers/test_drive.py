@@ -205,14 +205,14 @@ def test_an_order_that_is_delivered_meanwhile_is_not_added(bench: Bench) -> None
 
 
 def test_an_answer_that_does_not_say_to_what_is_refused(bench: Bench) -> None:
-    with pytest.raises(SetupError, match=r"give Answer\(value, interrupt_id\)"):
+    with pytest.raises(SetupError, match=r"pass Answer\(value, interrupt_id\)"):
         bench.post(Answer("blue"))
     assert read_inbox(bench.storage.store, "t") is None
 
 
 @pytest.mark.parametrize("order_id", ["", "x" * 501, "a\0b", "\ud800", 7, None])
 def test_an_id_that_cannot_be_kept_is_refused(order_id: Any, bench: Bench) -> None:
-    with pytest.raises(SetupError, match="cannot be used; give text of 1 to 500"):
+    with pytest.raises(SetupError, match="cannot be used; pass text of 1 to 500"):
         post(bench.storage.store, "t", Order(order_id, "one"))
     assert read_inbox(bench.storage.store, "t") is None
 

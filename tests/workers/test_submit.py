@@ -62,8 +62,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an empty task": ({"request": " "}, "The task is empty"),
     "a number for a thread": ({"thread_id": 7}, "A thread id is valid text.*not 7"),
     "a configuration for a thread": ({"thread_id": {"configurable": {}}}, "A thread id is valid text"),
-    "a number for a queue": ({"queue": 3}, "The queue 3 cannot be used; give it a name"),
-    "a number for the id": ({"id": 3}, "The id 3 cannot be used; give text"),
+    "a number for a queue": ({"queue": 3}, "The queue 3 cannot be used; use a name"),
+    "a number for the id": ({"id": 3}, "The id 3 cannot be used; pass text"),
 }
 
 
@@ -254,13 +254,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (nothing, " ", "The task is empty"),
     (nothing, ["one"], r"Workers take the text of a task, .* not \['one'\]"),
     (nothing, 3, "Workers take the text of a task, .* not 3"),
-    (ended, Answer("blue"), "has ended and waits for no answer"),
+    (ended, Answer("blue"), "has ended and does not wait for an answer"),
     (ended, Extend(3), "ended with success"),
     (ended, Retry(), "ended with success"),
     (waits, "two", "waits for answer; answer that first"),
     (waits, Extend(3), "has not ended"),
-    (waits, Answer("blue", "another"), "does not wait for this answer any more"),
-    (answered, Answer("red"), "was told how to go on already"),
+    (waits, Answer("blue", "another"), "no longer waits for this answer"),
+    (answered, Answer("red"), "has already been told how to go on"),
     (waits_for_approval, Answer("perhaps"), "perhaps"),
     (paused, "two", "is paused; let it go on first"),
 ]

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 4_000
 _SEPARATORS = re.compile("[" + re.escape("/" + os.sep) + "]+")
 _REASONS = {
     errno.ENOENT: "There is no {path}; call list_files to see what is there.",
-    errno.EISDIR: "{path} is a folder; give the path of a file.",
+    errno.EISDIR: "{path} is a folder; pass the path of a file.",
     errno.ENOTDIR: "A part of {path} is not a folder; call list_files to see what is there.",
     errno.EEXIST: "A part of {path} is not a folder; call list_files to see what is there.",
     errno.ELOOP: "{path} goes through a link that changed or does not end; use the path of the real file.",
@@ -83,7 +83,7 @@ def steps(path: str, roots: tuple[str, ...]) -> list[str]:
     Raises ToolException for a path that cannot be one inside the workspace.
     """
     if not path.strip():
-        raise ToolException("The path is empty; give a path relative to the workspace, such as src/app.py.")
+        raise ToolException("The path is empty; pass a path relative to the workspace, such as src/app.py.")
     if valid_text(path) != path:
         raise ToolException(f"{shown(path)} holds characters that no path may hold; leave them out.")
     if len(path) > _MOST_CHARACTERS:

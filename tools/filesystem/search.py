@@ -40,11 +40,11 @@ def search_files(
 ) -> str:
     """The lines of text files at `path` that match `pattern`, as "file:line: text".
 
-    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is no regular
+    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is not a regular
     expression or ran out of time with no hit.
     """
     if not pattern:
-        raise ToolException("The pattern is empty; give the text or regular expression to look for.")
+        raise ToolException("The pattern is empty; pass the text or regular expression to look for.")
     if len(pattern) > _MOST_PATTERN:
         raise ToolException(f"The pattern is longer than {_MOST_PATTERN} characters; use a shorter one.")
     texts = _gathered(workspace, path, glob)
@@ -106,11 +106,11 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
             continue
         total += len(data)
         if total > MOST_SEARCHED_BYTES:
-            rest = " The rest was not searched, it is too much at once: give a path or a glob."
+            rest = " The rest was not searched, it is too much at once: pass a path or a glob."
             break
         parts.append(json.dumps({"file": entry.path, "bytes": len(data)}).encode() + b"\n" + data)
     said = _named(f"larger than {most:,} bytes", large)
-    said += " Give one of them as path to search it." if large else ""
+    said += " Pass one of them as path to search it." if large else ""
     said += f" {counted(unreadable, 'file')} could not be read." if unreadable else ""
     return _Texts(b"".join(parts), len(parts), said + _named("as .gitignore says", ignored) + rest)
 

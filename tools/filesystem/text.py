@@ -87,7 +87,7 @@ def measured(file: BinaryIO, line: int = 1) -> Measured:
         decoder.decode(b"", final=is_text)
     except UnicodeDecodeError:
         is_text = False
-    # A byte order mark alone is no line.
+    # A byte order mark alone is not a line.
     lines = ends + (last not in (b"", b"\n") and not (has_bom and size == len(codecs.BOM_UTF8)))
     return Measured(lines, offset, is_text, ends, windows_ends, has_bom)
 

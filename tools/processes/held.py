@@ -17,7 +17,7 @@ class Holding:
     """Something that a tool holds open. `end` ends it, may be called at any time, and does not refer to this.
 
     It ends with the last graph that uses it, and at the latest with the program. A tool that is called
-    afterwards opens it anew.
+    afterwards opens it again.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
@@ -27,12 +27,12 @@ class Holding:
         when_gone(self, end)
 
     def use(self, user: object) -> None:
-        """Keeps it open for `user`."""
+        """Keeps the resource open for `user`."""
         with self._lock:
             self._users.add(user)
 
     def leave(self, user: object) -> None:
-        """Ends it when `user` was the last one."""
+        """Ends the resource when `user` was the last one."""
         with self._lock:
             self._users.discard(user)
             last = not self._users
@@ -54,7 +54,7 @@ class OpenResources:
             when_gone(self, self._end)
 
     def end(self) -> None:
-        """Ends what no other graph uses. May be repeated; a graph that is used afterwards opens it anew."""
+        """Ends what no other graph uses. May be repeated; a graph that is used afterwards opens it again."""
         self._end()
 
 
@@ -117,7 +117,8 @@ def end_with(saver: Any) -> None:
 
 
 def together(ends: Iterable[Callable[[], None]]) -> None:
-    """Runs several ends at once, since each may wait for a program to go, and comes back after the last."""
+    """Runs several ends in parallel, since each may wait for a program to exit, and returns after the
+    last."""
     threads = [threading.Thread(target=end, daemon=True) for end in ends]
     for thread in threads:
         try:

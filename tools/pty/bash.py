@@ -41,7 +41,7 @@ class ShellEnded(ToolException):
 
 
 class Bash:
-    """Starts `executable` in `cwd` and hands everything it writes to `receive`, in a thread of its own.
+    """Starts `executable` in `cwd` and hands everything it writes to `receive`, in its own thread.
 
     The last piece is empty: the terminal is gone. When `receive` raises, reading ends and the shell with
     it. Raises OSError when bash cannot start there.
@@ -111,7 +111,7 @@ class Bash:
             return os.tcgetpgrp(fd)
 
     def at_prompt(self, within: float) -> bool:
-        """Whether bash has the terminal, or gets it back within so many seconds.
+        """Whether bash has the terminal, or gets it back within this many seconds.
 
         A program that has just ended leaves the terminal to its own group until bash notices.
         """

@@ -65,7 +65,7 @@ def written(command: str) -> Iterator[str]:
 def check(command: str, timeout: float) -> None:
     """Raises ToolException, saying what to do, unless this can be run."""
     if not command.strip():
-        raise ToolException("The command is empty; give a command to run.")
+        raise ToolException("The command is empty; pass a command to run.")
     if valid_text(command) != command:
         raise ToolException(
             "The command holds characters that are not valid text (such as NUL); leave them out."

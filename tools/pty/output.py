@@ -85,7 +85,7 @@ class Spool:
         self._lost = False
 
     def add(self, data: bytes) -> None:
-        """Keeps `data`; gives everything up when it is too much, or when the disk takes no more."""
+        """Keeps `data`; drops everything when it is too much, or when the disk takes no more."""
         if self._lost:
             return
         self._size += len(data)

@@ -179,7 +179,7 @@ def adopt_orphans() -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kills a process group; one that has gone is no error."""
+    """Kills a process group; one that has gone is not an error."""
     _signal_group(group, signal.SIGKILL)
 
 

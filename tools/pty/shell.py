@@ -28,7 +28,7 @@ OnOutput = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class ShellResult:
-    """What a command came to.
+    """The result of a command.
 
     exit_code: as in `$?`, 128 and more for a signal; None when the shell was lost before it was known.
     output: harmless text, its middle left out when it is very long. timed_out: stopped at the time-out.
@@ -242,7 +242,7 @@ class Shell:
             restarted = True
             begun, result = self._tried(path, timeout, on_output)
             if not begun and not result.timed_out:
-                raise ToolException("bash did not run the command, also when started anew; try again.")
+                raise ToolException("bash did not run the command, even after a restart; try again.")
         return replace(result, restarted=restarted or result.restarted)
 
     def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:

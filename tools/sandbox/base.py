@@ -13,7 +13,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class PythonResult:
-    """What one call came to.
+    """The result of one call.
 
     stdout, stderr: what it wrote, the traceback at the end of stderr; the middle is missing when
     `truncated`. value: `repr` of the last expression, None without one. seconds: how long it took.
@@ -31,7 +31,7 @@ class PythonResult:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What code may use. Sizes in bytes, cpu in seconds.
+    """The resources that code may use. Sizes in bytes, cpu in seconds.
 
     memory: of each process. memory_together: of all processes of one interpreter. processes: of one
     interpreter, threads included. file: of each file. disk: how much the free space may shrink during one
@@ -55,7 +55,7 @@ class Bounds:
 
 
 class Sandbox(Protocol):
-    """Runs Python code that nobody has looked at. All methods may be called from any thread."""
+    """Runs untrusted Python code. All methods may be called from any thread."""
 
     def run(self, code: str, *, timeout: float = 60.0, thread: str | None = None) -> PythonResult:
         """Runs `code` for at most `timeout` seconds.
@@ -65,7 +65,7 @@ class Sandbox(Protocol):
         """
 
     def close(self, thread: str | None = None) -> None:
-        """Ends what runs for `thread`, or everything; a later call starts anew."""
+        """Ends what runs for `thread`, or everything; a later call starts again."""
 
     def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "Sandbox":
         """Another one of the same kind, in which code may change the folder `workspace`."""
@@ -96,7 +96,7 @@ class Captured:
         return self.total > self.room
 
     def text(self) -> str:
-        """As text; where bytes were left out it says how many. What is no UTF-8 shows as U+FFFD."""
+        """As text; where bytes were left out it says how many. What is not UTF-8 shows as U+FFFD."""
         if not self.truncated:
             return (self._head + self._tail).decode(errors="replace")
         tail = self._tail[-(self.room // 2) :]

@@ -24,9 +24,9 @@ from signoff.tools.workspace import Workspace
 
 
 class UnsafeSandbox:
-    """Protects from nothing.
+    """Offers no protection.
 
-    The code runs in a process of its own as the current user: it can read and delete every file of that
+    The code runs in its own process as the current user: it can read and delete every file of that
     user, read the environment with its keys, use the network, and leave processes behind that go on when
     everything else has ended. Only the time of a call, its output, and its memory are limited.
 
@@ -41,7 +41,7 @@ class UnsafeSandbox:
         bounds: Bounds | None = None,
     ) -> None:
         if not unsafe:
-            raise SetupError("This sandbox protects from nothing; pass unsafe=True if that is what you want.")
+            raise SetupError("This sandbox offers no protection; pass unsafe=True if that is what you want.")
         if sys.platform == "win32":
             raise SetupError(
                 f"There is no such sandbox on Windows; use the one of Monty: {install_hint('monty')}"

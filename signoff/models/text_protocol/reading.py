@@ -36,7 +36,7 @@ _JSON = json.JSONDecoder(strict=False)
 PYTHON = frozenset({"python", "python3", "py"})
 """The languages of a code block that is run; every other block is text."""
 
-# A reply with more broken parts is no work, and each costs as much time as what stands before it is long.
+# A reply with more broken parts is not work, and each costs as much time as what stands before it is long.
 _MOST_BROKEN = 32
 
 _TOKEN = re.compile(r"""\#[^\n]*+|\"{3}|'{3}|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?""", re.DOTALL)

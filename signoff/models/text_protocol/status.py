@@ -70,7 +70,7 @@ def current_status(
 
     They are those of the last thought of the current task, but the status is `Debugging` after an execution
     (a call of one of `executors`) that failed or timed out, until another one succeeds or a reply without
-    code states another status. A call that was not run at all is no execution.
+    code states another status. A call that was not run at all is not an execution.
     """
     found = position(messages, executors, think)
     return Progress(found.approach, found.status)

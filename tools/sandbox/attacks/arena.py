@@ -287,7 +287,7 @@ class AddedFiles:
 
 
 class Grounds:
-    """A folder with repositories, environments and Signoff's own files, made anew for each program."""
+    """A folder with repositories, environments and Signoff's own files, made again for each program."""
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="signoff-grounds-")).resolve()
