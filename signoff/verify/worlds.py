@@ -211,7 +211,9 @@ def load_graph(named: str) -> Graph:
     if callable(found) and not isinstance(found, Graph):
         found = run_theirs(found, named)
     if not isinstance(found, Graph):
-        raise SetupError(f"{named} is {type(found).__name__}, not a graph; name what build_graph returned.")
+        raise SetupError(
+            f"{named} is of type {type(found).__name__}; name the graph that build_graph returned."
+        )
     return found
 
 

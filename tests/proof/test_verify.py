@@ -167,7 +167,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
         (["gone.py:graph"], "There is no file gone.py"),
         (["no_such_module_at_all:graph"], "could not be loaded (ModuleNotFoundError"),
         (["my_agent.py:nothing"], "has nothing of the name 'nothing'"),
-        (["my_agent.py:number"], "is int, no graph"),
+        (["my_agent.py:number"], "is of type int; name the graph"),
         (["my_agent.py:broken"], "could not be loaded (KeyError"),
         (["leaves.py:graph"], "could not be loaded (SystemExit: 0)"),
         (["my_agent.py:plain", "--finish", "[1]"], "--finish needs a JSON object"),
@@ -198,7 +198,7 @@ def test_a_graph_of_another_make_is_told(bench: Bench, tmp_path: Path) -> None:
     )
     result = bench("verify", "other.py:graph")
     assert result.exit_code == 2
-    assert "no graph" in result.stderr or "not made by build_graph" in result.stderr
+    assert "is of type CompiledStateGraph; name the graph that build_graph returned" in result.stderr
 
 
 class TestSample:

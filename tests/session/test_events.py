@@ -1,7 +1,6 @@
 """The events of a session: what each of them says, live and in a history, and that they go through JSON."""
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from signoff.graph.inside import private
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call, reply
 from signoff.nodes.tool_calls.progress import ListeningControl
-from signoff.session import events as session_events
 from signoff.session.drive import Wanted
 from signoff.session.events import (
     Answered,
@@ -50,7 +48,7 @@ from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
 from tests.events import PAGE, page
 from tests.random_kills import storage_at
-from tests.support.benches.session import DONE, Async, Bench, Sync, pay, ways
+from tests.support.benches.session import DONE, Async, Bench, Sync, ways
 
 E = TypeVar("E")
 
@@ -513,17 +511,3 @@ def _calls(session: Any, values: Any) -> list[tuple[Any, Any, str]]:
 
 def test_the_page_of_events_is_current() -> None:
     assert PAGE.read_text("utf-8") == page(), "write it again: python -m tests.events"
-
-
-def test_the_program_of_the_page_runs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    code = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
-    script = [reply("I build.", call("build", target="c")), call("pay", amount=3)]
-    session = bench(*script, tools=[build, pay], approvals={"pay": True})
-    exec(code, {**vars(session_events), "Approval": Approval, "session": session})
-    assert capsys.readouterr().out == (
-        "I build.\n"
-        "build {'target': 'c'}\n"
-        "   {'done': 1, 'of': 2}\n"
-        "   c is built\n"
-        "Somebody must decide on ['pay']\n"
-    )
