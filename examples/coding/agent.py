@@ -92,7 +92,7 @@ def main() -> int:
         print(f"It waits for a person: {decision.document()}")
         return 3
     outcome = decision.outcome
-    print(f"{outcome.status}, {outcome.verified}, refused {outcome.refusals} times before: {outcome.summary}")
+    print(f"{outcome.status}, {outcome.verified}, refusals {outcome.refusals}: {outcome.summary}")
     print(f"The fixed project: {workspace}")
     return 0 if outcome.status == "success" else 1
 
