@@ -62,16 +62,24 @@ def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
     lock = _lock(database, thread_id)
     try:
         try:
-            lock_folder(database).mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=GRACE_SECONDS, poll_interval=0.02)
-        except Timeout:
-            raise busy(thread_id) from None
-        except (OSError, NotImplementedError) as error:
-            raise _no_lock_files(database, error) from error
-        yield
+            _acquire(lock, database, thread_id)
+            yield
+        finally:
+            # Also when Ctrl-C comes as soon as it is held; does nothing when it is not.
+            lock.release()
     finally:
-        # Also when Ctrl-C comes as soon as it is held; does nothing when it is not.
+        # Should an interrupt have come to the line above.
         lock.release()
+
+
+def _acquire(lock: FileLock, database: Path, thread_id: str) -> None:
+    try:
+        lock_folder(database).mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=GRACE_SECONDS, poll_interval=0.02)
+    except Timeout:
+        raise busy(thread_id) from None
+    except (OSError, NotImplementedError) as error:
+        raise _no_lock_files(database, error) from error
 
 
 @contextmanager

@@ -233,7 +233,7 @@ def test_a_point_that_is_none(bench: Bench, case: str) -> None:
 
 @pytest.mark.parametrize(
     ("to", "told"),
-    [("t1", "There is a thread 't1' already"), ("t2", "There is a thread 't2' already"),
+    [("t1", "Thread 't1' already exists"), ("t2", "Thread 't2' already exists"),
      ("", "not empty and without NUL"), ("x" * 10_000, "at most 500 characters"), ("a\0b", "without NUL")],
 )  # fmt: skip
 @pytest.mark.sample(2)

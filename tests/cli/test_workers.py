@@ -80,7 +80,7 @@ def test_submitted_worked_on_answered_from_anywhere_and_finished(bench: Bench) -
     answered = bench.json("resume", "t1", "8080")
     assert (answered["status"], answered["exit_code"]) == ("queued", 0)
     assert bench.config.read_text() == "PORT = 3000\n"
-    one_sentence(bench("resume", "t1", "9090"), "was told how to go on already")
+    one_sentence(bench("resume", "t1", "9090"), "has already been told how to go on")
     work(bench)
     assert (row(bench)["status"], bench.config.read_text()) == ("success", "PORT = 8080\n")
     handed(bench, "And more")
