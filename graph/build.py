@@ -227,7 +227,9 @@ def build_graph(
     storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
         graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
         step is saved before the next begins (`durability="sync"`), always so when tools have effects.
-    control_tools: in place of `finish_task`, `ask_user` and `think`.
+    control_tools: in place of `finish_task`, `ask_user` and `think`, which are `standard_controls()`; there
+        is what more they can ask of the model. Of a question's deadline it is told where there is a
+        checkpointer.
     approvals: which calls a person must approve, by tool or kind (`{"run_shell": True, "write": ["approve",
         "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls. A rule
         may be LangChain's `InterruptOnConfig`: `allowed_decisions`, `when` (of the tool call; it gets no
@@ -237,10 +239,12 @@ def build_graph(
     unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
         that its outcome is unknown, or "ask" a person whether to run it again.
     prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
-        the context that the model's profile names, else 100,000. The provider's own count corrects it.
+        the context that the model's profile names, at most 200,000; else 100,000. The provider's own count
+        corrects it.
     compaction: who writes the summary that stands for old turns. "lines": one line a turn, exact and free.
-        "model": the model, in its own call without tools, which counts in the outcome's usage and is no
-        turn; or another chat model for it. A text that fails, is refused, truncated or too long, or does not
+        "model": the model, in one more call on the prompt that it has, which a provider's cache serves. It
+        counts in the outcome's usage, is no turn, and nothing that it calls is run. Or another chat model for
+        it, without tools. A text that fails, is refused, truncated or too long, calls a tool, or does not
         come within `compaction_seconds`, is replaced by lines. Default: "model" when the model's profile
         names its context and `prompt_tokens` is at least 16,000; else "lines", since a small prompt is
         summarised every few turns (and a script for `ScriptedModel`, which has no profile, has no step for
@@ -320,7 +324,8 @@ def build_graph(
     if around is not None:
         tools = [*around.tools, *tools]
     hand_over = listed("hand_over", hand_over, '["terminal"]')
-    given = standard_controls(texts) if control_tools is None else _controls(control_tools)
+    waits = storage is not None or checkpointer is not None
+    given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     told = one_of("answer", answer, ("summary", "argument", "none"))
     finishes = finishing(

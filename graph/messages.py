@@ -48,6 +48,7 @@ class Marks(TypedDict, total=False):
     held: float  # seconds waited between the tries
     order: list[int]  # the order of its calls, where the parser lost it
     offered: list[str]  # the working tools that it was offered, where not all were
+    controls_only: bool  # only a control call was asked for
     # On the message that tells how a task ended.
     answer: str  # the task
     after: str  # the id of the message before it, which with its own thread holds what it says

@@ -301,30 +301,33 @@ RULES: tuple[Rule, ...] = (
 
 
 class ToolChoice(StrEnum):
-    """The tools offered to the next model call: all tools, all with one of them required, or the control
-    tools alone, one of them required (or none, for a provider that cannot require one)."""
+    """What the next reply may call: what it likes, any tool but one of them, or one of the control tools.
+
+    The model is told of the same tools each time: other tools would cost the provider's cache of the prompt.
+    """
 
     ALL = "all"
     REQUIRED = "required"
     CONTROLS = "controls"
-    OPTIONAL_CONTROLS = "optional controls"
 
 
-OPTIONAL: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
-    {ToolChoice.REQUIRED: ToolChoice.ALL, ToolChoice.CONTROLS: ToolChoice.OPTIONAL_CONTROLS}
+LOOSER: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
+    {ToolChoice.CONTROLS: ToolChoice.REQUIRED, ToolChoice.REQUIRED: ToolChoice.ALL}
 )
-"""The tool choice that replaces another one when a provider cannot require a call."""
+"""What is asked for in place of a choice that a provider does not know."""
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:
     """How far replies without a call have escalated: two reminders, then a call is required, then one of a
     control tool. `required`: always at least one call.
 
-    Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon.
+    Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon. After a
+    person's answer the model may work again.
     """
-    if task.talk_turns > _REQUIRED:
+    climbed = 0 if task.answered else task.talk_turns
+    if climbed > _REQUIRED:
         return ToolChoice.CONTROLS
-    return ToolChoice.REQUIRED if required or task.talk_turns == _REQUIRED else ToolChoice.ALL
+    return ToolChoice.REQUIRED if required or climbed == _REQUIRED else ToolChoice.ALL
 
 
 def decide(task: Task, limits: Limits) -> Decision:

@@ -155,13 +155,16 @@ class HistorySummary(TypedDict):
     """The summarised part of the history: everything up to the message `upto`. It is stored in the channel
     `digest`, which keeps the name that older versions wrote.
 
-    `text` is what a model wrote of it, `lines` what came after that, one line a turn.
+    `text` is what a model wrote of it, `lines` what came after that, one line a turn. `kept` are the ids of
+    the messages that a prompt shows whole before it: those of the task that it was made in. Summaries of
+    older versions have none; what is shown before them goes by the task of today.
     """
 
     upto: str
     lines: list[str]
     text: NotRequired[str]
     contract: NotRequired[Contract]
+    kept: NotRequired[list[str]]
 
 
 class Evidence(TypedDict):
@@ -199,6 +202,7 @@ class Spent(TypedDict):
     total_tokens: int
     estimated: bool
     seconds: float
+    cached_tokens: NotRequired[int]
 
 
 class HookMarks(TypedDict):

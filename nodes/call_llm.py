@@ -1,7 +1,6 @@
 """One model call on the prompt, streamed; its end may come early (see `nodes/model/guard.py`)."""
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
@@ -26,7 +25,7 @@ from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
-from signoff.graph.rules import OPTIONAL, ToolChoice, tool_choice
+from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
@@ -38,14 +37,15 @@ from signoff.nodes.model.messages import (
     is_listened_to,
     is_streamed,
     model_input,
+    placed,
     sanitize,
     show,
     unique_ids,
 )
-from signoff.nodes.model.models import AskedModel, Keeper, picked
+from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
-from signoff.nodes.node import OPENAI, NodeContext, Report, Steps, WrongWay
+from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
 _T = TypeVar("_T")
@@ -134,7 +134,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    call = ModelCall(models, shown, offered, watch, _placed(state, run), run, names)
+    call = ModelCall(models, shown, offered, watch, placed(state, run), run, names)
     around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
@@ -222,27 +222,6 @@ def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
     return Report(Event.FAILED, {"ending": ending})
 
 
-def _placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Returns a function that prepares the model for this thread, if the model or its provider keeps
-    something for the thread."""
-    keeps, key = run.deps.keeper is not None, ""
-    if run.deps.cache == OPENAI and run.thread_id is not None:
-        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
-        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
-    if not keeps and not key:
-        return lambda model: model
-
-    acting, messages = state.get("acting"), state["messages"]
-
-    def placed(model: Any) -> Runnable[Any, Any]:
-        found: Runnable[Any, Any] = model
-        if keeps and isinstance(model, Keeper):
-            found = model.in_thread(acting, messages)
-        return found.bind(prompt_cache_key=key) if key else found
-
-    return placed
-
-
 def _streamed(
     models: Mapping[ToolChoice, Runnable[Any, Any]],
     placed: Callable[[Any], Runnable[Any, Any]],
@@ -250,20 +229,34 @@ def _streamed(
     offered: ToolChoice,
     watch: CallBounds,
 ) -> Part[list[BaseMessage]]:
-    """The reply; without a required call when the provider refuses to require one. A provider that has sent
-    nothing is asked once more: such a connection is often dead, and nothing of a reply has been shown."""
-    model = placed(models[offered])
-    try:
-        chunks: list[BaseMessage] = yield Stream(model, prompt, watch)
-    except Exception as error:
-        optional = OPTIONAL.get(offered)
-        if optional is not None and "tool_choice" in str(error).replace(" ", "_").lower():
-            model = placed(models[optional])
-        elif not isinstance(error, Silent) or watch.heard:
-            raise
-        watch.again()
-        chunks = yield Stream(model, prompt, watch)
-    return chunks
+    """The reply; with a looser choice of tools where the provider refuses the one that was asked for. A
+    provider that has not said a word is asked once more: such a connection often is dead, and nothing has
+    been shown of a reply."""
+    silent, ways = False, _ways(models, offered)
+    model = next(ways)
+    while True:
+        try:
+            chunks: list[BaseMessage] = yield Stream(placed(model), prompt, watch)
+            return chunks
+        except Exception as error:
+            refused = "tool_choice" in str(error).replace(" ", "_").lower()
+            looser = next(ways, None) if refused else None
+            if looser is None and (silent or not isinstance(error, Silent) or watch.heard):
+                raise
+            model, silent = looser or model, silent or looser is None
+            watch.again()
+
+
+def _ways(
+    models: Mapping[ToolChoice, Runnable[Any, Any]], offered: ToolChoice
+) -> Iterator[Runnable[Any, Any]]:
+    """The model with this choice of tools, then with looser ones; each request once."""
+    choice: ToolChoice | None = offered
+    before = None
+    while choice is not None:
+        if models[choice] is not before:
+            yield (before := models[choice])
+        choice = LOOSER.get(choice)
 
 
 def _refused(error: BaseException) -> AIMessage | None:
@@ -329,6 +322,8 @@ def _replied(
     notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
     if call.names is not None:
         notes["offered"] = list(call.names)
+    if call.offered is ToolChoice.CONTROLS:
+        notes["controls_only"] = True
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).noted.places
     if message.id is None or message.id in taken:

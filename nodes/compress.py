@@ -88,7 +88,7 @@ def _compacted(
     compaction = compact(state, reader, most, run.system_prompt, run.deps.texts)
     if compaction is None:
         return {}
-    summary, spent = yield from write_summary(compaction, state.get("spent"), run, task)
+    summary, spent = yield from write_summary(compaction, state, run, task)
     update: dict[str, Any] = {} if summary == state.get("digest") else {"digest": summary}
     return update if spent == state.get("spent") else {**update, "spent": spent}
 

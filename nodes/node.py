@@ -251,6 +251,11 @@ class NodeContext:
         """The model that writes this run's summaries. Raises as `models`."""
         return self._named.summariser
 
+    @property
+    def continues(self) -> bool:
+        """Whether the summariser is the model itself, asked on the prompt that it has. Raises as `models`."""
+        return self._named.continues
+
     @lazy
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit

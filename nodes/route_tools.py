@@ -153,6 +153,9 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return result(call.id, call.name, texts["thought"].format())
     if call.effect is Effect.MORE_TURNS:
         return more_turns(call, task, run)
+    if task.reply_of(call).held_back:
+        text = texts["controls_only"].format(tools=", ".join(box.controls))
+        return not_run(call.id, call.shown_name, text, "controls_only")
     if call.name in box.provided:
         return not_run(call.id, call.shown_name, texts["provided"].format(name=call.name), "provided")
     offered = marks(task.reply_of(call).message).get("offered")

@@ -84,7 +84,7 @@ _NOTHING = {"", "-", "none", "null", "nil", "n/a", "no", "nothing", "no issues",
 _ENDED = {"done", "all done", "complete", "completed", "finished", "end", "no next phase"}
 TextList = Annotated[list[str], BeforeValidator(_as_list)]
 Problems = Annotated[list[str], BeforeValidator(_problems)]
-NextPhase = Annotated[str | None, BeforeValidator(_phase)]
+NextPhase = Annotated[str | SkipJsonSchema[None], BeforeValidator(_phase)]
 
 # A deadline that cannot be read is none: the question is worth more. Without null in the schema it is half as
 # long; small models read it with every call.
@@ -104,16 +104,12 @@ class FinishTask(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    summary: str = Field(description="What was done, files touched, key results, cautions.")
-    outcome: Literal["done", "partial", "blocked", "impossible"] = Field(
-        default="done", description="done: everything; otherwise say honestly how it ended."
-    )
-    completion_percentage: int = Field(
-        default=100, ge=0, le=100, description="How much is done, 0 to 100; below 100 the task goes on."
-    )
-    next_phase: NextPhase = Field(default=None, description="The next phase, if work is left: it goes on.")
+    summary: str
+    outcome: Literal["done", "partial", "blocked", "impossible"] = "done"
+    completion_percentage: int = Field(default=100, ge=0, le=100, description="Below 100 the task goes on.")
+    next_phase: NextPhase = Field(default=None, description="If work is left: it goes on.")
     pending_issues: Problems = Field(default_factory=list, description="Problems that stay open.")
-    requires_user_confirmation: bool = Field(default=False, description="True if a person must confirm.")
+    requires_user_confirmation: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -126,10 +122,17 @@ class AskUser(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    question: str = Field(min_length=1, description="The question, complete and short.")
-    options: TextList = Field(default_factory=list, description="Answers to choose from, if there are some.")
-    default_answer: DefaultAnswer = Field(default=None, description="Taken when nobody answers in time.")
-    deadline_seconds: Deadline = Field(default=None, description="Time to answer; with default_answer only.")
+    question: str = Field(min_length=1, description="Complete and short.")
+    options: TextList = Field(default_factory=list, description="Answers to choose from.")
+    default_answer: DefaultAnswer = Field(default=None, description="Taken if nobody answers.")
+    deadline_seconds: Deadline = Field(default=None, description="With default_answer only.")
+
+
+class _AskAtOnce(AskUser):
+    """A question of which the model is told no deadline; one that it names all the same is read."""
+
+    default_answer: SkipJsonSchema[DefaultAnswer] = None
+    deadline_seconds: SkipJsonSchema[Deadline] = None
 
 
 class Think(BaseModel):
@@ -137,9 +140,16 @@ class Think(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    thought: str = Field(description="The thought, the plan or the progress.")
-    approach: str | None = Field(default=None, description="The approach you follow now.")
-    status: str | None = Field(default=None, description="The status of the work.")
+    thought: str
+    approach: str | SkipJsonSchema[None] = Field(default=None, description="The approach you follow now.")
+    status: str | SkipJsonSchema[None] = Field(default=None, description="The status of the work.")
+
+
+class _ThinkOnly(Think):
+    """A thought of which the model is told the words alone; more that it names is read."""
+
+    approach: SkipJsonSchema[str | None] = None
+    status: SkipJsonSchema[str | None] = None
 
 
 class RequestMoreTurns(BaseModel):
@@ -212,18 +222,25 @@ def argument_tool(
 
 
 def standard_controls(
-    texts: Texts = DEFAULT_TEXTS, *, finish: str = FINISH_NAME, aliases: Sequence[str] = ()
+    texts: Texts = DEFAULT_TEXTS,
+    *,
+    finish: str = FINISH_NAME,
+    aliases: Sequence[str] = (),
+    deadlines: bool = True,
+    progress: bool = False,
 ) -> tuple[ControlTool, ...]:
     """`finish_task`, `ask_user` and `think`, described by `texts`.
 
     finish: another name for `finish_task`, which the model is told everywhere. `finish_task` stays an alias.
-    aliases: further names under which a call of it counts.
+    aliases: further names under which a call of it counts. deadlines: the model is told that a question may
+    carry a deadline and a default answer. progress: it is told that a thought may name its approach and its
+    status. What it is not told of costs no tokens, and is read all the same.
     """
     known = (*aliases, FINISH_NAME) if finish != FINISH_NAME else aliases
     return (
         argument_tool(finish, texts.naming(finish).finish_task.format(), FinishTask, Effect.FINISH, known),
-        argument_tool("ask_user", texts.ask_user.format(), AskUser, Effect.ASK),
-        argument_tool("think", texts.think.format(), Think, Effect.CONTINUE),
+        argument_tool("ask_user", texts.ask_user.format(), AskUser if deadlines else _AskAtOnce, Effect.ASK),
+        argument_tool("think", texts.think.format(), Think if progress else _ThinkOnly, Effect.CONTINUE),
     )
 
 

@@ -372,6 +372,11 @@ class Reply:
         """Whether the reply calls a tool that is not a control tool."""
         return any(call.effect is None for call in self.calls)
 
+    @property
+    def held_back(self) -> bool:
+        """Whether only a control call was asked for, so that no work call of the reply runs."""
+        return bool(marks(self.message).get("controls_only"))
+
     @lazy
     def text(self) -> str:
         """What it says, without thoughts."""

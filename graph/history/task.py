@@ -267,7 +267,8 @@ def _newest(replies: Sequence[Reply], since: int) -> Iterator[Reply]:
 def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
-        if reply.works:
+        # What was not run since only a control call was asked for leads no step down the ladder.
+        if reply.works and not reply.held_back:
             break
         # A reply that the provider only interrupted is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
@@ -276,6 +277,8 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
 
 def _batch(reply: Reply) -> int:
     """The work calls of a reply that could run."""
+    if reply.held_back:
+        return 0
     return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
 
 

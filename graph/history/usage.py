@@ -301,4 +301,5 @@ def _of_summaries(spent: Mapping[str, Any] | None) -> Used:
     if not spent:
         return NOTHING
     tokens = (spent["input_tokens"], spent["output_tokens"], spent["total_tokens"])
-    return Used(*tokens, seconds=spent["seconds"], estimated=int(spent["estimated"]))
+    cached = spent.get("cached_tokens", 0)
+    return Used(*tokens, cached, seconds=spent["seconds"], estimated=int(spent["estimated"]))

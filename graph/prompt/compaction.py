@@ -25,6 +25,7 @@ from signoff.graph.prompt.prompt import (
     compacted,
     contract,
     front,
+    own_messages,
     shortened,
     summary_message,
     turns_size,
@@ -113,6 +114,7 @@ stays."""
 PIECE = 120
 """Characters of one text or result in a line of the summary."""
 
+_KEPT_PART = 0.1
 _SUMMARY_PART = 0.2
 _LEAST_PART = 0.05
 _CONTRACT_PART = 0.1
@@ -140,7 +142,17 @@ class Compaction:
     def told(self, piece: int = PIECE) -> list[str]:
         """The turns, one line each, texts and results cut to `piece` characters."""
         own = {message.id for message in self.reader.section.messages}
-        return [line for turn in self.turns for line in _told(turn, own, self.reader, piece)]
+        return [
+            *self._left(own, piece),
+            *(line for turn in self.turns for line in _told(turn, own, self.reader, piece)),
+        ]
+
+    def _left(self, own: set[str | None], piece: int) -> Iterator[str]:
+        """A line for each message of an earlier task that was shown whole until now."""
+        places = self.reader.noted.places
+        for id in self.before.get("kept", ()) if self.before else ():
+            if id not in own and id in places:
+                yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
     def by_lines(self) -> HistorySummary:
         """The summary with one more line for each of the turns."""
@@ -153,7 +165,8 @@ class Compaction:
         return self._summary(text, [])
 
     def _summary(self, text: str, lines: list[str]) -> HistorySummary:
-        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract)
+        kept = own_messages(self.reader, self.reader.noted.places[self.upto] + 1)
+        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract, kept=kept)
         return HistorySummary(**made, text=text) if text else made
 
 
@@ -226,10 +239,10 @@ def compact(
 ) -> Compaction | None:
     """The turns to summarise when the prompt is over its budget; None when nothing can be summarised.
 
-    Summarises enough turns that the rest takes half of the free room, so that the prefix of the
-    prompt stays the same for many turns and the provider's prompt cache holds. Turns with open calls, the
-    last turns and the task's own messages are never summarised. With no turns to summarise, the summary
-    itself is bounded again.
+    Summarises so many turns that those that stay take a tenth of what is free, so that the prefix of the
+    prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in full
+    once more. Turns with open calls, the last turns and the task's own messages are never summarised. With
+    no turns to summarise, the summary itself is bounded again.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -267,7 +280,7 @@ def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
         left = len(sizes.starts) - count
-        if staying <= (free / 2 if left > KEEP_TURNS else free):
+        if staying <= (free * _KEPT_PART if left > KEEP_TURNS else free):
             return count
     return len(sizes.ends) - 1
 

@@ -221,12 +221,23 @@ def compacted(state: AgentState, reader: Reader) -> tuple[HistorySummary | None,
     return (None, 0) if place is None else (summary, place + 1)
 
 
-def front(start: int, reader: Reader, system_prompt: SystemPrompt) -> list[BaseMessage]:
+def front(
+    start: int, reader: Reader, system_prompt: SystemPrompt, kept: Sequence[str] | None = None
+) -> list[BaseMessage]:
     """What stands before the summary: the system prompt, joined by the history's system messages in their
-    order, and those of the task's own messages that are among the first `start` of the history."""
-    noted = reader.noted
-    own = [message for message in reader.section.messages if noted.places[message.id or ""] < start]
+    order, and the messages `kept`; None for those of the current task that are among the first `start` of
+    the history."""
+    places = reader.noted.places
+    if kept is None:
+        kept = own_messages(reader, start)
+    own = [reader.messages[places[id]] for id in kept if id in places]
     return [_system(reader, system_prompt), *own]
+
+
+def own_messages(reader: Reader, start: int) -> list[str]:
+    """The ids of the current task's own messages that are among the first `start` of the history."""
+    ids = [message.id or "" for message in reader.section.messages]
+    return [id for id in ids if reader.noted.places[id] < start]
 
 
 def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
@@ -251,12 +262,14 @@ def _system_message(text: str) -> SystemMessage:
 
 
 def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMessage:
-    """The summary, and what of the contract holds for `task`."""
+    """The summary and its contract, which stay the same over later tasks, so that a provider's cache of the
+    prompt holds. Of a summary that an older version made, the contract is shown in its own task only."""
     parts = [part for part in (summary.get("text"), *summary["lines"]) if part]
     found = summary.get("contract")
-    bound = contract_text(found, task, texts)
+    bound = contract_text(found, found["task"] if found and "kept" in summary else task, texts)
     text = "\n\n".join(part for part in (texts.history_summary.format(lines="\n".join(parts)), bound) if part)
-    notes = {"approach": found["approach"], "status": found["status"]} if found and bound else {}
+    now = found is not None and found["task"] == task
+    notes = {"approach": found["approach"], "status": found["status"]} if found and bound and now else {}
     return nudge(SUMMARY_MARK, text, **notes)
 
 
@@ -267,7 +280,7 @@ def _head(
     counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)
     of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
-        shown = front(start, reader, system_prompt)
+        shown = front(start, reader, system_prompt, summary.get("kept") if summary else None)
         if summary is not None:
             shown.append(summary_message(summary, reader.section.id, texts))
         reader.head = counts, of, (shown, tokens(shown))

@@ -6,6 +6,7 @@ that it can be checkpointed, and its calls get ids of their own.
 """
 
 import asyncio
+import hashlib
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -35,8 +36,8 @@ from signoff.graph.prompt.prompt import (
 )
 from signoff.graph.state import AgentState
 from signoff.nodes.model.functions import asking
-from signoff.nodes.model.models import Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NodeContext
+from signoff.nodes.model.models import Keeper, Streaming
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, OPENAI, NodeContext
 from signoff.nodes.requests import Part
 
 
@@ -77,8 +78,9 @@ def _made(
     return valid_text(found) if isinstance(found, str) else found
 
 
-def show(state: AgentState, run: NodeContext) -> Part[FittedPrompt]:
-    """A part of a node: the prompt of the next model call. Raises as `AskFunction`."""
+def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[FittedPrompt]:
+    """A part of a node: the prompt of the next model call. whole: also where it is over its budget. Raises as
+    `AskFunction`."""
     reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
@@ -90,9 +92,9 @@ def show(state: AgentState, run: NodeContext) -> Part[FittedPrompt]:
         more = max(0, system_size(reader, told) - system_size(reader, base))
     prompt = build_prompt(state, reader, told, texts)
     extra = max(beyond(reader, most), more)
-    if size + extra > most and (whole := tokens(prompt) - more) + extra > most:
+    if not whole and size + extra > most and (all_of_it := tokens(prompt) - more) + extra > most:
         prompt = yield Truncate(prompt, most - extra + more)
-        size -= whole - (tokens(prompt) - more)
+        size -= all_of_it - (tokens(prompt) - more)
     if run.deps.cache == ANTHROPIC and not isinstance(prompt[-1], AIMessage | SystemMessage):
         prompt[-1] = marked(prompt[-1], dict(ANTHROPICS_MARK))
     return FittedPrompt(prompt, size, extra, own)
@@ -123,6 +125,26 @@ def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
 
 def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
     return run.outputs.keep
+
+
+def placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
+    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
+    keeps, key = run.deps.keeper is not None, ""
+    if run.deps.cache == OPENAI and run.thread_id is not None:
+        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
+        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
+    if not keeps and not key:
+        return lambda model: model
+
+    acting, messages = state.get("acting"), state["messages"]
+
+    def in_place(model: Any) -> Runnable[Any, Any]:
+        found: Runnable[Any, Any] = model
+        if keeps and isinstance(model, Keeper):
+            found = model.in_thread(acting, messages)
+        return found.bind(prompt_cache_key=key) if key else found
+
+    return in_place
 
 
 _STREAMED_BY = ("_stream", "_astream")

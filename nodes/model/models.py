@@ -26,6 +26,7 @@ from signoff.tools.toolbox import Toolbox
 
 _PROMPT_PART = 0.8
 _PROMPT_TOKENS = 100_000
+_MOST_PROMPT_TOKENS = 200_000
 _ROOMY = 16_000
 
 SummaryWriter = Literal["model", "lines"] | BaseChatModel | None
@@ -36,9 +37,9 @@ Streaming = Literal["always", "auto", "never"]
 
 def prompt_budget(*models: Model) -> int:
     """The tokens of a prompt: 80 % of the context that the model's profile names (the smallest of them where
-    there are several), else 100,000."""
-    sizes = [size for model in models if (size := _context(model))]
-    return int(min(sizes) * _PROMPT_PART) if sizes else _PROMPT_TOKENS
+    there are several), but not above 200,000, since all of it is paid in each turn; else 100,000."""
+    sizes = [size for model in models if (size := context_of(model))]
+    return min(int(min(sizes) * _PROMPT_PART), _MOST_PROMPT_TOKENS) if sizes else _PROMPT_TOKENS
 
 
 def summariser(
@@ -56,7 +57,7 @@ def summariser(
     Raises SetupError for anything that `compaction` cannot be.
     """
     if compaction is None:
-        compaction = "model" if _context(model) and prompt_tokens >= _ROOMY else "lines"
+        compaction = "model" if context_of(model) and prompt_tokens >= _ROOMY else "lines"
     if compaction == "lines":
         return None
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
@@ -72,7 +73,14 @@ def _plain(model: Model) -> Model:
     return inner if isinstance(inner, BaseChatModel) else model
 
 
-def _context(model: Model) -> int:
+def continues(model: Model, writer: BaseChatModel | None, compaction: SummaryWriter) -> bool:
+    """Whether the model writes the summary itself, in one more call on the prompt that it has: not for
+    another model, nor for one that speaks a protocol of text."""
+    return writer is not None and not isinstance(compaction, BaseChatModel) and _plain(model) is model
+
+
+def context_of(model: Model) -> int:
+    """The tokens of the context that the model's profile names; 0 where it names none."""
     return (getattr(model, "profile", None) or {}).get("max_input_tokens") or 0
 
 
@@ -115,10 +123,12 @@ class AskedModel:
 @dataclass(frozen=True)
 class BoundModels:
     """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries;
-    None for summaries by lines."""
+    None for summaries by lines. continues: it is the first of `asked`, which writes them on the prompt that
+    it has, with its tools."""
 
     asked: tuple[AskedModel, ...]
     summariser: BaseChatModel | None
+    continues: bool = False
 
     @property
     def offers(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
@@ -165,8 +175,9 @@ class ModelSet:
         if name:
             found[0] = replace(found[0], model=renamed(found[0].model, name))
         asked = tuple(map(self._asked, found))
-        writer = summariser(found[0].model, self.compaction, self.prompt_tokens, self.box, self.streaming)
-        return BoundModels(asked, writer)
+        first = found[0].model
+        writer = summariser(first, self.compaction, self.prompt_tokens, self.box, self.streaming)
+        return BoundModels(asked, writer, continues(first, writer, self.compaction))
 
     def _asked(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries
@@ -243,8 +254,29 @@ def renamed(model: Model, name: str) -> Model:
 Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 
 
+_OPENAI = "api.openai.com"
+_GOOGLE = "langchain_google_genai"
+
+
+def one_of(model: Model, names: Sequence[str]) -> Any:
+    """The `tool_choice` by which a call of one of these tools is required; None for a provider that cannot
+    choose among several, as far as is known here. Servers that only speak OpenAI's protocol mostly cannot."""
+    made_by = type(model).__module__.split(".")[0]
+    if made_by == _GOOGLE:
+        return list(names)
+    client = getattr(model, "root_client", None) or getattr(model, "root_async_client", None)
+    if made_by != "langchain_openai" or getattr(getattr(client, "base_url", None), "host", "") != _OPENAI:
+        return None
+    if getattr(model, "use_responses_api", None):
+        tools = [{"type": "function", "name": name} for name in names]
+        return {"type": "allowed_tools", "mode": "required", "tools": tools}
+    allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": allowed}}
+
+
 class Bound(dict[ToolChoice, Runnable[Any, Any]]):
-    """The model for each offer, made when it is first asked for: most runs need one of them only.
+    """The model for each choice of tools, made when it is first asked for: most runs need one only. Each has
+    the same tools.
 
     tools, options: in place of the working tools of `box`, and for `bind_tools`. chosen: whether there are
     such tools.
@@ -266,11 +298,16 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        tools: Sequence[Any] = (
-            self._controls if offer in (ToolChoice.CONTROLS, ToolChoice.OPTIONAL_CONTROLS) else self._every
-        )
-        required = offer in (ToolChoice.REQUIRED, ToolChoice.CONTROLS)
-        made = (_required if required else _free)(self._model, tools, self._options)
+        # Never with fewer tools: what a provider has cached of a prompt begins with them.
+        if offer is ToolChoice.ALL:
+            made = _free(self._model, self._every, self._options)
+        else:
+            names = [tool.name for tool in self._controls]
+            choice = one_of(self._model, names) if offer is ToolChoice.CONTROLS else _SOME_TOOL
+            if choice is None:
+                self[offer] = self[ToolChoice.REQUIRED]
+                return self[offer]
+            made = _choosing(self._model, self._every, self._options, choice)
         self[offer] = made = self._wrap(made)
         return made
 
@@ -333,10 +370,12 @@ def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Run
     return made
 
 
-def _required(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
-    """With one of `tools` required, where the model's package can say so; else with just these."""
+def _choosing(
+    model: Model, tools: Sequence[Any], options: Mapping[str, Any], choice: Any
+) -> Runnable[Any, Any]:
+    """With this `tool_choice`, where the model's package can say so; else without one."""
     try:
-        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: _SOME_TOOL})
+        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: choice})
     except NotImplementedError:
         raise
     except (TypeError, ValueError):

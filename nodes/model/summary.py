@@ -1,17 +1,22 @@
-"""A summary written by a model, in one call without tools. If anything goes wrong, lines are used instead.
-The call is not a turn and writes nothing itself: a process killed in the middle of it summarises again when
-the thread goes on.
+"""A summary written by a model. Whatever goes wrong with it, the lines serve.
+
+The model itself is asked on the prompt that it has, with the same tools and one message more, so that its
+provider reads nearly all of it from its cache. Nothing that such a reply calls is run: it is no summary then.
+Another model is shown the old turns, one line each, without tools.
+
+It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
+thread goes on.
 """
 
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 
@@ -22,14 +27,20 @@ from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, said
 from signoff.graph.prompt.prompt import shortened
-from signoff.graph.state import HistorySummary, Spent
-from signoff.nodes.model.messages import in_loops, streams
+from signoff.graph.rules import ToolChoice
+from signoff.graph.state import AgentState, HistorySummary, Spent
+from signoff.nodes.model.functions import FunctionFailed
+from signoff.nodes.model.messages import in_loops, placed, show, streams
+from signoff.nodes.model.models import context_of, picked
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
+# Of a context that is not known, the budget of a prompt is taken to be 80 %.
+_OVER = 1.25
 # A text with less room than this would say less than the lines.
 _LEAST = 300
 
@@ -49,10 +60,12 @@ class SummaryReply:
 
     def take(self, chunk: BaseMessage) -> bool:
         """Takes the next chunk. Whether to go on."""
+        called = False
         if isinstance(chunk, AIMessage) and not self.left:
             self.chunks.append(chunk)
             self.size += len(chunk.text)
-        return not self.left and self.size <= self.most
+            called = _calls(chunk)
+        return not self.left and not called and self.size <= self.most
 
     @property
     def said(self) -> str:
@@ -75,28 +88,38 @@ class SummaryReply:
 
 @dataclass(frozen=True)
 class Summarise:
-    """A call of the model that writes summaries; what comes of it within its watch goes into `answer`."""
+    """A call of the model that writes summaries; what comes of it within its watch goes into `answer`.
 
-    model: BaseChatModel
+    streamed: whether it comes in pieces.
+    """
+
+    model: Runnable[Any, Any]
     prompt: list[BaseMessage]
     answer: SummaryReply
     watch: CallBounds
+    streamed: bool = True
 
     def do(self, run: NodeContext) -> None:
         self._ended(call(self.watch, lambda: self._read(_config(run)))[1])
 
     async def ado(self, run: NodeContext) -> None:
-        if in_loops(self.model, streamed=streams(self.model)):
+        if in_loops(self.model, streamed=self.streamed and streams(self.model)):
             self._ended((await acall(self.watch, lambda: self._aread(_config(run))))[1])
         else:
             self._ended((await acall_in_thread(self.watch, lambda: self._read(_config(run))))[1])
 
     def _read(self, config: RunnableConfig) -> Iterator[None]:
-        with closing(self.model.stream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # it is a generator
-            self.answer.whole = all(self.answer.take(chunk) for chunk in chunks)
+        if self.streamed:
+            with closing(self.model.stream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # it is a generator
+                self.answer.whole = all(self.answer.take(chunk) for chunk in chunks)
+        else:
+            self.answer.whole = self.answer.take(self.model.invoke(self.prompt, config))
         yield
 
     async def _aread(self, config: RunnableConfig) -> AsyncIterator[None]:
+        if not self.streamed:
+            self.answer.whole = self.answer.take(await self.model.ainvoke(self.prompt, config))
+            return
         async with aclosing(self.model.astream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # as above
             async for chunk in chunks:
                 if not self.answer.take(chunk):
@@ -113,24 +136,54 @@ class Summarise:
 
 
 def write_summary(
-    compaction: Compaction, spent: Spent | None, run: NodeContext, task: Task
+    compaction: Compaction, state: AgentState, run: NodeContext, task: Task
 ) -> Part[tuple[HistorySummary, Spent | None]]:
     """A part of a node: the new summary, by the model if there is one for it, else by lines; and what the
     summaries of this task have cost until now."""
-    model = run.summariser
+    model, spent = run.summariser, state.get("spent")
     # Nobody who wants the run to stop waits for a text.
     if model is None or not compaction.turns or compaction.most < _LEAST or run.draining:
         return compaction.by_lines(), spent
-    answer, prompt, begun = SummaryReply(compaction.most), _prompt(compaction, run), time.monotonic()
+    if run.continues:
+        asked = yield from _on_the_prompt(compaction, state, run)
+        if asked is None:
+            return compaction.by_lines(), spent
+    else:
+        asked = (model, _prompt(compaction, run))
+    answer, begun = SummaryReply(compaction.most), time.monotonic()
+    streamed = run.deps.streaming == "always" or not run.continues
     try:
-        yield Summarise(model, prompt, answer, _watch(task, run))
+        yield Summarise(asked[0], asked[1], answer, _watch(task, run), streamed)
     except GraphBubbleUp:
         raise
     except Exception:  # noqa: BLE001  whatever a provider raises costs the text, never the run
         answer.whole = False
     text = answer.text
-    cost = _cost(spent, compaction.contract["task"], answer, prompt, time.monotonic() - begun)
+    cost = _cost(spent, compaction.contract["task"], answer, asked[1], time.monotonic() - begun)
     return (compaction.by_text(text) if text else compaction.by_lines()), cost
+
+
+_Asked = tuple[Runnable[Any, Any], list[BaseMessage]]
+
+
+def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) -> Part[_Asked | None]:
+    """A part of a node: the model as it was asked last, and the prompt that it would be shown next with the
+    request for notes after it. None where that does not fit into its context, or there is no prompt."""
+    too_long, asked = state.get("too_long"), run.models[0]
+    if too_long and too_long["task"] == state.get("task"):
+        return None
+    try:
+        shown = yield from show(state, run, whole=True)
+    except (FunctionFailed, WaitEnded):
+        return None
+    wish = HumanMessage(run.deps.texts.note_down.format(words=compaction.most // _CHARS_A_WORD))
+    size = shown.size + shown.beyond + tokens([wish]) + compaction.most // CHARS
+    if size > (context_of(asked.model) or int(run.deps.prompt_tokens * _OVER)):
+        return None
+    replies = compaction.reader.replies
+    names = marks(replies[-1].message).get("offered") if replies else None
+    offers = asked.offers if names is None else picked(asked.offers, tuple(names))
+    return placed(state, run)(offers[ToolChoice.ALL]), [*shown.messages, wish]
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
@@ -167,15 +220,24 @@ def _cost(
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
     if answer.chunks and not usages:
         read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.said)]), True
-    return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds)
+    details = (usage.get("input_token_details") or {} for usage in usages)
+    cached = min(read, sum(found.get("cache_read", 0) for found in details))
+    return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds, cached=cached)
 
 
 def spent_more(
-    spent: Spent | None, task: str, read: int, wrote: int, *, estimated: bool, seconds: float = 0.0
+    spent: Spent | None,
+    task: str,
+    read: int,
+    wrote: int,
+    *,
+    estimated: bool,
+    seconds: float = 0.0,
+    cached: int = 0,
 ) -> Spent:
     """What the calls of the task that are not turns have cost, with one more."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
-    return Spent(
+    made = Spent(
         task=task,
         input_tokens=so_far["input_tokens"] + read,
         output_tokens=so_far["output_tokens"] + wrote,
@@ -183,6 +245,9 @@ def spent_more(
         estimated=so_far["estimated"] or estimated,
         seconds=so_far["seconds"] + seconds,
     )
+    if cached := cached + so_far.get("cached_tokens", 0):
+        made["cached_tokens"] = cached
+    return made
 
 
 def _nothing(task: str) -> Spent:

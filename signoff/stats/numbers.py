@@ -169,7 +169,7 @@ PARTS = MappingProxyType(
         HOW: ("system", "How this ends:"),
         BEFORE: ("system", "Before you call `finish_task`, ask yourself:"),
         LOOK: ("system", "Look at the results of your work before you finish."),
-        FINISH: ("finish_task", "End the task."),
+        FINISH: ("finish_task", "End the task, once"),
         NEAR: ("nudges.near_limit", "If the work is done, call finish_task now."),
     }
 )

@@ -171,7 +171,9 @@ def test_the_version_is_said_without_importing_what_only_commands_need() -> None
 def test_every_command_of_the_table_is_there(bench: Bench) -> None:
     shown = bench("--help").stdout
     assert [name for name in COMMANDS if f" {name} " not in shown] == []
-    assert bench("thraeds").stderr == "No such command 'thraeds'. Did you mean 'threads'? See: signoff --help\n"
+    assert (
+        bench("thraeds").stderr == "No such command 'thraeds'. Did you mean 'threads'? See: signoff --help\n"
+    )
 
 
 def test_the_other_commands_are_there(bench: Bench) -> None:

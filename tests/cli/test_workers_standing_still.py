@@ -40,7 +40,9 @@ def test_an_answered_thread_that_was_paused_goes_on_with_its_answer(bench: Bench
         assert bench(*words).exit_code == 0
     work(bench)
     assert status(bench) == "paused"
-    one_sentence(bench("resume", "t1", "9090"), "already been told how to go on", "let it go on with nothing new")
+    one_sentence(
+        bench("resume", "t1", "9090"), "already been told how to go on", "let it go on with nothing new"
+    )
     assert bench.json("resume", "t1")["status"] == "queued"
     work(bench)
     assert (status(bench), bench.config.read_text()) == ("success", "PORT = 8080\n")

@@ -170,12 +170,12 @@ class TestPickedTools:
             ["web_search", *CONTROLS],
         ]
 
-    def test_the_ladder_of_talk_still_ends_in_the_controls(self) -> None:
+    def test_the_ladder_of_talk_keeps_the_choice(self) -> None:
         model = ScriptedModel(["a", "b", "c", "d", FINISH])
         build_graph(model, [look, pay], select_tools=lambda *_: ["pay"], limits=Limits(talk_turns=9)).invoke(
             GO
         )
-        assert offers(model) == [*[["pay", *CONTROLS]] * 4, CONTROLS]
+        assert offers(model) == [["pay", *CONTROLS]] * 5
         assert [seen.tool_choice for seen in model.seen] == [None, None, None, "required", "required"]
 
     @pytest.mark.parametrize("given", ["look", list, lambda state: [], print.__class__])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl, Runtime
@@ -18,14 +18,17 @@ from signoff.graph.build import Graph
 from signoff.graph.history.task import Task
 from signoff.graph.messages import is_reply
 from signoff.graph.prompt.compaction import compact
+from signoff.graph.texts import NOTE_DOWN
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.nodes.model.summary import Summarise, write_summary
+from signoff.nodes.model.summary import Summarise, spent_more, write_summary
 from signoff.nodes.node import NodeContext
 from tests.support.histories import ai, assert_sendable, done, state, user
 from tests.support.older_machine import deps_of
 from tests.support.prepared import run_python
 
+ASKED = NOTE_DOWN.split(":")[0]
+FINISH = call("finish_task", summary="All of it.")
 THREAD: Any = {"configurable": {"thread_id": "summarised"}}
 BUDGET = 3_000
 TURNS = 31
@@ -62,6 +65,10 @@ def ainvoke(graph: Graph, **settings: Any) -> dict[str, Any]:
 both_ways = pytest.mark.parametrize("run", [invoke, ainvoke])
 
 
+def usage_of(read: int, wrote: int) -> dict[str, Any]:
+    return {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+
+
 def summaries(model: ScriptedModel) -> list[str]:
     """The summary in each prompt that has one."""
     texts = [message.text for seen in model.seen for message in seen.messages[:3]]
@@ -76,7 +83,7 @@ def test_a_good_text_stands_for_the_folded_turns(run: Way) -> None:
     assert result["outcome"]["status"] == "success"
     assert result["outcome"]["turns"] == TURNS == sum(is_reply(m) for m in result["messages"])
     calls = len(writer.seen)
-    assert 2 < calls < 15
+    assert 1 < calls < 8
     assert result["outcome"]["usage"] == {
         **result["outcome"]["usage"],
         "input_tokens": 1_000 * TURNS + 200 * calls,
@@ -102,7 +109,9 @@ def test_the_model_is_shown_the_task_the_notes_so_far_and_what_came_after(run: W
         assert FIRST in material
         assert (f"{NOTES} ({number})" if number else "(none)") in material
     told = "\n".join(seen.messages[1].text for seen in writer.seen)
-    assert all(told.count(f"- note({{'text': '{number} xxx") == 1 for number in range(TURNS - 8))
+    summarised_turns = told.count("- note(")
+    assert summarised_turns > TURNS // 2
+    assert all(told.count(f"- note({{'text': '{number} xxx") == 1 for number in range(summarised_turns))
 
 
 FAILURES: dict[str, Any] = {
@@ -177,10 +186,10 @@ def test_nobody_who_stops_a_run_waits_for_a_summary() -> None:
     now = state(user(), *turns)
     compaction = compact(now, run.reader(now), BUDGET, "", run.deps.texts)
     assert compaction is not None
-    assert isinstance(next(write_summary(compaction, None, run, Task())), Summarise)
+    assert isinstance(next(write_summary(compaction, now, run, Task())), Summarise)
     control.request_drain("pause")
     with pytest.raises(StopIteration) as end:
-        next(write_summary(compaction, None, run, Task()))
+        next(write_summary(compaction, now, run, Task()))
     summary, spent = end.value.value
     assert summary["lines"]
     assert (summary.get("text"), spent) == (None, None)
@@ -229,6 +238,102 @@ def test_the_cost_is_that_of_its_own_task(tmp_path: Path) -> None:
         second = graph.invoke({"messages": [("user", "and now?")]}, THREAD)["outcome"]["usage"]
     assert first == 1_000 * TURNS + 200 * before
     assert second["input_tokens"] == 1_000 + 200 * (len(writer.seen) - before)
+
+
+# The model itself, on the prompt that it has.
+
+
+def own_words(answer: Any) -> Callable[[list[BaseMessage]], Any]:
+    """A model that works, and answers the request for notes with `answer`."""
+
+    def step(messages: list[BaseMessage]) -> Any:
+        if messages[-1].text.startswith(ASKED):
+            return answer
+        done_already = [int(m.text.split()[1]) for m in messages if m.type == "tool"]
+        number = max([*done_already, len(played) - 1]) + 1
+        played.append(number)
+        return script()[min(number, TURNS - 1)]
+
+    played = list[int]()
+    return step
+
+
+def requests_for_notes(model: ScriptedModel) -> list[int]:
+    return [at for at, seen in enumerate(model.seen) if seen.messages[-1].text.startswith(ASKED)]
+
+
+@pytest.mark.parametrize("streaming", ["always", "auto", "never"])
+@both_ways
+def test_the_model_is_asked_on_the_prompt_that_it_has_with_its_tools(run: Way, streaming: Any) -> None:
+    usage: Any = {**usage_of(700, 20), "input_token_details": {"cache_read": 600}}
+    model = ScriptedModel(own_words(reply(NOTES, usage=usage)))
+    result = run(summarised(model, "model", streaming=streaming))
+    assert result["outcome"]["status"] == "success"
+    asked = requests_for_notes(model)
+    assert len(asked) > 1
+    for at in asked:
+        before, notes = model.seen[at - 1], model.seen[at]
+        assert notes.messages[: len(before.messages)] == before.messages
+        assert notes.messages[-1].type == "human"
+        assert (notes.tools, notes.tool_choice) == (before.tools, None)
+        assert_sendable(notes.messages)
+    assert all(NOTES in text and "- note(" not in text for text in summaries(model))
+    turns = len(model.seen) - len(asked)
+    assert result["outcome"]["turns"] == turns == sum(is_reply(m) for m in result["messages"])
+    assert result["outcome"]["usage"]["input_tokens"] == 1_000 * turns + 700 * len(asked)
+
+
+CALLS: dict[str, Any] = {
+    "a finish": [call("finish_task", summary="All of it.")],
+    "notes and a finish": [NOTES, call("finish_task", summary="All of it.")],
+    "work": [call("note", text="never")],
+    "a question": [call("ask_user", question="May I?")],
+    "a call that is cut": AIMessage(
+        "",
+        invalid_tool_calls=[
+            InvalidToolCall(type="invalid_tool_call", name="note", args='{"te', id="c", error=None)
+        ],
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("answer", CALLS.values(), ids=CALLS)
+@pytest.mark.sample(4)
+def test_no_call_in_the_notes_runs_counts_or_ends_anything(answer: Any, run: Way) -> None:
+    model = ScriptedModel(own_words(answer))
+    result = run(summarised(model, "model"))
+    asked = requests_for_notes(model)
+    assert len(asked) > 1
+    assert result["outcome"]["status"] == "success"
+    assert result["outcome"]["turns"] == len(model.seen) - len(asked)
+    assert result["outcome"]["tool_calls"] == result["outcome"]["turns"] - 1
+    assert not any("never" in message.text for message in result["messages"])
+    assert all("- note({'text': '" in text and "heron" not in text for text in summaries(model))
+
+
+def test_what_the_notes_took_from_the_cache_counts_as_such() -> None:
+    cost = spent_more(None, "t", 700, 20, estimated=False, cached=600)
+    assert spent_more(cost, "t", 700, 20, estimated=False, cached=600)["cached_tokens"] == 1_200
+    assert "cached_tokens" not in spent_more(None, "t", 700, 20, estimated=False)
+
+
+@pytest.mark.parametrize(("context", "asks"), [(None, False), (3_400, False), (200_000, True)])
+def test_where_the_prompt_no_longer_fits_the_lines_serve(context: int | None, asks: bool) -> None:
+    """A result as large as the budget stands at its end."""
+    work = [call("note", text=f"{i} " + "x" * 400) for i in range(5)]
+    work += [call("note", text="x" * 12_000), FINISH]
+    script = (step for step in work)
+
+    def step(messages: list[BaseMessage]) -> Any:
+        return NOTES if messages[-1].text.startswith(ASKED) else next(script)
+
+    profile: Any = {"max_input_tokens": context} if context else None
+    model = ScriptedModel(step, profile=profile)
+    result = invoke(summarised(model, "model"))
+    assert result["outcome"]["status"] == "success"
+    assert bool(requests_for_notes(model)) is asks
+    assert (NOTES in model.seen[-1].messages[2].text) is asks
 
 
 # Who writes.

@@ -1,19 +1,31 @@
 """Replies without a call: the ladder that they climb, and the three ways to take them."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from signoff import Finished, Limits, Question, Session, SetupError, build_graph, sqlite_storage
+from signoff.graph.messages import marks
+from signoff.graph.rules import ToolChoice
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Script
+from signoff.nodes.model.models import bound
+from signoff.nodes.model.wrapped import unwrapped
+from signoff.tools.control import standard_controls
+from signoff.tools.toolbox import make_toolbox
 
 DONE = call("finish_task", summary="Done.")
 THINK = call("think", thought="hm")
 WORK = call("look", where="here")
+KEY = SecretStr("key")
 CONTROLS = ["finish_task", "ask_user", "think"]
 
 
@@ -22,31 +34,78 @@ def look(where: str) -> str:
     return where
 
 
-LADDER: list[tuple[str, Literal["strict", "balanced"], list[Any], list[str | None], list[bool]]] = [
+LADDER: list[tuple[str, Literal["strict", "balanced"], list[Any], list[str | None]]] = [
     ("four talks, then a call", "balanced", ["a", "b", "c", "d", DONE],
-     [None, None, None, "required", "required"],
-     [False, False, False, False, True]),
+     [None, None, None, "required", "required"]),
     ("a thought does not climb down", "balanced", ["a", "b", "c", THINK, DONE],
-     [None, None, None, "required", "required"], [False] * 5),
-    ("work does", "balanced", ["a", "b", "c", WORK, DONE], [None, None, None, "required", None], [False] * 5),
-    ("strict requires a call from the start", "strict", [WORK, "a", DONE], ["required"] * 3, [False] * 3),
+     [None, None, None, "required", "required"]),
+    ("work does", "balanced", ["a", "b", "c", WORK, DONE], [None, None, None, "required", None]),
+    ("but not where it does not run", "balanced", ["a", "b", "c", "d", WORK, DONE],
+     [None, None, None, "required", "required", "required"]),
+    ("strict requires a call from the start", "strict", [WORK, "a", DONE], ["required"] * 3),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LADDER, ids=lambda case: case[0])
 def test_the_ladder(case: tuple[Any, ...]) -> None:
-    _, talk, script, choices, controls_only = case
+    _, talk, script, choices = case
     with ScriptedModel(script) as model:
         result = build_graph(model, [look], talk=talk).invoke({"messages": ["go"]})
     assert result["outcome"]["status"] == "success"
     assert [seen.tool_choice for seen in model.seen] == choices
-    assert [sorted(seen.tool_names) == sorted(CONTROLS) for seen in model.seen] == controls_only
+    assert [seen.tool_names for seen in model.seen] == [["look", *CONTROLS]] * len(script)
 
 
-def test_the_fifth_talk_is_the_limit() -> None:
-    with ScriptedModel(["a", "b", "c", "d", "e"]) as model:
-        outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
-    assert (outcome["status"], outcome["reason"], outcome["last_text"]) == ("limit", "talk_turns", "e")
+@pytest.mark.parametrize("last", [call("look", where="there"), [call("think", thought="x"), WORK]])
+def test_after_four_replies_without_a_call_no_work_runs(last: Any) -> None:
+    script: list[Any] = ["a", "b", "c", "d", last, DONE]
+    with ScriptedModel(script) as model:
+        result = build_graph(model, [look]).invoke({"messages": ["go"]})
+    told = [message for message in result["messages"] if isinstance(message, ToolMessage)][-2]
+    assert told.text.startswith("Not run: finish or ask.")
+    assert told.text.endswith("finish_task, ask_user, think.")
+    assert (told.status, marks(told)["not_run"]) == ("error", "controls_only")
+    assert (result["outcome"]["status"], result["outcome"]["tool_calls"]) == ("success", 0)
+
+
+def test_after_an_answer_work_runs_again(tmp_path: Path) -> None:
+    script: list[Any] = ["a", "b", "c", "d", call("ask_user", question="Where?"), WORK, DONE]
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel(script) as model:
+        session = Session(build_graph(model, [look], storage=storage), "t")
+        session.run("go")
+        end = session.resume("here")
+    assert isinstance(end, Finished)
+    assert (end.outcome.status, end.outcome.tool_calls) == ("success", 1)
+    assert [seen.tool_choice for seen in model.seen] == [None] * 3 + ["required"] * 2 + [None] * 2
+
+
+NAMES = [{"type": "function", "name": name} for name in CONTROLS]
+NESTED = [{"type": "function", "function": {"name": name}} for name in CONTROLS]
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": NESTED}}
+RESTRICTED: dict[str, tuple[Callable[[], Any], Any]] = {
+    "OpenAI's completions": (lambda: ChatOpenAI(model="m", api_key=KEY), ALLOWED),
+    "OpenAI's responses": (
+        lambda: ChatOpenAI(model="m", api_key=KEY, use_responses_api=True),
+        {"type": "allowed_tools", "mode": "required", "tools": NAMES},
+    ),
+    "a server of its protocol": (
+        lambda: ChatOpenAI(model="m", api_key=KEY, base_url="http://127.0.0.1:9/v1"),
+        "required",
+    ),
+    "Anthropic": (lambda: ChatAnthropic(model="m", api_key=KEY), {"type": "any"}),
+    "Google": (lambda: ChatGoogleGenerativeAI(model="gemini-2.5-flash", google_api_key=KEY), CONTROLS),
+}
+
+
+@pytest.mark.parametrize("kind", RESTRICTED)
+def test_the_last_step_restricts_the_choice_where_a_provider_can(kind: str) -> None:
+    made, choice = RESTRICTED[kind]
+    box = make_toolbox([look], standard_controls())
+    offers = bound(unwrapped([made()])[0], box, quiet=True)
+    last: Any = offers[ToolChoice.CONTROLS]
+    first: Any = offers[ToolChoice.ALL]
+    assert last.kwargs["tool_choice"] == choice
+    assert json.dumps(last.kwargs["tools"]) == json.dumps(first.kwargs["tools"])
 
 
 class NoChoice(ScriptedModel):
@@ -61,12 +120,12 @@ class NoChoice(ScriptedModel):
         return super().bind_tools(tools, **kwargs)
 
 
-def test_a_model_without_tool_choice_is_offered_the_control_tools() -> None:
+def test_a_model_without_tool_choice_is_offered_the_same_tools() -> None:
     with NoChoice(["a", "b", "c", "d", DONE]) as model:
         outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
     assert outcome["status"] == "success"
     assert [seen.tool_choice for seen in model.seen] == [None] * 5
-    assert [len(seen.tools) for seen in model.seen] == [4, 4, 4, 4, 3]
+    assert [len(seen.tools) for seen in model.seen] == [4] * 5
 
 
 class Refuses(ScriptedModel):
@@ -85,7 +144,7 @@ def test_a_provider_that_refuses_tool_choice_is_asked_without() -> None:
     with Refuses(["a", "b", "c", "d", DONE]) as model:
         outcome = build_graph(model, [look]).invoke({"messages": ["go"]})["outcome"]
     assert (outcome["status"], outcome["turns"]) == ("success", 5)
-    assert [len(seen.tools) for seen in model.seen] == [4, 4, 4, 4, 3]
+    assert [len(seen.tools) for seen in model.seen] == [4] * 5
 
 
 class TestNatural:

@@ -33,6 +33,8 @@ CHANGED: Mapping[tuple[str, str, str], str] = {
     ("0.1.0", "finish", "decision"): "says why a task ended also where a state other than `decide` knew",
     ("0.1.0", "review", "ending"): "`Outcome.changes`, `checks` and `open_points`",
     ("0.1.0", "compress", "digest"): "a digest by the model, or one line a turn",
+    ("0.2.0.dev0", "compress", "digest"): "A compaction keeps less of the last turns",
+    ("0.2.0.dev1", "compress", "digest"): "A compaction keeps less of the last turns",
 }
 # The states whose steps cannot be decided again in a condition, since the record does not hold the answer.
 _HOOKED = {State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.FINISH}
