@@ -3,19 +3,29 @@
 import json
 import os
 import re
+import runpy
+import shlex
 import shutil
+import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.support.prepared import run_python
+from tests.support.prepared import PreparedPython, run_python
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 PRINTED = {
     "quickstart.py": "19 + 23 is 42.\n",
     "resume.py": "Which colour?\nThe door is blue.\n",
@@ -76,32 +86,167 @@ def test_the_readme_shows_the_quickstart_as_it_is() -> None:
     assert code in blocks
 
 
-def test_the_bug_is_found_by_a_test_in_the_terminal_and_fixed(tmp_path: Path) -> None:
-    sample, database = tmp_path / "bugfix", str(tmp_path / "threads.sqlite")
-    shutil.copytree(ROOT / "examples" / "bugfix", sample, ignore=shutil.ignore_patterns("__pycache__"))
-    # As from a shell in which no environment is active.
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """As of a shell in which no environment is active; pytest starts without plugins, which is quicker."""
     env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    return env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TMPDIR": str(tmp_path)}
+
+
+def test_the_coding_agent_has_finished_when_the_suite_passes(tmp_path: Path, shell: dict[str, str]) -> None:
+    before = {path.name: path.read_bytes() for path in (EXAMPLES / "coding" / "project").glob("*.*")}
+    done = run_python(str(EXAMPLES / "coding" / "agent.py"), cwd=tmp_path, env=shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert [line for line in said if line.startswith(("finish_task:", "success"))] == [
+        "finish_task: Refused: the completion checks did not pass: the_suite_passes. Put it right, then call "
+        "finish_task again.",
+        "success, verified, refusals 1: Fixed the discount, the limit of free shipping, and cents below ten.",
+    ]
+    assert any(line.startswith("1 failed, 4 passed") for line in said)
+    fixed = Path(said[-1].removeprefix("The fixed project: "))
+    assert "{cents % 100:02}" in (fixed / "prices.py").read_text()
+    assert before == {path.name: path.read_bytes() for path in (EXAMPLES / "coding" / "project").glob("*.*")}
+
+
+def test_a_coding_agent_that_changes_the_tests_gains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    copied = shutil.copytree(EXAMPLES / "coding" / "project", tmp_path / "project")
+    (copied / "test_prices.py").write_text("def test_nothing() -> None:\n    pass\n")
+    suite_check = runpy.run_path(str(EXAMPLES / "coding" / "agent.py"))["suite_check"]
+    assert "3 failed, 2 passed" in suite_check(copied)({})
+
+
+def test_the_bugs_are_found_by_tests_in_the_terminal(tmp_path: Path, shell: dict[str, str]) -> None:
+    sample, database = tmp_path / "coding", str(tmp_path / "threads.sqlite")
+    shutil.copytree(EXAMPLES / "coding", sample, ignore=shutil.ignore_patterns("__pycache__"))
 
     def signoff(*words: str) -> dict[str, Any]:
         command = ["-m", "signoff.cli", *words, "--json", "--database", database]
-        done = run_python(*command, cwd=sample, env=env)
+        done = run_python(*command, cwd=sample, env=shell)
         assert (done.returncode, done.stderr) == (0, "")
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    task = ("Run the tests and fix the bug", "--model", "scripted:script.py", "--workspace", "project")
-    ended = signoff("run", *task)
+    check = f"{shlex.quote(sys.executable)} -B -m pytest -q"
+    options = ("--model", "scripted:agent.py", "--workspace", "project", "--check", check)
+    ended = signoff("run", "Fix what the tests find", *options)
     assert "(100 - discount)" in (sample / "project" / "prices.py").read_text()
     (told,) = signoff("show", ended["thread_id"])["tasks"]
     calls = [event for turn in told["turns"] for event in turn["events"] if event["kind"] == "call"]
-    assert [entry["name"] for entry in calls] == [
-        "run_shell",
-        "read_file",
-        "read_file",
-        "edit_file",
-        "run_shell",
-    ]
-    for part in ("assert 1200 == 800", "1 failed, 1 passed", "[exit code 1; "):
-        assert part in calls[0]["result"]
-    for part in ("2 passed", "[exit code 0; "):
-        assert part in calls[-1]["result"]
+    in_the_terminal = [entry["result"] for entry in calls if entry["name"] == "run_shell"]
+    for parts, result in zip(TERMINAL, in_the_terminal, strict=True):
+        assert [part for part in parts if part not in result] == []
+
+
+TERMINAL = [("assert 1200 == 800", "3 failed, 2 passed", "[exit code 1; "), ("5 passed", "[exit code 0; ")]
+REPORT = """Refused: the completion checks did not pass: every_quote_is_there. Put it right, then call finish_task again.
+
+every_quote_is_there failed:
+survey.txt does not say 'The cliff loses about 12 cm every year'. Read it, and quote it exactly.
+
+success, verified: About 2111.
+1. The council acts once fewer than 20 metres are left.
+   council.txt: “It decided to move nothing before the distance between the tower and the edge falls below 20 metres”
+2. The 11 metres above that last about 92 years, until 2111.
+   survey.txt: “31 metres were left between its foot and the edge in 2019”
+   survey.txt: “The cliff below the lighthouse of Kap Arn loses 12 centimetres a year”
+"""  # noqa: E501  # as it is printed
+
+
+def test_the_research_agent_quotes_what_is_there(tmp_path: Path) -> None:
+    done = run_python("-W", "error", str(EXAMPLES / "research" / "agent.py"), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, REPORT, "")
+
+
+@pytest.mark.parametrize(
+    ("document", "quote", "wrong"),
+    [
+        ("survey.txt", "the tower\n  stands, 31 metres were left", None),
+        ("survey.txt", "the tower stands, 32 metres were left", "survey.txt does not say"),
+        ("council.txt", "the tower stands, 31 metres were left", "council.txt does not say"),
+        ("../agent.py", "from signoff.models import ScriptedModel", "There is no document '../agent.py'"),
+    ],
+)
+def test_a_citation_holds_when_its_document_says_it(document: str, quote: str, wrong: str | None) -> None:
+    agent = runpy.run_path(str(EXAMPLES / "research" / "agent.py"))
+    cited = {"text": "It stands.", "citations": [{"document": document, "quote": quote}]}
+    said = agent["citations_check"](agent["DOCUMENTS"])({"result": {"statements": [cited]}})
+    assert said is True if wrong is None else wrong in said
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[httpx.Client]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = str(EXAMPLES / "support" / "service.py")
+    server = PreparedPython([program, "--port", str(port)], cwd=folder)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            for _ in range(300):
+                assert server.poll() is None, "the server has ended"
+                with suppress(httpx.ConnectError):
+                    client.get("/")
+                    break
+                time.sleep(0.1)
+            yield client
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def run_out(client: httpx.Client, ticket: str, runs: int = 1) -> list[str]:
+    """The names of the events of a ticket until so many of its runs have come to a decision."""
+    names: list[str] = []
+    with client.stream("GET", f"/tickets/{ticket}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                names.append(line.removeprefix("event: "))
+            if names.count("decided") == runs:
+                return names
+    raise AssertionError("the stream has ended")
+
+
+def test_the_support_agent_refunds_once_and_what_was_approved(tmp_path: Path) -> None:
+    def refunds() -> list[tuple[int, int]]:
+        with closing(sqlite3.connect(tmp_path / "orders.sqlite")) as db:
+            return db.execute("SELECT number, cents FROM refunds").fetchall()
+
+    with service(tmp_path) as client:
+        for ticket, question in (("t1", "Order 7 came broken."), ("t2", "Order 8 is too big.")):
+            assert client.post(f"/tickets/{ticket}", json={"question": question}).status_code == 202
+            assert {"call_started", "call_finished"} <= set(run_out(client, ticket))
+    # The service is started again: what waits lies in its database.
+    with service(tmp_path) as client:
+        asked = client.get("/tickets/t1").json()
+        assert asked["waits_for"] == "approval"
+        assert asked["action_requests"][0]["args"] == {"number": 7, "cents": 4500}
+        assert refunds() == []
+
+        decision = {"decision": "approve", "interrupt_id": asked["interrupt_id"], "by": "grace"}
+        assert client.post("/tickets/t1/decision", json=decision | {"decision": "maybe"}).status_code == 409
+        assert client.post("/tickets/t2/decision", json=decision).status_code == 409
+        assert client.post("/tickets/t1/decision", json=decision).status_code == 202
+        assert "ended" in run_out(client, "t1")
+        assert client.get("/tickets/t1").json()["outcome"]["summary"] == "Refunded 45.00 for order 7."
+        late = client.post("/tickets/t1/decision", json=decision)
+        assert (late.status_code, refunds()) == (409, [(7, 4500)])
+
+        waiting = client.get("/tickets/t2").json()["interrupt_id"]
+        no = {"decision": "reject: He has sat on it.", "interrupt_id": waiting, "by": "grace"}
+        assert client.post("/tickets/t2/decision", json=no).status_code == 202
+        run_out(client, "t2")
+        assert "He has sat on it." in client.get("/tickets/t2").json()["outcome"]["summary"]
+        assert refunds() == [(7, 4500)]
+        # The same ticket again: nothing of what was paid is left to refund.
+        assert client.post("/tickets/t1", json={"question": "And order 7 again?"}).status_code == 202
+        run_out(client, "t1", runs=2)
+        again = client.get("/tickets/t1").json()["interrupt_id"]
+        client.post("/tickets/t1/decision", json=decision | {"interrupt_id": again})
+        run_out(client, "t1", runs=3)
+        assert "not yet refunded" in client.get("/tickets/t1").json()["outcome"]["summary"]
+        assert refunds() == [(7, 4500)]
