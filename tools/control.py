@@ -81,7 +81,18 @@ def _says_nothing(value: Any) -> bool:
 
 
 _NOTHING = {"", "-", "none", "null", "nil", "n/a", "no", "nothing", "no issues", "no pending issues"}
-_ENDED = {"done", "all done", "complete", "completed", "finished", "end", "no next phase"}
+# The last two are the argument's own name, with which the embedded model fills it in.
+_ENDED = {
+    "done",
+    "all done",
+    "complete",
+    "completed",
+    "finished",
+    "end",
+    "no next phase",
+    "next_phase",
+    "next phase",
+}
 TextList = Annotated[list[str], BeforeValidator(_as_list)]
 Problems = Annotated[list[str], BeforeValidator(_problems)]
 NextPhase = Annotated[str | SkipJsonSchema[None], BeforeValidator(_phase)]

@@ -48,7 +48,7 @@ def test_a_question_in_a_terminal_does_not_hold_the_thread(bench: Bench) -> None
         assert (code, err, bench.config.read_text()) == (0, "", "PORT = 8080\n")
         before = bench.json("show", "t1")
         shown.type("9090\n")
-        shown.until("waits for no answer; nothing was changed")
+        shown.until("does not wait for an answer; nothing was changed")
         assert shown.end() == 2
     assert (bench.json("show", "t1"), bench.config.read_text()) == (before, "PORT = 8080\n")
 

@@ -153,7 +153,7 @@ BAD_INPUT = {
         f"{words!r} is no next phase": Review(
             [call("finish_task", summary="All of it.", next_phase=words)], ends={**SUCCESS, "turns": 1}
         )
-        for words in ("", "None", "n/a", "Done!", "Completed.")
+        for words in ("", "None", "n/a", "Done!", "Completed.", "next_phase")
     },
 }
 

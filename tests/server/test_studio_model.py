@@ -20,6 +20,7 @@ from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, label
 from signoff.graph.messages import is_reply
 from signoff.graph.studio import compose
+from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.models.local.chat import LocalChatModel
 from signoff.models.tagged import TaggedText
@@ -183,7 +184,9 @@ def test_a_summary_by_the_model_is_by_the_one_that_the_context_names(
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(60)]
     graph = build_graph(chat(provider), [note], compaction="model", prompt_tokens=3_000)
     run(graph, context={"model": name, "turns": 30})
-    summaries = [request.body["model"] for request in provider.requests if "tools" not in request.body]
+    asks = DEFAULT_TEXTS.note_down.partition(":")[0]
+    last = ((request.body["model"], request.body["messages"][-1]["content"]) for request in provider.requests)
+    summaries = [model for model, words in last if str(words).startswith(asks)]
     assert summaries
     assert set(summaries) == {summaries_by} == set(asked(provider))
 
