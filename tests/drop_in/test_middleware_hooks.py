@@ -478,7 +478,7 @@ def test_a_message_keeps_what_signoff_has_noted_on_it() -> None:
     def redacted(state: Any) -> Any:
         return {
             "messages": [
-                AIMessage("redacted", id=m.id, tool_calls=m.tool_calls) if m.type == "ai" else m
+                AIMessage("hidden", id=m.id, tool_calls=m.tool_calls) if m.type == "ai" else m
                 for m in state["messages"]
             ]
         }
@@ -487,7 +487,7 @@ def test_a_message_keeps_what_signoff_has_noted_on_it() -> None:
     plain = run(graph(steps))["outcome"]["usage"]["total_tokens"]
     found = run(graph(steps, hook("after_model", redacted)))
     # The last message of all says how the task ended.
-    assert {m.text for m in found["messages"][:-1] if m.type == "ai"} == {"redacted"}
+    assert {m.text for m in found["messages"][:-1] if m.type == "ai"} == {"hidden"}
     assert found["outcome"]["usage"]["total_tokens"] == plain
     assert found["outcome"]["seconds_active"] > 0
 

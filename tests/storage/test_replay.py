@@ -204,8 +204,8 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a limit is lower": Mutation(
         "ended by repeats",
-        "turn 2, decide: rule was 'repeating → remind: the same work has had the same result 2 times in a "
-        "row', and now is 'repeats → exhausted: 2 identical results in a row'",
+        "turn 2, decide: rule was 'repeating → remind: 2 identical results in a row', "
+        "and now is 'repeats → exhausted: 2 identical results in a row'",
         settings={"limits": Limits(repeats=2)},
     ),
     "a limit is higher": Mutation(
