@@ -20,7 +20,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -35,12 +35,14 @@ from langgraph.store.base import BaseStore
 from langgraph_sdk import get_client
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
+from signoff.graph.errors import ThreadError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.storage.base import (
@@ -101,7 +103,8 @@ class ServerSaver(SaverInThreads):
         self.saver.put_writes(*written)
 
     def delete_thread(self, thread_id: str) -> None:
-        self.saver.delete_thread(thread_id)
+        with _refusals():
+            self.saver.delete_thread(thread_id)
 
     async def adelete_for_runs(self, run_ids: Iterable[str]) -> None:
         """Raises ValueError, whose words the server passes on."""
@@ -115,14 +118,28 @@ class ServerSaver(SaverInThreads):
         would repeat effects."""
 
         def copy() -> None:
-            graph = reading_graph(self.storage, source_thread_id)
-            Session(graph, source_thread_id).fork(None, target_thread_id)
+            with _refusals():
+                graph = reading_graph(self.storage, source_thread_id)
+                Session(graph, source_thread_id).fork(None, target_thread_id)
 
         await asyncio.to_thread(copy)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         # The server asks its own wrapper; other callers must not mix the two kinds.
         return wide(self.saver.get_next_version(narrow(current) if current else None, None))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Has the server answer 409 with the words of an error of Signoff's.
+
+    Any other exception is to the server a fault of its own: it answers 500 without words, and closes the
+    connection, so that the client's next request may be lost.
+    """
+    try:
+        yield
+    except ThreadError as error:
+        raise HTTPException(409, str(error)) from error
 
 
 def wide(version: str) -> str:

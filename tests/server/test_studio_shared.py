@@ -197,8 +197,10 @@ def test_a_thread_that_runs_elsewhere_is_not_deleted_in_the_server(
     thread = client.threads.create()["thread_id"]
     wait(client, thread, input=message("ask"))
     with shared.storage() as storage:
-        with storage.checkpointer.runner(thread), pytest.raises(httpx.HTTPStatusError):
-            client.threads.delete(thread)
+        with storage.checkpointer.runner(thread):
+            with pytest.raises(httpx.HTTPStatusError, match="is running elsewhere") as refused:
+                client.threads.delete(thread)
+            assert refused.value.response.status_code == 409
         assert thread in storage.threads()
     assert client.threads.get_state(thread)["next"] == ["ask_user"], "the server knows it still"
     client.threads.delete(thread)

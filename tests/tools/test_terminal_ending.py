@@ -48,6 +48,17 @@ def test_what_a_shell_leaves_behind_ends_with_it(shell: Shell) -> None:
     assert not found()
 
 
+@pytest.mark.thorough
+def test_a_program_that_keeps_becoming_another_one_ends_with_its_shell(shell: Shell, tmp_path: Path) -> None:
+    """While it does, its environment reads as empty, and nothing else tells whose it is."""
+    again = tmp_path / "again.sh"
+    again.write_text('#!/bin/sh\nexec "$0"\n', encoding="utf-8")
+    again.chmod(0o700)
+    for _ in range(100):
+        assert shell.run(f"setsid -f {again}; exit 2").exit_code == 2
+        assert not found(f"/bin/sh {again}")
+
+
 def test_a_shell_that_ended_between_commands_is_said(shell: Shell) -> None:
     shell.run("(sleep 0.1; kill -9 $$) &")
     time.sleep(0.5)

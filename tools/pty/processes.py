@@ -14,6 +14,7 @@ _PROC = "/proc"
 _HANGUP_SECONDS = 0.3
 _STOP_SECONDS = 1.0
 _ROUNDS = 200
+_EMPTY_LOOKS = 3
 _PR_SET_CHILD_SUBREAPER = 36
 # Loaded here, as little may be done between a fork and the program that follows.
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -154,8 +155,13 @@ def end_marked(mark: str, after: float = _HANGUP_SECONDS) -> None:
 
 
 def _end_members(leader: int, mark: str) -> None:
+    """Kills them until several looks in a row find none: while a process becomes another program its
+    environment reads as empty for a moment, so that one look may miss it."""
+    empty = 0
     for _ in range(_ROUNDS):
-        if not (found := _frozen(leader, mark)):
+        found = _frozen(leader, mark)
+        empty = 0 if found else empty + 1
+        if empty == _EMPTY_LOOKS:
             return
         for pid in found:
             _signal(pid, signal.SIGKILL)
