@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
 from benchmarks.overhead.crowd_targets import ideal
-from benchmarks.overhead.measure import LIMITED, Figure
+from benchmarks.overhead.measure import DEFAULTS, WRITES, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import EQUAL
 from signoff.graph.errors import SetupError
@@ -21,7 +21,8 @@ _OWN = "#0b6e4f"
 _OTHER = "#a3adb6"
 _COLOURS = {
     OWN.name: _OWN,
-    LIMITED: "#6bb39a",
+    DEFAULTS: "#6bb39a",
+    WRITES: "#a7cdbd",
     "create_agent": "#e08e45",
     EQUAL: "#c8553d",
     "deepagents": "#8d3b2e",
@@ -31,7 +32,8 @@ _COLOURS = {
 }
 _NAMES = {
     OWN.name: "Signoff",
-    LIMITED: "Signoff, time limit on tools",
+    DEFAULTS: "Signoff, default settings",
+    WRITES: "Signoff, a tool that writes",
     "model alone": "the model's call alone",
 }
 _NEAR = 0.052
@@ -111,8 +113,8 @@ def _disk(recorded: Recorded) -> Any:
     figure = _figure(recorded, "What a turn leaves on disk, by the length of the run", below, (9.5, 6.2))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.065, right=0.72, top=0.84, bottom=0.19)
-    # The time limit on tools changes nothing on disk.
-    stored = [one for one in recorded.figures if one.stored and one.subject != LIMITED]
+    # With default settings as much is written as without a time limit on tools.
+    stored = [one for one in recorded.figures if one.stored and one.subject != DEFAULTS]
     _lines(axes, stored, lambda one: one.kilobytes)
     _labels(axes)
     return figure
