@@ -69,7 +69,8 @@ def starting(found: Mapping[str, float]) -> list[Result]:
     for name, (most, subtracted) in MOST.items():
         if name in found and _ALONE in found:
             seconds = found[name] - (found[_ALONE] if subtracted else 0.0)
-            how = f"; a program that typer alone makes ({found[_ALONE]:.2f} s) is subtracted" if subtracted else ""
-            beside = f"the whole process, with bytecode; one thread of {TURNS} turns in SQLite{how}"
+            beside = f"the whole process, with bytecode; one thread of {TURNS} turns in SQLite"
+            if subtracted:
+                beside += f"; a program that typer alone makes ({found[_ALONE]:.2f} s) is subtracted"
             results.append(Result(f"CPU of `{name}`", seconds, most, "s", beside=beside))
     return results
