@@ -100,7 +100,7 @@ class _Profile(cProfile.Profile):
     """One thread's. It may still run, so what it has begun does not count: another clock would end it."""
 
     def create_stats(self) -> None:
-        self.snapshot_stats()  # type: ignore[attr-defined]  # undeclared
+        self.snapshot_stats()
 
 
 def _profile(run: Callable[[], object], turns: int, console: Console) -> None:
