@@ -107,9 +107,7 @@ def _key_for(name: str, base_url: str | None, key: str | None) -> str:
 
 def _script_file(file: Path) -> Path:
     if not file.is_file():
-        raise SetupError(
-            f"The file {file} with the scripted model does not exist; check the path after {SCRIPTED!r}."
-        )
+        raise SetupError(f"There is no file {file} with a scripted model; check the path after {SCRIPTED!r}.")
     return file
 
 

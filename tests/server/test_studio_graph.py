@@ -28,7 +28,7 @@ SCRIPT = 'from signoff.models import call\nscript = [call("finish_task", summary
     ("model", "says"),
     [
         ("gpt-5", "set OPENAI_API_KEY"),
-        ("scripted:nowhere.py", "nowhere.py with the scripted model"),
+        ("scripted:nowhere.py", "nowhere.py with a scripted model"),
     ],
 )
 def test_without_its_model_the_graph_is_drawn_and_a_task_says_what_is_missing(model: str, says: str) -> None:
