@@ -70,7 +70,7 @@ async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
     process.wait()
     async with bench.opened() as opened:
         assert opened.word == "stopped"
-        assert "f5 goes on" in opened.said()
+        assert "f5 continues" in opened.said()
         await opened.press("p")
         await opened.rests()
         assert (opened.word, opened.outcome["turns"]) == ("Asserted: done", 10)
