@@ -329,8 +329,9 @@ class _Again:
             now["messages"] = append_messages(moment.before["messages"], [written])
         now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
-            if not _is_same(stored.get(name), now.get(name)):
-                self._differs(moment, name, *_shown(name, moment, stored.get(name), now.get(name)))
+            was, is_now = _in_todays_names(name, stored.get(name)), now.get(name)
+            if not _is_same(was, _in_todays_names(name, is_now)):
+                self._differs(moment, name, *_shown(name, moment, was, is_now))
 
     def _check_records(self) -> None:
         """Compares the outcomes that the store keeps with those that were concluded again."""
@@ -338,7 +339,7 @@ class _Again:
         for task, (moment, turn, now) in self._recorded.items() if store is not None else ():
             assert store is not None, "as above"
             item = store.get(("signoff", OUTCOMES, label(self._thread_id)), task)
-            stored = item.value if item else None
+            stored = _in_todays_names("outcome", item.value if item else None)
             if not _is_same(stored, known := _known(stored, now)):
                 self._turn = turn
                 self._differs(moment, "recorded outcome", *_shown("", moment, stored, known))
@@ -409,12 +410,23 @@ def _kinds(verdicts: Any) -> Any:
 
 def _rules(moment: _Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
     """The rule that fired and the one that fires now, each with event and reason, where they differ."""
-    stored: dict[str, Any] = {**moment.after["decision"]}
-    stored["rule"] = RULE_ALIASES.get(stored["rule"], stored["rule"])
-    stored["event"] = str(EVENT_ALIASES.get(stored["event"], stored["event"]))
+    stored = _in_todays_names("decision", moment.after["decision"])
     if _is_same(stored, now["decision"]):
         return None
     return _told(stored), _told(now["decision"])
+
+
+def _in_todays_names(channel: str, value: Any) -> Any:
+    """The value of a channel, in which rules and events have their names of today."""
+    if not isinstance(value, Mapping):
+        return value
+    if channel == "decision":
+        event = str(EVENT_ALIASES.get(value["event"], value["event"]))
+        return {**value, "rule": RULE_ALIASES.get(value["rule"], value["rule"]), "event": event}
+    if channel in ("ending", "outcome") and value["reason"] in RULE_ALIASES:
+        # The reason of a task that a rule has ended is the rule.
+        return {**value, "reason": RULE_ALIASES[value["reason"]]}
+    return value
 
 
 def _told(decision: Mapping[str, Any]) -> str:
