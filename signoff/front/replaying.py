@@ -1,7 +1,7 @@
 """The graph of a stored thread, made again so that the thread can be decided once more."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from langchain_core.messages import BaseMessage
@@ -52,6 +52,19 @@ def graph_again(
         chosen = _unasked(settings.model, settings.base_url)
         with chosen.resource:
             yield graph_of(settings, chosen, tools, storage, policy, handed_over)
+
+
+def load_function(named: str) -> Callable[[str], str]:
+    """The function at `package.module:name` or `path/to/file.py:name`.
+
+    Raises SetupError when there is none.
+    """
+    from signoff.verify.worlds import load  # as above
+
+    found: Callable[[str], str] = load(named)
+    if not callable(found):
+        raise SetupError(f"{named} is of type {type(found).__name__}; name a function of a text.")
+    return found
 
 
 def _unasked(name: str, base_url: str | None) -> Chosen:

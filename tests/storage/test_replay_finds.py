@@ -171,7 +171,7 @@ def _answered(draw: random.Random, waiting: Any) -> Any:
     if isinstance(waiting, Approval):
         decisions = [{"call_id": one.call_id, "type": draw.choice(one.allowed)} for one in waiting.calls]
         filled: dict[str, dict[str, Any]] = {
-            "edit": {"args": {"amount": 1}},
+            "edit": {"edited_action": {"name": "pay", "args": {"amount": 1}}},
             "respond": {"message": "done already"},
         }
         given = [{**one, **filled.get(one["type"], {})} for one in decisions]
