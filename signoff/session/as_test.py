@@ -8,6 +8,7 @@ import contextlib
 import importlib.metadata
 import io
 import pprint
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,7 +79,8 @@ def written(found: Recording, redact: Redaction) -> str:
     name = "".join(char if char.isascii() and char.isalnum() else "_" for char in found.thread_id.lower())
     results = [(one.tool, dict(one.args), one.ok, one.content) for one in found.results]
     parts = {
-        "thread_id": found.thread_id,
+        # Any text may name a thread, also one that would end the docstring.
+        "thread_id": re.sub(r"[^\w.:-]", "_", found.thread_id),
         "begun": found.begun[:10],
         "signoff": importlib.metadata.version("signoff"),
         "moves": _listed([_move(move, redact) for move in found.moves]),
@@ -93,10 +95,8 @@ def written(found: Recording, redact: Redaction) -> str:
         "with_checks": "checks=[check], " if found.checks else "",
         "name": f"test_thread_{name}"[:80].rstrip("_"),
     }
-    source = _TEMPLATE
-    for key, text in parts.items():
-        source = source.replace(f"@{key}@", text)
-    return source
+    # In one pass: what was recorded may itself hold such a mark.
+    return re.sub(r"@(\w+)@", lambda mark: parts[mark[1]], _TEMPLATE)
 
 
 def _data(value: Any, *, as_tuple: bool = False) -> str:
@@ -270,7 +270,8 @@ def play(folder: Path) -> tuple[list[str], list[dict[str, Any]]]:
         graph = build_graph(
             model, tools, storage=storage, model_retries=None, @with_checks@@settings@
         )
-        session = Session(graph, "recorded")
+        # Changed rules may go round in circles: then it ends as an error.
+        session = Session(graph, "recorded", config={"recursion_limit": 100 + 10 * len(PATH)})
         for move in MOVES:
             decision = session.run(move)
             if outcome := getattr(decision, "outcome", None):
