@@ -20,7 +20,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import GetOp, Item, Op, PutOp
 
-from signoff.graph.build import Graph, works_of
+from signoff.graph.build import Graph
+from signoff.graph.compiled.states import works_of
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
