@@ -20,7 +20,7 @@ ERROR, USAGE = 1, 2
 
 PANELS: Mapping[str, Sequence[str]] = {
     "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
-    "Threads": ("threads", "show", "fork", "stats", "rate", "export", "delete", "prune"),
+    "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
     "The embedded model and the sandbox": ("model", "sandbox"),
     "Tools for developers": ("diagram", "lint", "verify"),
@@ -42,6 +42,8 @@ COMMANDS: Mapping[str, str] = {
     "serve": "signoff.ui.command:serve",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
+    "replay": "signoff.cli.replay:replay",
+    "diff": "signoff.cli.comparing:diff",
     "export": "signoff.cli.housekeeping:export",
     "delete": "signoff.cli.housekeeping:delete",
     "prune": "signoff.cli.housekeeping:prune",
@@ -61,6 +63,8 @@ SUMMARIES: Mapping[str, str] = {
     "extend": "Continue a task that reached a limit, with more turns.",
     "retry": "Retry a task that ended with an error.",
     "pause": "Ask the process that runs a thread to pause at its next step.",
+    "replay": "Decide a stored thread again, without model and tools, and compare.",
+    "diff": "Show two threads beside each other: turns, calls, tokens, cost, outcome.",
     "fork": "Copy a thread, as it was at some turn, to a new thread; the old one stays.",
     "submit": "Give a task to the workers; one of them runs it.",
     "worker": "Run submitted threads; on a signal they stop and return to the queue.",
