@@ -1,4 +1,4 @@
-"""Signoff's rules for an agent that LangChain's loop runs: `create_agent(model, tools, middleware=[Guards()])`.
+"""Signoff's rules for an agent of LangChain: `create_agent(model, tools, middleware=[Guards()])`.
 
 The machine itself decides: its states run within the hooks of one middleware (`steps.py`), and the table says
 where each event leads. What LangChain's loop does in its own way (the model call, the tool calls) are the

@@ -2,9 +2,9 @@
 
 Each hook is a walk through the machine's states (`steps.py`). Before a model call, and around it, is
 `wrap_model_call`: it settles what the tools have brought, lets the model be asked when the rules say so, and
-routes its reply. A reply without a call ends LangChain's loop: `after_agent` judges that end, and jumps back
-to the model, unless the task has ended. `wrap_tool_call` runs what is due, and leaves a finish, or what stands
-after one, alone. So no hook adds a step to a turn.
+routes its reply. A reply without a call ends LangChain's loop: `after_agent` judges that end, and jumps
+back to the model, unless the task has ended. `wrap_tool_call` runs what is due, and leaves a finish, or what
+stands after one, alone. So no hook adds a step to a turn.
 """
 
 import time
@@ -40,7 +40,7 @@ from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
-from signoff.guards.steps import GuardedRun, Position, Walk, begun, due_calls, prompt_of
+from signoff.guards.steps import WAITS, GuardedRun, Position, Walk, begun, due_calls, prompt_of
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.messages import sanitize
@@ -106,13 +106,13 @@ class Running:
     def do(self, run: GuardedRun) -> list[ToolResult]:
         try:
             return [self._read(self.asking.do(run))]
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
             return [self._broken(raised, run)]
 
     async def ado(self, run: GuardedRun) -> list[ToolResult]:
         try:
             return [self._read(await self.asking.ado(run))]
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
             return [self._broken(raised, run)]
 
     def _broken(self, raised: BaseException, run: GuardedRun) -> ToolResult:
@@ -224,8 +224,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
         self._warned = False
 
-    # --- the hooks -------------------------------------------------------------------------------------------
-
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A new input enters where every input does, whatever the thread stood in."""
         position: Position | None = state.get("guards")
@@ -271,8 +269,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         walk = self._walk(state)
         return await acarry_out(self._end(walk), walk.run)
 
-    # --- the model call --------------------------------------------------------------------------------------
-
     def _model_call(
         self, request: Request, handler: Callable[[Request], Any]
     ) -> tuple[GuardedRun, Part[ExtendedModelResponse[Any]]]:
@@ -313,8 +309,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         walk.take(Report(Event.REPLIED, {"messages": _noted(response, offered, begins, walk)}))
         # The rest waits until the reply is saved.
         yield from walk.step()
-
-    # --- tool calls ------------------------------------------------------------------------------------------
 
     def _tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -371,8 +365,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             )
         return run.store is not None
 
-    # --- the end ---------------------------------------------------------------------------------------------
-
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
         position: Position | None = walk.given.get("guards")
         if position is not None and not position["at"]:
@@ -381,14 +373,13 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         # LangChain's loop ends by itself at a reply without a call, and nowhere else.
         if last is not None and not last.calls and walk.at in (State.NUDGE, State.DECIDE):
             yield from walk.go()
-        else:
+        elif walk.at not in WAITS:
             yield from walk.fail("middleware", _PAST)
         walk.run.give_back()
-        jumps = {State.CALL_LLM: {"jump_to": "model"}, State.EXECUTE: {"jump_to": "tools"}}
-        update = walk.channels(position["tools"] if position else {})
-        return {"messages": walk.messages, **update, **(jumps[walk.at] if walk.at else {})}
-
-    # --- what is known of the tools --------------------------------------------------------------------------
+        update = {"messages": walk.messages, **walk.channels(position["tools"] if position else {})}
+        if walk.at is None:
+            return update
+        return {**update, "jump_to": "tools" if walk.at is State.EXECUTE else "model"}
 
     def _learn(self, request: Request) -> None:
         if request.response_format is not None:

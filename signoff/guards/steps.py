@@ -11,7 +11,7 @@ from itertools import islice
 from operator import is_not
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
@@ -46,6 +46,10 @@ WORKS: Mapping[State, Work] = {
 }
 """The work of the states that run in a hook."""
 
+WAITS = frozenset({State.ASK_USER, State.CONFIRM})
+"""The states that pause the run. LangGraph saves nothing of a hook that pauses, so what was written before is
+saved first, and such a state runs alone."""
+
 _FIRST = ENTRIES[Event.INPUT]
 
 
@@ -79,7 +83,7 @@ class Walk:
     """The states that one hook runs, and what they have written. at: the next one; None at the end."""
 
     given: Mapping[str, Any]
-    run: NodeContext
+    run: GuardedRun
     at: State | None = field(init=False)
     state: AgentState = field(init=False)
     written: dict[str, Any] = field(default_factory=dict, init=False)
@@ -114,8 +118,8 @@ class Walk:
         self.take((yield from work) if isinstance(work, Generator) else work)
 
     def go(self) -> Part[None]:
-        """Runs states until LangChain's loop has the next word."""
-        while self.at in WORKS:
+        """Runs states until LangChain's loop has the next word, or a state is to wait."""
+        while self.at in WORKS and not (self.at in WAITS and self.written):
             yield from self.step()
 
     def fail(self, reason: str, error: str) -> Part[None]:
@@ -149,14 +153,13 @@ def due_calls(messages: Sequence[BaseMessage], box: Toolbox) -> Mapping[str, tup
     last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
     if last is None:
         return {}
-    section = read_messages({"messages": list(messages[last:]), "outcome": None}, box).section
+    newest: Any = {"messages": list(messages[last:])}
+    section = read_messages(newest, box).section
     reply_id = messages[last].id or ""
     return {call.id: (reply_id, call) for call in section.due()}
 
 
-def prompt_of(
-    walk: Walk, shown: Sequence[BaseMessage], system: Any
-) -> tuple[BaseMessage | None, list[BaseMessage]]:
+def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[SystemMessage, list[Any]]:
     """The system message and the messages of the next model call: every call in them is answered, right after
     its reply.
 
@@ -170,4 +173,6 @@ def prompt_of(
         state, reader = seen, read_messages(seen, run.deps.toolbox)
     told = run.deps.prompt_with(system if system is not None else run.deps.system_prompt)
     prompt = build_prompt(state, reader, told, run.deps.texts)
-    return prompt[0], prompt[1:]
+    first = prompt[0]
+    assert isinstance(first, SystemMessage), "a prompt begins with the system message"
+    return first, prompt[1:]
