@@ -8,6 +8,7 @@ only two states that are not the machine's.
 from signoff.graph.inside.installing import install_hint
 
 try:
+    from signoff.guards.agent import guarded
     from signoff.guards.middleware import Guards
 except ImportError as error:
     from signoff.graph.errors import SetupError
@@ -16,4 +17,4 @@ except ImportError as error:
         f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
     ) from error
 
-__all__ = ["Guards"]
+__all__ = ["Guards", "guarded"]

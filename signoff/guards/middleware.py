@@ -35,7 +35,7 @@ from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
 from signoff.graph.history.replies import Call, normal
 from signoff.graph.limits import Limits
-from signoff.graph.machine import Event, State
+from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
@@ -228,7 +228,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         """A new input enters where every input does, whatever the thread stood in."""
         position: Position | None = state.get("guards")
         tools = position["tools"] if position is not None else {}
-        return {"event": str(Event.INPUT), "guards": Position(at=str(State.COMPRESS), tools=tools)}
+        # What enters by `extend` or `retry` has said so.
+        entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
+        return {"event": entered, "guards": Position(at=str(State.COMPRESS), tools=tools)}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self.before_agent(state, runtime)
@@ -370,8 +372,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if position is not None and not position["at"]:
             return None
         last = walk.task.last
-        # LangChain's loop ends by itself at a reply without a call, and nowhere else.
-        if last is not None and not last.calls and walk.at in (State.NUDGE, State.DECIDE):
+        # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
+        if last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
             yield from walk.go()
         elif walk.at not in WAITS:
             yield from walk.fail("middleware", _PAST)
