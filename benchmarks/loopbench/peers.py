@@ -19,8 +19,8 @@ GUARDED = {
 
 @dataclass(frozen=True)
 class Peer:
-    """A framework. packages: what its environment holds, pinned; none for Signoff and its guards, which run in
-    this one."""
+    """A framework. packages: what its environment holds, pinned; none for Signoff and its guards, which
+    run in this one."""
 
     name: str
     title: str

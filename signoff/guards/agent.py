@@ -1,7 +1,7 @@
 """A guarded agent as a graph that can be relied on: one runner a thread, every step saved, no limit of steps.
 
-LangChain's compiled agent saves in the background, lets two runs of one thread overwrite each other, and counts
-super-steps. `guarded(agent)` is the same agent without these three.
+LangChain's compiled agent saves in the background, lets two runs of one thread overwrite each other, and
+counts super-steps. `guarded(agent)` is the same agent without these three.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -25,7 +25,7 @@ _PLACES = {str(state) for state in ENTRIES.values()}
 class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """An agent of LangChain with guards, which holds its thread while it runs it.
 
-    `extend`, `retry` and `go_on` make inputs for it, as for a graph of `build_graph`. A second run of the same
+    `extend`, `retry` and `go_on` make inputs for it, as for a graph of `build_graph`. A second run of one
     thread at the same time raises ThreadBusy.
     """
 

@@ -24,7 +24,7 @@ from langchain.agents.middleware.types import (
     hook_config,
 )
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -36,11 +36,27 @@ from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
 from signoff.graph.history.replies import Call, normal
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
-from signoff.graph.messages import KEY, marks, slim
+from signoff.graph.messages import (
+    KEY,
+    SNAPSHOT_EVERY,
+    HistoryChannel,
+    append_messages,
+    marks,
+    slim,
+)
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
-from signoff.guards.steps import WAITS, GuardedRun, Position, Walk, begun, due_calls, prompt_of
+from signoff.guards.steps import (
+    WAITS,
+    GuardedRun,
+    Position,
+    Walk,
+    begun,
+    due_calls,
+    prompt_of,
+    whole_history,
+)
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.messages import sanitize
@@ -55,6 +71,9 @@ from signoff.tools.toolbox import Toolbox, make_toolbox
 
 _PROMPT_TOKENS = 2**62
 _NO_MODELS = BoundModels((), None)
+
+
+_PAST_CHANNEL = HistoryChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)
 
 
 class GuardedState(AgentState[Any]):
@@ -73,6 +92,7 @@ class GuardedState(AgentState[Any]):
     spent: NotRequired[Annotated[Spent, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, PrivateStateAttr]]
     guards: NotRequired[Annotated[Position, PrivateStateAttr]]
+    past: NotRequired[Annotated[list[AnyMessage], _PAST_CHANNEL, PrivateStateAttr]]
 
 
 OWN = frozenset(GuardedState.__annotations__)
@@ -226,11 +246,15 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A new input enters where every input does, whatever the thread stood in."""
+        walk = self._walk(state)
+        # Other middleware may take messages out, before a hook of this one comes to see them.
+        walk.run.reader(walk.state)
+        walk.run.give_back()
         position: Position | None = state.get("guards")
-        tools = position["tools"] if position is not None else {}
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
-        return {"event": entered, "guards": Position(at=str(State.COMPRESS), tools=tools)}
+        walk.at = State.COMPRESS
+        return {"event": entered, **walk.channels(position["tools"] if position else {})}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self.before_agent(state, runtime)
@@ -331,6 +355,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if found is None or position is None or position["at"] != State.EXECUTE:
             # A finish, and what stands after it: the machine answers it.
             return Command()
+        if not run.last_read:
+            # As before a new input: other middleware may take messages out before the next model call.
+            read: Any = {**state, "messages": whole_history(state, run)[0]}
+            run.reader(read)
+            run.give_back()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
         running = Running(Asking(handler, self._meant(request, call)), writer)

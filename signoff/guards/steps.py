@@ -55,10 +55,12 @@ _FIRST = ENTRIES[Event.INPUT]
 
 class Position(TypedDict):
     """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
-    kinds of the working tools, by name, as the model was last told of them."""
+    kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
+    first message."""
 
     at: str
     tools: dict[str, str]
+    first: str
 
 
 @dataclass
@@ -71,11 +73,37 @@ class GuardedRun(NodeContext):
     def _place(self, history: object) -> object:
         return self.thread_id, self.first
 
+    @property
+    def last_read(self) -> Sequence[BaseMessage]:
+        """The history as it was read last in this process; empty where it was not."""
+        found = self.deps.readings.get(self._place(None))
+        return found.messages if found is not None else ()
+
 
 def begun(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
     """The run of a hook that is given this state."""
-    messages = state.get("messages") or ()
-    return GuardedRun(deps, config, first=(messages[0].id or "") if messages else "")
+    position, messages = state.get("guards"), state.get("messages") or ()
+    first = position["first"] if position else (messages[0].id or "") if messages else ""
+    return GuardedRun(deps, config, first=first)
+
+
+def whole_history(
+    state: Mapping[str, Any], run: GuardedRun
+) -> tuple[Sequence[BaseMessage], list[BaseMessage]]:
+    """The history with what LangChain's `SummarizationMiddleware` has taken out of it, and what of that is
+    not written down yet: limits and outcomes go by what has happened, not by what the model is shown."""
+    messages: Sequence[BaseMessage] = state.get("messages") or ()
+    if not messages or not is_summary(messages[0]):
+        return messages, []
+    past: list[BaseMessage] = list(state.get("past") or ())
+    known = {message.id for message in (*past, *messages)}
+    lost = [message for message in run.last_read if message.id not in known and not is_summary(message)]
+    return [*past, *lost, *(one for one in messages if not is_summary(one))], lost
+
+
+def is_summary(message: BaseMessage) -> bool:
+    """Whether LangChain's middleware wrote this in place of older messages."""
+    return message.additional_kwargs.get("lc_source") == "summarization"
 
 
 @dataclass
@@ -86,12 +114,18 @@ class Walk:
     run: GuardedRun
     at: State | None = field(init=False)
     state: AgentState = field(init=False)
+    before: Sequence[BaseMessage] = field(init=False)
     written: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         position: Position | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
         state: Any = self.given
+        self.before, lost = whole_history(state, self.run)
+        if self.before is not state.get("messages"):
+            state = {**state, "messages": self.before}
+        if lost:
+            self.written["past"] = lost
         self.state = state
 
     @property
@@ -119,7 +153,7 @@ class Walk:
 
     def go(self) -> Part[None]:
         """Runs states until LangChain's loop has the next word, or a state is to wait."""
-        while self.at in WORKS and not (self.at in WAITS and self.written):
+        while self.at in WORKS and not (self.at in WAITS and "event" in self.written):
             yield from self.step()
 
     def fail(self, reason: str, error: str) -> Part[None]:
@@ -135,7 +169,7 @@ class Walk:
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages that are new or changed."""
-        before, now = self.given.get("messages") or (), self.state["messages"]
+        before, now = self.before, self.state.get("messages") or ()
         if now is before:
             return []
         changed = [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
@@ -143,7 +177,7 @@ class Walk:
 
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
         """What is written beside the messages."""
-        position = Position(at=str(self.at or ""), tools=dict(tools))
+        position = Position(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
         return {**self.written, "guards": position}
 
 
@@ -166,7 +200,7 @@ def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[Sy
     shown: what other middleware lets the model see in place of the history. system: the agent's own.
     """
     run, state, reader = walk.run, walk.state, walk.run.reader(walk.state)
-    given = walk.given["messages"]
+    given = walk.before
     if len(shown) != len(given) or any(map(is_not, shown, given)):
         # What the states have added is not in it yet.
         seen: Any = {**state, "messages": [*shown, *walk.messages]}
