@@ -24,9 +24,10 @@ from langchain.agents.middleware.types import (
     hook_config,
 )
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
@@ -56,6 +57,7 @@ from signoff.guards.steps import (
     due_calls,
     prompt_of,
     whole_history,
+    with_ids,
 )
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
@@ -69,6 +71,7 @@ from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
 from signoff.tools.toolbox import Toolbox, make_toolbox
 
+_ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 _PROMPT_TOKENS = 2**62
 _NO_MODELS = BoundModels((), None)
 
@@ -246,6 +249,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A new input enters where every input does, whatever the thread stood in."""
+        state, known = with_ids(state)
         walk = self._walk(state)
         # Other middleware may take messages out, before a hook of this one comes to see them.
         walk.run.reader(walk.state)
@@ -254,7 +258,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         walk.at = State.COMPRESS
-        return {"event": entered, **walk.channels(position["tools"] if position else {})}
+        update = {"event": entered, **walk.channels(position["tools"] if position else {})}
+        return update if known else {"messages": [_ALL, *state["messages"]], **update}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self.before_agent(state, runtime)

@@ -101,6 +101,15 @@ def whole_history(
     return [*past, *lost, *(one for one in messages if not is_summary(one))], lost
 
 
+def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The state with an id for each message, and whether it had them: deepagents keeps what an input gives as
+    plain values without one."""
+    messages = state.get("messages") or ()
+    if all(message.id is not None for message in messages):
+        return state, True
+    return {**state, "messages": append_messages([], [list(messages)])}, False
+
+
 def is_summary(message: BaseMessage) -> bool:
     """Whether LangChain's middleware wrote this in place of older messages."""
     return message.additional_kwargs.get("lc_source") == "summarization"

@@ -135,6 +135,7 @@ def test_the_guards_decide_as_the_machine(case: Case) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(3_600)
 @given(cases())
 @drawn_settings(10_000, None)
 def test_the_guards_decide_as_the_machine_ten_thousand_times(case: Case) -> None:
