@@ -5,16 +5,7 @@ where each event leads. What LangChain's loop does in its own way (the model cal
 only two states that are not the machine's.
 """
 
-from signoff.graph.inside.installing import install_hint
+from signoff.guards.agent import GuardedGraph, guarded
+from signoff.guards.middleware import Guards
 
-try:
-    from signoff.guards.agent import guarded
-    from signoff.guards.middleware import Guards
-except ImportError as error:
-    from signoff.graph.errors import SetupError
-
-    raise SetupError(
-        f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
-    ) from error
-
-__all__ = ["Guards", "guarded"]
+__all__ = ["GuardedGraph", "Guards", "guarded"]

@@ -16,13 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain.agents.middleware.types import (
-    AgentState,
-    OmitFromInput,
-    PrivateStateAttr,
-    hook_config,
-)
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -35,6 +28,7 @@ from signoff.graph.compiled.settings import checked_limits, checked_texts, flag,
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
 from signoff.graph.history.replies import Call, normal
+from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import (
@@ -70,6 +64,19 @@ from signoff.nodes.tool_calls.run import ResultWriter, ToolResult, once
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
 from signoff.tools.toolbox import Toolbox, make_toolbox
+
+try:
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+    )
+    from langchain.agents.middleware.types import AgentState, OmitFromInput, PrivateStateAttr, hook_config
+except ImportError as error:
+    raise SetupError(
+        f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
+    ) from error
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 _PROMPT_TOKENS = 2**62

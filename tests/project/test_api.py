@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
 from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
@@ -16,6 +17,9 @@ from tests.api import PUBLIC, module, page
 
 # Imported for type checkers alone, where they stand.
 LATE = {
+    # Of LangChain, for whose type checker alone they are imported there.
+    "BaseTool": BaseTool,
+    "TransformerFactory": object,
     "BaseStore": BaseStore,
     "PostgresThreads": PostgresThreads,
     "PostgresEntries": PostgresEntries,

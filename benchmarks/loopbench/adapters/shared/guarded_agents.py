@@ -10,10 +10,10 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.runtime import RunControl
 from pydantic import SecretStr
-from wire import Adapter, Report, Setup
+from wire import Adapter, Refused, Report, Setup
 
-from signoff import current_outcome, sqlite_storage
-from signoff.guards import Guards
+from signoff import ThreadError, current_outcome, sqlite_storage
+from signoff.guards import Guards, guarded
 
 
 class GuardedAgent(LangChainAgent):
@@ -23,6 +23,7 @@ class GuardedAgent(LangChainAgent):
         "any": {"name": "finish_task", "args": {"summary": "$text"}},
         "structured": {"name": "finish_task", "args": {"summary": "$text", "result": "$value"}},
     }
+    lacks: ClassVar = {"deadline": "an interrupt waits without a deadline"}
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text", "default_answer": "$default"}}
 
     def __init__(self, setup: Setup, kit: Kit) -> None:
@@ -32,9 +33,8 @@ class GuardedAgent(LangChainAgent):
         self._config: Any = {"configurable": {"thread_id": setup.thread}}
         self._opened = sqlite_storage(setup.folder / "threads.sqlite")
         storage = self._opened.__enter__()
-        self._agent = self.agent(
-            model=self.model, tools=self._tools(), checkpointer=storage.checkpointer, store=storage.store
-        )
+        saved = {"checkpointer": storage.checkpointer, "store": storage.store}
+        self._agent = guarded(self.agent(model=self.model, tools=self._tools(), **saved))
 
     @abstractmethod
     def agent(self, **given: Any) -> Any:
@@ -56,6 +56,12 @@ class GuardedAgent(LangChainAgent):
             )
             for one in self.kit.functions()
         ]
+
+    def run(self, given: Any) -> Report:
+        try:
+            return super().run(given)
+        except ThreadError as error:
+            raise Refused(str(error)) from error
 
     def close(self) -> None:
         self._opened.__exit__(None, None, None)
