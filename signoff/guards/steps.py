@@ -51,6 +51,7 @@ WAITS = frozenset({State.ASK_USER, State.CONFIRM})
 saved first, and such a state runs alone."""
 
 _FIRST = ENTRIES[Event.INPUT]
+_NOTHING = object()
 
 
 class Position(TypedDict):
@@ -187,7 +188,9 @@ class Walk:
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
         """What is written beside the messages."""
         position = Position(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
-        return {**self.written, "guards": position}
+        written = {**self.written, "guards": position}
+        # Each channel that is written costs LangGraph a step of its own to save.
+        return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
 
 
 def due_calls(messages: Sequence[BaseMessage], box: Toolbox) -> Mapping[str, tuple[str, Call]]:

@@ -41,7 +41,7 @@ GO: Any = {"messages": [("user", "do it")]}
 
 
 def agent(*script: Any, saved: bool = False, **rules: Any) -> Any:
-    storage = {"checkpointer": InMemorySaver() if saved else None, "store": InMemoryStore()}
+    storage: dict[str, Any] = {"checkpointer": InMemorySaver() if saved else None, "store": InMemoryStore()}
     return create_agent(ScriptedModel(script), tools(), middleware=[Guards(**rules)], **storage)
 
 
