@@ -47,10 +47,10 @@ def _table() -> dict[str, object]:
 
 
 def peers() -> list[Peer]:
-    """Signoff first, then agents that its guards stand in, the others in the order of peers.toml."""
+    """Signoff first, the others in the order of peers.toml, then agents that its guards stand in."""
     found = [(name, given) for name, given in _table().items() if isinstance(given, dict)]
-    own = [Peer(OWN, "Signoff"), *(Peer(name, title) for name, title in GUARDED.items())]
-    return [*own, *(Peer(name, given["title"], given["packages"]) for name, given in found)]
+    others = [Peer(name, given["title"], given["packages"]) for name, given in found]
+    return [Peer(OWN, "Signoff"), *others, *(Peer(name, title) for name, title in GUARDED.items())]
 
 
 def install(peer: Peer) -> None:
