@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables.retry import RunnableRetry
 from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
@@ -23,6 +24,7 @@ LATE = {
     "BaseStore": BaseStore,
     "PostgresThreads": PostgresThreads,
     "PostgresEntries": PostgresEntries,
+    "RunnableRetry": RunnableRetry,
     "WaitingFor": WaitingFor,
 }
 # What a program is handed and never makes: how it is made is private.
