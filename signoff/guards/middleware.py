@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
@@ -27,7 +28,7 @@ from langgraph.types import Command
 from signoff.graph.compiled.settings import checked_limits, checked_texts, flag, listed, one_of, positive
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
-from signoff.graph.history.replies import Call, normal
+from signoff.graph.history.replies import Call, in_order, normal, with_calls
 from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
@@ -55,7 +56,8 @@ from signoff.guards.steps import (
 )
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
-from signoff.nodes.model.messages import sanitize
+from signoff.nodes.model.guard import guarded as guarded_model
+from signoff.nodes.model.messages import is_streamed, sanitize
 from signoff.nodes.model.models import BoundModels
 from signoff.nodes.node import Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
@@ -252,6 +254,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         )
         self._known: dict[str, BaseTool | dict[str, Any]] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
+        self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
         self._warned = False
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -329,7 +332,10 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
         system, messages = prompt_of(walk, request.messages, request.system_message)
         offered = tool_choice(walk.task, walk.run.deps.required)
-        asked = request.override(system_message=system, messages=messages)
+        model = request.model
+        if is_streamed(model, "auto", walk.run.config):
+            model = self._cutting(model)
+        asked = request.override(model=model, system_message=system, messages=messages)
         begins = time.time()
         try:
             response = yield from _chosen(asked, offered, handler)
@@ -347,6 +353,13 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         walk.take(Report(Event.REPLIED, {"messages": _noted(response, offered, begins, walk)}))
         # The rest waits until the reply is saved.
         yield from walk.step()
+
+    def _cutting(self, model: BaseChatModel) -> BaseChatModel:
+        """The model with the guard in it that closes a stream once a finish in it is complete."""
+        before = self._cut
+        if before is None or before[0] is not model:
+            before = self._cut = model, guarded_model(model, self._deps.toolbox)
+        return before[1]
 
     def _tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -512,7 +525,7 @@ def _noted(response: Response, offered: ToolChoice, begins: float, walk: Walk) -
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
-    message = sanitize(normal(said[-1]))
+    message = _kept(sanitize(normal(said[-1])))
     ends = time.time()
     notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
     if offered is ToolChoice.CONTROLS:
@@ -522,6 +535,15 @@ def _noted(response: Response, offered: ToolChoice, begins: float, walk: Walk) -
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(walk.state['messages'])}"
     return [slim(message)]
+
+
+def _kept(message: AIMessage) -> AIMessage:
+    """The reply without the calls that had begun to come in when its stream was cut."""
+    keep, calls = marks(message).get("cut"), [*message.invalid_tool_calls, *message.tool_calls]
+    if keep is None or keep >= len(calls):
+        return message
+    kept = [(call["name"], call["id"], call["args"]) for call in in_order(message, calls)[:keep]]
+    return with_calls(message, kept)
 
 
 LOWEST, BELOW = (1, 2, 11), (2,)

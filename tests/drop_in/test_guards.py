@@ -280,3 +280,28 @@ def test_the_model_is_told_how_to_finish_and_of_no_answer_before() -> None:
     assert system.text.startswith("Be kind.")
     assert "finish_task" in system.text
     assert [message.type for message in seen] == ["human", "ai", "tool", "human"]
+
+
+def test_a_streamed_reply_is_closed_after_its_finish() -> None:
+    more = [call("save", name="late"), call("finish_task", summary="Once more. " * 200)]
+    streamed = agent([call("look", name="a"), DONE, *more])
+    found: Any = None
+    words = ""
+    for kind, item in streamed.stream(GO, stream_mode=["messages", "values"]):
+        if kind == "messages":
+            words += "".join(part["args"] or "" for part in getattr(item[0], "tool_call_chunks", ()))
+        else:
+            found = item
+    assert "Once more" not in words
+    said = next(message for message in found["messages"] if message.type == "ai")
+    assert [one["name"] for one in said.tool_calls] == ["look", "finish_task"]
+    assert outcome_of(found).succeeded
+
+
+def test_a_reply_streamed_in_an_event_loop_is_closed_after_its_finish() -> None:
+    async def played() -> Any:
+        streamed = agent([DONE, call("finish_task", summary="Once more.")])
+        return [item async for item in streamed.astream(GO, stream_mode=["messages", "values"])]
+
+    found = [item for kind, item in asyncio.run(played()) if kind == "values"][-1]
+    assert [len(m.tool_calls) for m in found["messages"] if m.type == "ai"] == [1, 0]
