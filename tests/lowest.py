@@ -54,6 +54,7 @@ TESTS = {
         "tests/nodes/test_model_names.py::test_a_wrapped_model_has_the_tools_and_the_guard",
         "tests/drop_in/test_middleware_hooks.py",
         "tests/drop_in/test_middleware_calls.py",
+        "tests/drop_in/test_guards.py",
     ),
     "tenacity": (
         "tests/nodes/test_retries.py::test_a_task_gets_through_a_rate_limit_a_fault_and_a_dropped_stream",
