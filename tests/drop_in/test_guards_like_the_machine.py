@@ -1,6 +1,7 @@
 """The machine and `create_agent` with guards decide alike: the same messages, outcomes and questions,
 whatever the model says and whatever history a thread begins with."""
 
+import os
 import warnings
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.support.guarded import Case, by_the_guards, by_the_machine
 from tests.support.hypothesis_runs import drawn_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+# How many the thorough test draws; the full sweep is EXAMPLES=10000.
+EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
 
 FINISHES = (
     call("finish_task", summary="All of it."),
@@ -135,8 +138,9 @@ def test_the_guards_decide_as_the_machine(case: Case) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(3_600)
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
 @given(cases())
-@drawn_settings(10_000, None)
-def test_the_guards_decide_as_the_machine_ten_thousand_times(case: Case) -> None:
+@drawn_settings(EXAMPLES, None)
+def test_the_guards_decide_as_the_machine_in_many_examples(case: Case) -> None:
     check(case)
