@@ -52,6 +52,7 @@ from signoff.nodes.call_llm import call_llm
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
 from signoff.nodes.decide import decide
+from signoff.nodes.delegates.graphs import check_prices
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over as hand_over_node
@@ -360,6 +361,8 @@ def build_graph(
         priced = partial(_priced, models)
         if bounds.cost is not None:
             bounds = bounds.model_copy(update={"prices": priced("")})
+    if bounds.cost is not None:
+        check_prices(box.delegates.values())
     asked = ModelSet(models, box, compaction, most, checked_retries(model_retries), when)
     own = asked.bound()
     deps = Dependencies(
