@@ -29,7 +29,7 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
-from signoff.graph.limits import Prices
+from signoff.graph.limits import Prices, is_whole
 from signoff.graph.machine import Event, check_states, enters
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.rules import budget
@@ -84,20 +84,25 @@ class Child:
             made["recursion_limit"] = _STEPS_OF_OTHERS
         return made
 
-    def descent(self, task: Task) -> Descent:
-        """What this machine hands down to it."""
+    def descent(self, task: Task, beside: int) -> Descent:
+        """What this machine hands down to it. beside: how many are called together. They share what is left,
+        since none of them sees what the others use."""
         run, above = self.run, self.run.descent
         bounds = {name: found for name in shared(run.limits) if (found := budget(name, task, run.limits))}
+        left = {name: (found.limit - found.used) / beside for name, found in bounds.items()}
+        if "tool_calls" in left:
+            # Their own calls are not counted yet.
+            left["tool_calls"] -= 1
         return Descent(
             ns=self.ns,
             deeper=run.limits.depth - 1,
             policies=(*(above.policies if above else ()), run.deps.toolbox.approvals),
-            left={name: found.limit - found.used for name, found in bounds.items()},
+            left={name: int(rest) if is_whole(name) else rest for name, rest in left.items()},
         )
 
-    def steps(self, task: Task) -> Part[ToolMessage]:
+    def steps(self, task: Task, beside: int) -> Part[ToolMessage]:
         """Runs it to its end: the result of the call. Raises GraphInterrupt when it waits."""
-        descent = self.descent(task)
+        descent = self.descent(task, beside)
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
             if state is not None and (found := self.result(state.values, over=self._is_over(state))):
@@ -265,15 +270,15 @@ class Children:
 
         async def found(child: Child) -> ToolMessage:
             if child.tool.name not in room:
-                return await acarry_out(child.steps(self.task), run)
+                return await acarry_out(child.steps(self.task, len(self.children)), run)
             async with room[child.tool.name]:
-                return await acarry_out(child.steps(self.task), run)
+                return await acarry_out(child.steps(self.task, len(self.children)), run)
 
         results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
         return _settled(self.children, results)
 
     def _run(self, child: Child) -> ToolMessage:
-        return carry_out(child.steps(self.task), child.run)
+        return carry_out(child.steps(self.task, len(self.children)), child.run)
 
     def _in_turn(self, child: Child, room: Mapping[str, Semaphore]) -> ToolMessage:
         if child.tool.name not in room:

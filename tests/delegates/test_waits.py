@@ -29,11 +29,14 @@ from signoff import (
     outcome_of,
     sqlite_storage,
 )
+from signoff.cli.launch import to_resume
+from signoff.front.database import Database
 from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 from signoff.session.status import look, reading_graph
 from signoff.storage.sqlite import SqliteStorage
+from signoff.workers import Order, drive, post
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "go")]}
@@ -188,7 +191,7 @@ def test_approvals_follow_the_stricter_of_both_policies(
 ) -> None:
     payer = build_graph(ScriptedModel([call("pay", to="x"), DONE]), [shop.pay], approvals=own)
     # The graph above knows a tool of that name as well.
-    made = [delegate("payer", payer, description="Pays."), shop.pay]
+    made: list[Any] = [delegate("payer", payer, description="Pays."), shop.pay]
     graph = build_graph(ScriptedModel([calls("payer"), DONE]), made, approvals=above, storage=storage)
     values = graph.invoke(GO, THREAD)
     if not asked:
@@ -219,11 +222,12 @@ def test_a_delegate_itself_may_need_approval(shop: Shop, storage: SqliteStorage)
 
 @WAYS
 def test_another_graph_waits_too(way: str, storage: SqliteStorage) -> None:
-    def work(_: MessagesState) -> Any:
+    def work(_: Any) -> Any:
         return {"messages": [("ai", f"it is {interrupt({'question': 'Which?'})}")]}
 
+    node: Any = work
     made = StateGraph(MessagesState)
-    made.add_node("work", work)
+    made.add_node("work", node)
     made.add_edge(START, "work")
     made.add_edge("work", END)
     tool_of = delegate(
@@ -402,3 +406,52 @@ def test_children_are_bounded_with_a_reason_of_its_own(storage: SqliteStorage) -
     assert (outcome.status, outcome.reason) == ("limit", "children")
     assert outcome.tree is not None
     assert outcome.tree.delegates == 2
+
+
+def test_the_command_line_answers_by_id_where_several_wait(storage: SqliteStorage, tmp_path: Path) -> None:
+    graph = parent(
+        storage,
+        [calls("a", "b"), DONE],
+        a=child(ASK, DONE),
+        b=child(call("think", thought="?"), ASK, DONE),
+    )
+    Session(graph, "t").run("go")
+    database, status = Database(str(tmp_path / "threads.sqlite"), True), look(graph, "t")
+    with pytest.raises(ThreadError, match=r"waits for 2 answers; say by --to .*a: --to \w{8}, b: --to \w{8}"):
+        to_resume("this", database)(status)
+    second = status.waits[1].interrupt_id
+    assert to_resume("this", database, second[:8])(status).move == Answer("this", second)
+    with pytest.raises(ThreadError, match="say by --to"):
+        to_resume("this", database, "nothing")(status)
+    # Without an answer the first one is put to whoever is there.
+    assert to_resume(None, database)(status).waiting == status.waiting
+
+
+def test_the_command_line_finds_the_approval_that_an_answer_names(
+    shop: Shop, storage: SqliteStorage, tmp_path: Path
+) -> None:
+    pays = [child(call("pay", to=to), DONE, tools=[shop.pay], approvals={"pay": True}) for to in "xy"]
+    Session(parent(storage, [calls("a", "b"), DONE], a=pays[0], b=pays[1]), "t").run("go")
+    status = look(reading_graph(storage), "t")
+    second = status.waits[1]
+    assert isinstance(second, Approval)
+    plan = to_resume(f"approve@{second.shown}", Database(str(tmp_path / "threads.sqlite"), True))
+    assert plan(status).move == Answer(f"approve@{second.shown}", second.interrupt_id)
+
+
+def test_a_worker_takes_answers_in_any_order(storage: SqliteStorage) -> None:
+    def graph(*steps: Any) -> Graph:
+        # Of another process each time.
+        return parent(storage, list(steps), a=child(*script), b=child(*script))
+
+    script: list[Any] = [ASK]
+    Session(graph(calls("a", "b")), "t").run("go")
+    first, second = look(reading_graph(storage), "t").waits
+    script = [DONE]
+    post(storage.store, "t", Order("one", Answer("this", second.interrupt_id)))
+    driven = drive(graph(), "t")
+    assert [one.interrupt_id for one in look(reading_graph(storage), "t").waits] == [first.interrupt_id]
+    assert isinstance(driven.decision, Question)
+    post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
+    post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
+    assert isinstance(drive(graph(DONE), "t").decision, Finished)
