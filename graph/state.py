@@ -283,7 +283,7 @@ class Context(CheckedModel):
     calls_per_reply: int | None = Field(
         default=None, ge=1, description="At most this many tool calls of one reply are run."
     )
-    tokens: int | None = Field(default=None, ge=1, description="At most this many tokens, read and written.")
+    tokens: int | None = Field(default=None, ge=1, description="At most this many tokens, input and output.")
     seconds: float | None = Field(
         default=None, gt=0, description="At most this many seconds of work; waiting for people is free."
     )

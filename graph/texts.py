@@ -395,7 +395,8 @@ class Texts:
     `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
     defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended.
     `history_summary` introduces the summary that stands for old turns; `note_down` asks the model for it, at
-    the end of its prompt; `summarise` and `material` are read by another model that writes it. `digest` is the former name of `history_summary`.
+    the end of its prompt; `summarise` and `material` are read by another model that writes it. `digest` is the
+    former name of `history_summary`.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
     a brace that is to be shown is doubled: `Call {{"name": "finish_task"}}`. Raises SetupError for a text in

@@ -348,12 +348,14 @@ class Plain(Display):
 
     @contextmanager
     def loading(self) -> "Iterator[Progress]":
+        from signoff.models.local.weights import STAGE_WORDS
+
         said: set[str] = set()
 
         def progress(stage: str, done: int, total: int) -> None:
             if stage not in said:
                 said.add(stage)
-                sys.stderr.write(f"The embedded model: {stage}\n")
+                sys.stderr.write(f"{STAGE_WORDS[stage]}\n")
 
         yield progress
 

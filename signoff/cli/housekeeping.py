@@ -38,7 +38,7 @@ def export(
     file: Database,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: print it)."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file (default: print)."),
     ] = None,
 ) -> None:
     """Print a thread as one JSON document: history, outcomes, records."""
@@ -89,13 +89,13 @@ def prune(
         typer.Option(
             "--older",
             metavar="TIME",
-            help="Threads that have not changed for so long: 30d, 12w, or since a date like 2026-01-31.",
+            help="Threads that have not changed for this long: 30d, 12w; or since a date like 2026-01-31.",
             show_default=False,
         ),
     ],
     every: Annotated[
         bool,
-        typer.Option("--all", help="Also threads that have not ended: that wait for you, or were stopped."),
+        typer.Option("--all", help="Also threads that wait for you or were stopped."),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,

@@ -135,7 +135,7 @@ Ask = Annotated[
     typer.Option(
         "--ask",
         metavar="NAME",
-        help="The tool by which it asks a person (default: ask_user and the like). May be repeated.",
+        help="The tool by which the agent asks a person (default: ask_user and the like). May be repeated.",
     ),
 ]
 Ignore = Annotated[
@@ -145,14 +145,16 @@ Ignore = Annotated[
 Repeats = Annotated[
     int,
     typer.Option(
-        "--repeats", min=2, max=1000, metavar="N", help="How many times the same work is a repetition."
+        "--repeats",
+        min=2,
+        max=1000,
+        metavar="N",
+        help="How many identical steps in a row are a repetition.",
     ),
 ]
 Run = Annotated[
     int | None,
-    typer.Option(
-        "--run", min=0, metavar="N", help="Which run, where the file holds several; the first is 0."
-    ),
+    typer.Option("--run", min=0, metavar="N", help="Which run, if the file holds several; the first is 0."),
 ]
 
 

@@ -39,7 +39,7 @@ def verify(
         str | None,
         typer.Option(
             metavar="JSON",
-            help="Arguments of a right finish, where those made from its schema do not fit.",
+            help="Arguments of a valid finish, where those generated from its schema do not fit.",
             show_default=False,
         ),
     ] = None,

@@ -17,8 +17,8 @@ from signoff.graph.errors import SetupError
 from signoff.models.local import local_model
 from signoff.models.local.install import ModelInfo, is_installed, model_info
 from signoff.models.local.install import install as install_packages
+from signoff.models.local.weights import STAGE_WORDS, Stage, ensure_weights
 from signoff.models.local.weights import Progress as OnProgress
-from signoff.models.local.weights import Stage, ensure_weights
 
 app = typer.Typer(
     help="Install the embedded model, which needs no key and no network.",
@@ -26,12 +26,6 @@ app = typer.Typer(
 )
 
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-_LABELS = {
-    Stage.INSTALL: "Installing packages (about 1.1 GB)",
-    Stage.JOIN: "Joining the weights",
-    Stage.VERIFY: "Verifying the weights",
-    Stage.LOAD: "Loading the model",
-}
 
 
 @contextmanager
@@ -46,7 +40,7 @@ def model_progress(console: Console) -> Iterator[OnProgress]:
                 # The next stage takes the line of the one before.
                 for before in shown.values():
                     bars.update(before, visible=False)
-                shown[stage] = bars.add_task(_LABELS[Stage(stage)], amount="")
+                shown[stage] = bars.add_task(STAGE_WORDS[stage], amount="")
             bars.update(shown[stage], completed=done, total=total or None, amount=_amount(stage, done, total))
 
         yield show

@@ -43,7 +43,7 @@ def run(
             "--thread",
             "-t",
             metavar="ID",
-            help="Add the task to this thread; when that waits for an answer, this is it "
+            help="Add the task to this thread; if the thread waits for an answer, the task is the answer "
             "(default: a new one).",
         ),
     ] = None,
@@ -104,7 +104,7 @@ def extend(
     thread: Thread,
     given: Given,
     file: Database,
-    turns: Annotated[int, typer.Argument(min=1, metavar="[TURNS]", help="How many turns more.")] = MORE_TURNS,
+    turns: Annotated[int, typer.Argument(min=1, metavar="[TURNS]", help="How many more turns.")] = MORE_TURNS,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

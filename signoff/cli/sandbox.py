@@ -32,7 +32,7 @@ def sandbox() -> None:
 def run_selftest(
     kind: Annotated[
         SandboxKind,
-        typer.Option("--sandbox", help="Which one; landlock is Linux without bubblewrap, unsafe none."),
+        typer.Option("--sandbox", help="Which sandbox: landlock needs no bubblewrap; unsafe is none."),
     ] = "auto",
     workspace: Annotated[
         Path | None,

@@ -128,7 +128,11 @@ def stats(
     ] = None,
     cap: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="N", help="What if at most N turns had been allowed? May be repeated."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Show how many tasks would have ended within N turns. May be repeated.",
+        ),
     ] = None,
     picture: Annotated[
         Path | None,
@@ -164,7 +168,7 @@ def rate(
     file: Database,
     stars: Annotated[
         int,
-        typer.Argument(min=STARS[0], max=STARS[-1], metavar="STARS", help="1 (useless) to 5 (just right)."),
+        typer.Argument(min=STARS[0], max=STARS[-1], metavar="STARS", help="1 (useless) to 5 (excellent)."),
     ],
     task: Annotated[
         int | None,

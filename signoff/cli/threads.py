@@ -73,7 +73,7 @@ _EVERY_TURN = ("think", "calls_open")
 def threads(
     file: Database,
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="At most this many, the ones changed last.")
+        int, typer.Option(min=1, metavar="N", help="Show at most this many, the most recently changed first.")
     ] = 20,
     expire: Annotated[
         bool,

@@ -91,7 +91,7 @@ WhoseQueue = Annotated[
     typer.Option(
         "--queue",
         metavar="NAME",
-        help="Whose workers run it: `module:graph` for those of a graph of your own (default: the "
+        help="Which workers run it: `module:graph` for those of a graph of your own (default: the "
         "thread's own, else those of the command line's graph).",
     ),
 ]
@@ -122,11 +122,11 @@ Heartbeat = Annotated[
         min=0.5,
         max=600,
         metavar="S",
-        help="Seconds between signs of life; after three that are missing others take over. The same for "
-        "all workers.",
+        help="Seconds between heartbeats; after three missed ones another worker takes the threads over. Give "
+        "all workers the same value.",
     ),
 ]
-UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to begin.")]
+UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when no submitted thread is left to run.")]
 
 
 @takes(*TO_BEGIN)

@@ -32,7 +32,7 @@ Config = Annotated[
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")]
 
 TO_BEGIN = tuple(RunOptions.model_fields)
 """The options of a run that begins."""

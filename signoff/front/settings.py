@@ -119,7 +119,9 @@ class RunOptions(BaseModel):
     base_url: str | None = _option("URL", "Address of that server (default: OPENAI_BASE_URL, else OpenAI).")
     turns: int | None = _option("N", "At most this many turns of the model (default: 30).", least=1)
     tokens: int | None = _option(
-        "N", "At most this many tokens, read and written (default: the thread's own, else no limit).", least=1
+        "N",
+        "At most this many tokens, input and output (default: the thread's own, else no limit).",
+        least=1,
     )
     seconds: float | None = _option(
         "S",
@@ -150,7 +152,7 @@ class RunOptions(BaseModel):
     )
     tools: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = _option(
         "LIST",
-        "What it works with, out of files, shell, python, or none (default: the thread's own, else "
+        "What the model works with: any of files, shell and python, or none (default: the thread's own, else "
         "files,shell; files for the embedded model).",
         kind=str,
     )
@@ -162,8 +164,9 @@ class RunOptions(BaseModel):
     )
     protocol: str | None = _option(
         "NAME",
-        "How the model works: tools, or tagged, for models without tool calling: by text, with "
-        "plans and Python code, python and files, 10 turns (default: the thread's own, else tools).",
+        "How the model works: tools; or tagged, a text protocol of plans and Python code for models "
+        "without tool calling, with the tools python and files and 10 turns (default: the thread's own, else "
+        "tools).",
     )
     constitution: Path | None = _option(
         "FILE",
@@ -172,7 +175,7 @@ class RunOptions(BaseModel):
     )
     rounds: bool | None = _option(
         None,
-        "Plan, execute, think: after each batch of calls it thinks before the next (default: the "
+        "Plan, execute, think: after each batch of calls the model thinks before the next one (default: the "
         "thread's own, else not).",
         "--rounds/--no-rounds",
     )

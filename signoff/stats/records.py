@@ -103,7 +103,7 @@ def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]
 def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
     """Stores a person's rating of a task that has ended, replacing an earlier one; returns that task.
 
-    stars: 1 (useless) to 5 (just right). task: its number among the ended tasks of the thread, from 1; None
+    stars: 1 (useless) to 5 (excellent). task: its number among the ended tasks of the thread, from 1; None
     for the last. Raises SetupError for a number out of range, ThreadError when nothing has ended.
     """
     if stars not in STARS:

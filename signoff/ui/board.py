@@ -27,6 +27,7 @@ from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
 from signoff.graph.foreign import counted
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.vocabulary import WAITS, heading
+from signoff.models.local.weights import STAGE_WORDS
 from signoff.session.decisions import Waiting
 from signoff.session.events import CallStarted, Decided, Entered, Resumed, Stopping, Token
 from signoff.session.status import Condition
@@ -290,7 +291,7 @@ class Board(Vertical):
         match news:
             case Loading():
                 of = f" {news.done * 100 // news.total} %" if news.total else ""
-                self.status.tell(f"the embedded model: {one_line(news.stage)}{of}", "bold cyan")
+                self.status.tell(f"{STAGE_WORDS[news.stage].lower()}{of}", "bold cyan")
             case Ready(settings=settings):
                 self.status.facts.model = settings.model
             case Entered():

@@ -34,6 +34,15 @@ class Stage(StrEnum):
     LOAD = "load"  # length not known
 
 
+STAGE_WORDS: dict[str, str] = {
+    Stage.INSTALL: "Installing packages (about 1.1 GB)",
+    Stage.JOIN: "Joining the weights",
+    Stage.VERIFY: "Verifying the weights",
+    Stage.LOAD: "Loading the model",
+}
+"""What a person reads while a stage lasts."""
+
+
 def silent(stage: str, done: int, total: int) -> None:
     """A Progress that reports nothing."""
 
