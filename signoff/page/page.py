@@ -1,4 +1,4 @@
-"""Makes the page by its templates, with as much of the timeline as there is room for, and writes it."""
+"""Renders the page from its templates, with as much of the timeline as there is room for, and writes it."""
 
 import importlib.metadata
 import os
@@ -28,15 +28,15 @@ from signoff.tools.approvals import DECISIONS
 
 STDOUT = "-"
 MOST_BYTES = 2_400_000
-"""Of the whole timeline: a page is to be sent around, and opened on a phone."""
+"""The limit of the whole timeline: a page should be easy to send, and to open on a phone."""
 _PIECE_BYTES = 300_000
-# The characters of one text; the next one is tried when a piece comes out too large.
+# The limits of one text, in characters; the next one is tried when a piece is too large.
 _ROOMS = (16_000, 3_000, 400, 60)
 _FOLDER = Path(__file__).parent
 
 
 def page(run: Run) -> str:
-    """The thread as one HTML document, the same for the same thread; valid UTF-8 of a few MB at most."""
+    """Returns the thread as one deterministic HTML document; valid UTF-8 of a few MB at most."""
     tasks = groupby(_timeline(list(pieces(run))), key=itemgetter(0))
     template = templates().get_template("page.html")
     return template.render(
@@ -50,7 +50,7 @@ def page(run: Run) -> str:
 
 @cache
 def templates() -> Environment:
-    """The templates. All that they print is made visible and escaped; an unknown name is an error."""
+    """Returns the templates. All they print is made visible and escaped; an unknown name is an error."""
     environment = Environment(
         loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
@@ -72,15 +72,14 @@ def templates() -> Environment:
 
 
 def _source(name: str) -> str:
-    """A template without its line breaks and indents: on a page, white space between elements is seen."""
+    """Returns a template without line breaks and indents, which would be visible between elements."""
     if name.endswith(".css"):
         return (_FOLDER / name).read_text("utf-8")
     return re.sub(r"\n\s*", "", (_FOLDER / "templates" / name).read_text("utf-8"))
 
 
 def _visible(value: object) -> object:
-    """What is printed for a value: what templates made as it is; in a text, all that hides or reorders is
-    named."""
+    """Returns template output unchanged, and text with hidden and reordering characters named."""
     if isinstance(value, int) or hasattr(value, "__html__"):
         return value
     words = f"{value:g}" if isinstance(value, float) else str(value)
@@ -88,7 +87,7 @@ def _visible(value: object) -> object:
 
 
 def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
-    """The parts, each after its task; of a run that is too long for a page, the first and the last."""
+    """Returns the parts, each after its task; of a run too long for a page, the first and the last."""
     first = list(_draw_first(parts, MOST_BYTES * 2 // 5))
     rest = parts[len(first) :]
     last = list(_draw_first(reversed(rest), MOST_BYTES - sum(len(part.encode()) for _, part in first)))[::-1]
@@ -99,7 +98,7 @@ def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
 
 
 def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple[int, str]]:
-    """The first of the parts, as many as there is room for, but at least one."""
+    """Renders as many of the first parts as there is room for, but at least one."""
     for at, (task, piece) in enumerate(parts):
         markup = _fitted(piece)
         room -= len(markup.encode())
@@ -109,7 +108,7 @@ def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple
 
 
 def _fitted(piece: Piece) -> str:
-    """The piece with as much text as makes it no larger than a piece may be."""
+    """Renders the piece with as much text as its size limit allows."""
     for room in _ROOMS:
         markup = draw(piece, room)
         if len(markup) <= _PIECE_BYTES:
@@ -118,7 +117,7 @@ def _fitted(piece: Piece) -> str:
 
 
 def draw(part: object, room: int) -> str:
-    """What the macro for such a part makes of it. room: the characters of one text."""
+    """Renders a part with its macro. room: the limit of one text, in characters."""
     macro: Callable[..., str] = getattr(
         templates().get_template("timeline.html").module, type(part).__name__.lower()
     )
@@ -126,10 +125,10 @@ def draw(part: object, room: int) -> str:
 
 
 def save(page: str, file: str) -> None:
-    """Writes the page into `file`, or to the standard output for `-`.
+    """Writes the page to `file`, or to the standard output for `-`.
 
-    A file that is there keeps what it holds until the new page is complete. Raises SetupError, with what to
-    do, when it cannot be written there.
+    An existing file keeps its contents until the new page is complete. Raises SetupError, with what to do,
+    when it cannot be written.
     """
     data = page.encode()
     if file == STDOUT:
@@ -147,7 +146,7 @@ def save(page: str, file: str) -> None:
 
 
 def _target(file: str) -> str:
-    """The file itself, where `file` is a link to it."""
+    """Returns the file itself, if `file` is a link to it."""
     if not file:
         raise SetupError("--html is empty; name a file, or - for the standard output.")
     try:
@@ -157,7 +156,7 @@ def _target(file: str) -> str:
     if stat.S_ISDIR(mode):
         raise SetupError(f"{_shortened(file)} is a folder; name a file in it.")
     if not stat.S_ISREG(mode):
-        raise SetupError(f"{_shortened(file)} is no ordinary file; name one, or - for the standard output.")
+        raise SetupError(f"{_shortened(file)} is not a regular file; name one, or - for the standard output.")
     if not os.access(file, os.W_OK):
         raise SetupError(f"{_shortened(file)} is write-protected; name another file.")
     return os.path.realpath(file)

@@ -1,4 +1,4 @@
-"""What the thread waits for, and the ways to answer it: a card with buttons above the prompt."""
+"""What the thread waits for, and the ways to answer: a card with buttons above the prompt."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ from signoff.session.decisions import (
 from signoff.ui.work import SHELL
 
 _OPTION = 40
-_UNKNOWN = "It is not known whether this was done. Look before you do it again."
+_UNKNOWN = "It is not known whether this was done. Check before you do it again."
 _MOST_OPTIONS = 9
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A button. key: the letter that presses it. answer: what it answers; None when more is to be typed."""
+    """A button. key: the letter that presses it. answer: its answer; None when more must be typed."""
 
     key: str
     label: str
@@ -41,7 +41,10 @@ class Choice:
 
 
 class Asking(Vertical):
-    """Shows one waiting thing. Several calls are decided one after the other and delivered together."""
+    """Shows one waiting question, action or approval.
+
+    Several calls are decided one by one and delivered together.
+    """
 
     class Answered(Message):
         """A person has answered `waiting` with `value`."""
@@ -51,14 +54,14 @@ class Asking(Vertical):
             self.waiting, self.value = waiting, value
 
     class Wanted(Message):
-        """More is to be typed for the choice `key`: a reason, new arguments, words to the model."""
+        """The choice `key` needs typed text: a reason, new arguments, an answer for the model."""
 
         def __init__(self, key: str, call: PendingCall) -> None:
             super().__init__()
             self.key, self.call = key, call
 
     class Again(Message):
-        """An action whose outcome is unknown is to be run once more."""
+        """The person wants to run an action with unknown outcome again."""
 
         def __init__(self, action: Action) -> None:
             super().__init__()
@@ -80,7 +83,7 @@ class Asking(Vertical):
         self._show()
 
     def press(self, key: str) -> bool:
-        """Takes the choice of this key; False when there is none."""
+        """Takes the choice with this key; returns False when there is none."""
         found = next((choice for choice in self.choices() if choice.key == key), None)
         if found is None or self.waiting is None:
             return False
@@ -93,7 +96,7 @@ class Asking(Vertical):
         return True
 
     def take(self, value: Any) -> None:
-        """An answer, or a decision on the call that is shown. Raises ThreadError when it does not fit."""
+        """Takes an answer, or a decision on the shown call. Raises ThreadError when it is not valid."""
         waiting = self.waiting
         if not isinstance(waiting, Approval):
             if waiting is not None:
@@ -109,7 +112,7 @@ class Asking(Vertical):
             self._show()
 
     def typed(self, text: str) -> None:
-        """What was typed into the prompt. Raises ThreadError when it does not fit."""
+        """Takes what was typed into the prompt. Raises ThreadError when it is not valid."""
         waiting = self.waiting
         if isinstance(waiting, Question) and text.isdecimal() and 0 < int(text) <= len(waiting.options):
             self.take(waiting.options[int(text) - 1])
@@ -120,7 +123,7 @@ class Asking(Vertical):
 
     @property
     def call(self) -> PendingCall | None:
-        """The call that is to be decided on now."""
+        """Returns the call to decide on now."""
         waiting = self.waiting
         return waiting.calls[len(self.decided)] if isinstance(waiting, Approval) else None
 
@@ -159,7 +162,7 @@ def _choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
     elif isinstance(waiting, Action):
         if waiting.unknown and waiting.tool == SHELL:
             yield Choice("g", "Run it again", "warning")
-        yield Choice("u", "Say that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
+        yield Choice("u", "Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
     elif call:
         known = {
             "approve": Choice("a", "Approve", "success", {"type": "approve"}),
@@ -171,14 +174,14 @@ def _choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
 
 
 def _decision(text: str, call: PendingCall) -> Mapping[str, Any]:
-    """What was typed on a call: a decision's word, `reject: why`, or JSON of one decision."""
+    """Returns the decision typed for a call: its word, `reject: why`, or JSON of one decision."""
     word, _, rest = text.partition(":")
     kind = word.strip().lower()
     if kind == "edit":
         try:
             return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
         except ValueError as error:
-            raise ThreadError(f"The arguments are no JSON ({error}).") from error
+            raise ThreadError(f"The arguments are not valid JSON ({error}).") from error
     if kind in ("reject", "respond"):
         return {"type": kind, "message": rest.strip()}
     if kind == "approve":
@@ -188,18 +191,18 @@ def _decision(text: str, call: PendingCall) -> Mapping[str, Any]:
 
 
 def arguments_text(call: PendingCall) -> str:
-    """The arguments of a call, to be edited."""
+    """Returns the arguments of a call as text to edit."""
     return named(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
 
 
 def hint(waiting: Waiting | None) -> str:
-    """What the prompt is for."""
+    """Returns the hint of the prompt."""
     if isinstance(waiting, Question):
         return "your answer, or the number of one"
     if isinstance(waiting, Confirmation):
         return "yes, or what is wrong"
     if isinstance(waiting, Action):
-        return "what it gave"
+        return "its result"
     return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
 
 

@@ -39,7 +39,7 @@ def ui(
     _needs("textual")
     colours = theme_of(theme, os.environ, given.config)
     if not _is_web() and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do without.")
+        raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do not.")
     # Textual is an extra, and slow to import.
     from signoff.ui.app import run_app
 
@@ -61,21 +61,21 @@ def serve(
     _needs("textual_serve")
     with file.open() as storage:
         thread_id = checked_thread_id(thread) if thread else new_thread_id(storage.threads())
-    # With its password, which the words for a person leave out.
+    # Includes the password, which the displayed address leaves out.
     named = ["--database", file.where] if file.named else []
     config = ["--config", file.config] if file.config else []
     words = ["ui", f"--thread={thread_id}", *named, *config, *context.args]
     _checked(words)
-    # So that the application ends with this process, also when that is killed.
+    # So that the application ends with this process, even when this process is killed.
     os.environ[_SERVED_BY] = str(os.getpid())
-    # Its packages are an extra.
+    # These packages are an extra.
     from signoff.ui.serve import serve as serve_forever
 
     serve_forever(words, port, lambda address: typer.echo(f"Open {address}\nCtrl-C ends it."))
 
 
 def _checked(words: list[str]) -> None:
-    """Raises what is wrong with the options before a page opens that could not say it."""
+    """Checks the options first, because a page could not report an error in them."""
     probe = typer.Typer()
     probe.command()(ui)
     typer.main.get_command(probe).make_context("signoff ui", words[1:])

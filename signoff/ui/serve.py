@@ -1,4 +1,4 @@
-"""The application in a browser: on the loopback interface, for whoever has the token, and for nobody else."""
+"""The application in a browser: on the loopback interface, only for clients with the token."""
 
 import asyncio
 import base64
@@ -29,12 +29,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TokenServer(Server):
-    """Serves `command`, one process for each page that is open.
+    """Serves `command`, one process for each open page.
 
-    Everything lies below a folder that the token names, so a request without it gets nothing. The token is no
-    cookie: a browser would send that to every server on this machine, whatever its port. The page keeps it in
-    the storage of its tab, which belongs to this port alone, and takes it out of the address. Requests under
-    another name than the loopback's, or from another page, are refused, so that no web site can reach it.
+    All paths are below a folder named by the token, so a request without it gets nothing. The token is not a
+    cookie: a browser would send that to every server on this machine, whatever its port. The page stores it
+    in its tab's session storage, which belongs to this port alone, and removes it from the address. Requests
+    with another host name than the loopback's, or from another origin, are refused, so that no web site can
+    reach it.
     """
 
     def __init__(self, command: str, listening: socket.socket, token: str) -> None:
@@ -45,11 +46,11 @@ class TokenServer(Server):
 
     @property
     def address(self) -> str:
-        """The address to open, with the token in it."""
+        """Returns the address to open, including the token."""
         return f"{self.public_url}/?token={self.token}"
 
     def run(self) -> None:
-        """Serves until SIGINT or SIGTERM; ends the processes of the pages that are open."""
+        """Serves until SIGINT or SIGTERM; ends the processes of the open pages."""
         loop = asyncio.new_event_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.request_exit)
@@ -80,7 +81,7 @@ class TokenServer(Server):
         return app
 
     async def _ended(self, app: web.Application) -> None:
-        """Waits for the processes of pages to end: asyncio complains of one that outlives its loop."""
+        """Waits for the processes of pages to end: asyncio warns of one that outlives its loop."""
         end = time.monotonic() + _END_SECONDS
         while time.monotonic() < end and any(
             thread.name.startswith("waitpid") for thread in threading.enumerate()
@@ -88,7 +89,7 @@ class TokenServer(Server):
             await asyncio.sleep(0.05)
 
     async def on_startup(self, app: web.Application) -> None:
-        """The command says what there is to say."""
+        """Prints nothing: the command has printed the address."""
 
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         own = f"{HOST}:{self.port}"
@@ -104,7 +105,7 @@ class TokenServer(Server):
         return response
 
     async def _enter(self, request: web.Request) -> web.StreamResponse:
-        """With the token, the way to the page; without it, at most the way back for a tab that was there."""
+        """Returns the page for a request with the token; without it, at most the redirect of a known tab."""
         if self._knows(request.query.get("token", "")):
             return web.Response(status=302, headers={"Location": f"/{self.token}/"})
         again = {"Content-Security-Policy": f"default-src 'none'; script-src '{_hash_of(_AGAIN)}'"}
@@ -134,9 +135,9 @@ def _policy(own: str) -> str:
 
 
 def serve(words: Sequence[str], port: int, say: Callable[[str], None]) -> None:
-    """Serves `signoff WORDS` until it is stopped. port: 0 for any that is free.
+    """Serves `signoff WORDS` until it is stopped. port: 0 for any free port.
 
-    Raises SetupError when the port cannot be had.
+    Raises SetupError when the port cannot be used.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -146,8 +147,8 @@ def serve(words: Sequence[str], port: int, say: Callable[[str], None]) -> None:
     except OSError as error:
         listening.close()
         raise SetupError(f"Port {port} cannot be used ({error.strerror}); try --port 0.") from error
-    # Quoted for sh, which knows less than the shells that commands are shown for. `exec`: the shell between
-    # would keep the application from seeing that this process has ended.
+    # Quoted for sh, which supports less than the shells that commands are shown for. `exec`: an intermediate
+    # shell would keep the application from noticing that this process has ended.
     command = f"exec {shlex.join(module_with_packages('signoff.cli', *words))}"
     server = TokenServer(command, listening, secrets.token_urlsafe(24))
     say(server.address)
