@@ -43,6 +43,7 @@ from signoff.graph.outcome import ResultT
 from signoff.graph.schemas.context import context_form
 from signoff.graph.schemas.state import state_schemas
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.nodes.delegates.graphs import check_prices
 from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keeper_of, prompt_budget, renamed
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
@@ -292,6 +293,8 @@ def build_graph(
         priced = partial(_priced, models)
         if bounds.cost is not None:
             bounds = bounds.model_copy(update={"prices": priced("")})
+    if bounds.cost is not None:
+        check_prices(box.delegates.values())
     asked = ModelSet(models, box, compaction, most, checked_retries(model_retries), when)
     own = asked.bound()
     deps = Dependencies(

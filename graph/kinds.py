@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 class Kind(StrEnum):
     """`control` steers the machine; `read` changes nothing; `write` may change something; `terminal` runs
-    commands."""
+    commands; `delegate` gives a task to another graph (`signoff.delegate` makes such a tool)."""
 
     CONTROL = "control"
     READ = "read"
     WRITE = "write"
     TERMINAL = "terminal"
+    DELEGATE = "delegate"
 
 
 class Effect(StrEnum):

@@ -88,6 +88,9 @@ class Limits(CheckedModel):
     prices: per million tokens, for `cost`; without them those of the model in `genai-prices` (the extra
         `signoff[prices]`), in dollars.
     talk_turns: replies without any call, in a row; only a work call starts the count again.
+    depth: levels of delegates below this graph; a call of one that would stand deeper is refused, and the
+        task ends. In a delegate the bound of the graph that called it holds, too.
+    children: calls of delegates that are begun; one more is refused, and the task ends.
     repeats: the same work calls with the same results, in a row, or a cycle of two or three of them; the
         same thoughts without work between them. Half way there the model is told. A person's word starts
         the count again.
@@ -109,6 +112,8 @@ class Limits(CheckedModel):
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     prices: Prices | None = None
+    depth: int = Field(default=5, ge=1)
+    children: int | None = Field(default=None, ge=1)
     talk_turns: int = Field(default=5, ge=1)
     repeats: int | None = Field(default=5, ge=2)
     refusals: int | None = Field(default=5, ge=1)

@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.finish.delegated import passed_over
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
@@ -142,6 +143,16 @@ class Usage(BaseModel):
     estimated: bool = False
 
 
+class TreeUse(BaseModel):
+    """What a task and all delegates below it have used. delegates: the calls of delegates of this task."""
+
+    delegates: int
+    turns: int
+    tool_calls: int
+    total_tokens: int
+    seconds_active: float
+
+
 class CheckRun(BaseModel):
     """A completion check that ran. said: the last line of what it said, or how it failed."""
 
@@ -188,6 +199,8 @@ class Outcome(BaseModel, Generic[ResultT]):
     last_text: the last text of the model. open_work: calls that were never run. open_points: what else was
         last said to be open, in a sentence each: the next phase, the status of the last thought, why the last
         finish did not count. Both are empty after a success.
+    tree: what the task used together with all delegates below it; None for a task that has called none. What
+        stands beside it is of this task alone.
     models: how many replies each model gave, by the name that its provider gives it, or by which it was asked
         where there are several; empty for models without a name.
     retries: how often a model call was tried again after an error that may pass, or with the next model, in
@@ -217,6 +230,7 @@ class Outcome(BaseModel, Generic[ResultT]):
     refusals: int = 0
     tool_calls: int = 0
     usage: Usage = Field(default_factory=Usage)
+    tree: TreeUse | None = None
     models: dict[str, int] = Field(default_factory=dict)
     retries: int = 0
     seconds_retrying: float = 0.0
@@ -321,6 +335,8 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
     success, holds = ending["status"] == "success", "claim" in ending
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed if holds else last_claim(task))
+    if success and task.total.children:
+        issues += passed_over(task, claimed, issues)
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     reported = ending["status"] == "limit" and bool(task.phases)
@@ -344,6 +360,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "refusals": _refusals(task),
             "tool_calls": task.total.tool_calls,
             "usage": _usage(task.total),
+            "tree": _tree(task),
             "models": _models(task),
             "retries": task.total.retries + ending.get("retries", 0),
             "seconds_retrying": round(task.total.held + ending.get("seconds_retrying", 0.0), 3),
@@ -355,6 +372,19 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "task": task.id,
         }
     )
+
+
+def _tree(task: Task) -> dict[str, Any] | None:
+    total = task.total
+    if not total.children:
+        return None
+    return {
+        "delegates": total.children,
+        "turns": task.turns + total.below_turns,
+        "tool_calls": total.tool_calls + total.below_calls,
+        "total_tokens": total.total_tokens + total.below_tokens,
+        "seconds_active": round(total.seconds + total.below_seconds, 3),
+    }
 
 
 def _models(task: Task) -> dict[str, int]:

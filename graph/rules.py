@@ -73,23 +73,31 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
         ),
         "tool_calls": CountedLimit(
             "{used} of {limit} tool calls are used",
-            lambda task, _: task.used.tool_calls,
+            lambda task, _: task.used.tool_calls + task.used.below_calls,
             lambda _, limits: limits.tool_calls,
+            ends=False,
+        ),
+        "children": CountedLimit(
+            "{used} of {limit} delegates are begun",
+            lambda task, _: task.used.children,
+            lambda _, limits: limits.children,
             ends=False,
         ),
         "tokens": CountedLimit(
             "{used:,} of {limit:,} tokens are used",
-            lambda task, _: task.used.total_tokens,
+            lambda task, _: task.used.total_tokens + task.used.below_tokens,
             lambda _, limits: limits.tokens,
         ),
         "cost": CountedLimit(
             "{used:.6g} of {limit:g} is spent",
-            lambda task, limits: limits.prices.cost(task.used) if limits.prices else 0.0,
+            lambda task, limits: (
+                limits.prices.cost(task.used) + task.used.below_cost if limits.prices else 0.0
+            ),
             lambda _, limits: limits.cost if limits.prices else None,
         ),
         "seconds": CountedLimit(
             "{used:.1f} of {limit:g} seconds of working time are used",
-            lambda task, _: task.used.seconds,
+            lambda task, _: task.used.seconds + task.used.below_seconds,
             lambda _, limits: limits.seconds,
         ),
     }
@@ -191,6 +199,15 @@ def _tool_calls(task: Task, limits: Limits) -> Why:
     return f"{found.why}, and one more was called" if found and task.used.refused else None
 
 
+def _children(task: Task, limits: Limits) -> Why:
+    found = budget("children", task, limits)
+    return f"{found.why}, and one more was called" if found and task.used.no_more_children else None
+
+
+def _depth(task: Task, limits: Limits) -> Why:
+    return "no delegate may stand deeper, and one was called" if task.used.too_deep else None
+
+
 def _repeats(task: Task, limits: Limits) -> Why:
     if limits.repeats is None or task.row.times < limits.repeats:
         return None
@@ -282,6 +299,8 @@ RULES: tuple[Rule, ...] = (
     Rule("content_filter", Event.FAILED, _content_filter),
     Rule("turns", Event.EXHAUSTED, _used_up("turns")),
     Rule("tool_calls", Event.EXHAUSTED, _tool_calls),
+    Rule("children", Event.EXHAUSTED, _children),
+    Rule("depth", Event.EXHAUSTED, _depth),
     Rule("tokens", Event.EXHAUSTED, _used_up("tokens")),
     Rule("cost", Event.EXHAUSTED, _used_up("cost")),
     Rule("seconds", Event.EXHAUSTED, _used_up("seconds")),

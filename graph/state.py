@@ -292,6 +292,12 @@ class Context(CheckedModel):
         gt=0,
         description="At most this cost, by the graph's prices, else by those of genai-prices, in dollars.",
     )
+    depth: int | None = Field(
+        default=None, ge=1, description="At most this many levels of delegates below this graph."
+    )
+    children: int | None = Field(
+        default=None, ge=1, description="At most this many calls of delegates are begun."
+    )
     talk_turns: int | None = Field(
         default=None, ge=1, description="At most this many replies without a tool call in a row."
     )

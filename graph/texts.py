@@ -86,6 +86,7 @@ AMOUNTS: Mapping[str, str] = MappingProxyType(
     {
         "turns": "{left} turn(s)",
         "tool_calls": "{left} tool call(s)",
+        "children": "{left} delegate(s)",
         "tokens": "about {left:,} tokens",
         "cost": "about {percent} % of what it may cost",
         "seconds": "about {left:.0f} second(s) of working time",
@@ -171,6 +172,15 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "did_you_mean": " Did you mean {near!r}?",
         "truncated": "Not run: the reply was cut off at the length limit. Call {name} again in a smaller step.",
         "tool_calls": "Not run: all tool calls that this task may make are used up.",
+        "children": "Not run: all delegates that this task may begin are used up.",
+        "depth": "Not run: {name} would stand deeper than delegates may here.",
+        "tokens": "Not run: all tokens of this task are used up.",
+        "delegate_done": "{name} is done ({verified}). {summary}",
+        "delegate_failed": "{name} did not succeed ({why}). {summary}",
+        "delegate_left": "{name} was begun, and was ended before it had finished.",
+        "delegate_result": "\nIts result: {result}",
+        "delegate_issues": "\nStill open: {issues}",
+        "delegate_changes": "\nWhat it may have changed: {changes}",
         "cost": "Not run: all that this task may cost is spent.",
         "seconds": "Not run: the working time of this task is used up.",
         "granted": "Granted: {turns} more turn(s), so {left} are left. {words}",
@@ -243,6 +253,10 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         ),
         "checks": (
             "the completion checks did not pass: {names}. Put it right, then call finish_task again.{output}"
+        ),
+        "delegates": (
+            "{failed}. Have it done, or say what is missing: in pending_issues, by the delegate's name, or with "
+            "outcome 'partial' or 'blocked'."
         ),
         "evidence_missing": "the evidence {id!r} is no call of this task. Cite calls whose results you have seen.",
         "evidence_failed": "the evidence {id!r} did not succeed. Put it right, and cite a call that did.",
@@ -337,7 +351,10 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         )
     },
     **{f"results.{name}": _CALL for name in ("malformed", "invalid", "truncated")},
-    **{f"results.{name}": {"name": "text"} for name in ("tool_calls", "cost", "seconds")},
+    **{
+        f"results.{name}": {"name": "text"}
+        for name in ("tool_calls", "children", "depth", "tokens", "cost", "seconds")
+    },
     **{
         f"results.{name}": {"control": "text"}
         for name in ("after_control", "superseded", "left_behind", "ended")

@@ -127,6 +127,10 @@ REASONS: Mapping[str, ReasonWord] = MappingProxyType(
         "tool_calls": ReasonWord(
             "Limit of tool calls reached", "all tool calls are used, and one more was made"
         ),
+        "children": ReasonWord(
+            "Limit of delegates reached", "all calls of delegates are used, and one more was made"
+        ),
+        "depth": ReasonWord("Limit of depth reached", "a delegate was called where none may stand deeper"),
         "tokens": ReasonWord("Token limit reached", "all tokens are used"),
         "cost": ReasonWord("Cost limit reached", "all that it may cost is spent"),
         "seconds": ReasonWord("Time limit reached", "all working time is used"),

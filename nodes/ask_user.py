@@ -10,7 +10,7 @@ from langgraph.types import interrupt
 from signoff.graph.history.reader import Wait
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.machine import Event
-from signoff.graph.messages import KEY, marks, result
+from signoff.graph.messages import KEY, Marks, marks, result
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
@@ -62,7 +62,12 @@ def asked_at(reply: Reply, call: Call) -> float | None:
     at = marks(reply.message).get("at")
     results = [result for result in reply.found[: call.index] if result]
     notes = [marks(found) for found in results]
-    return None if at is None else at + sum(n.get("seconds", 0.0) + n.get("waited", 0.0) for n in notes)
+    return None if at is None else at + sum(map(_took, notes))
+
+
+def _took(notes: Marks) -> float:
+    used = notes["delegate"]["used"]["seconds"] if "delegate" in notes else 0.0
+    return notes.get("seconds", 0.0) + notes.get("waited", 0.0) + float(used)
 
 
 def _as_text(answer: Any) -> str:

@@ -40,7 +40,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         update["machine"] = MACHINE
     if not task.ended and ("outcome" not in state or state["outcome"] is not None):
         update["outcome"] = None
-        if run.outputs.owner:
+        if run.outputs.owner and run.descent is None:
             yield Files(run.outputs.goes_on)
     if not task.ended:
         update |= yield from _compacted(state, written, task, reader, run)

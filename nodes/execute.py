@@ -7,16 +7,21 @@ from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 
+from signoff.graph.errors import ThreadError
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
+from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
+from signoff.nodes.delegates.run import Child, Children, place_of
+from signoff.nodes.descent import namespace
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Report, Steps
-from signoff.nodes.requests import Part
+from signoff.nodes.requests import Operation, Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
 from signoff.tools.toolbox import Toolbox
 
@@ -25,8 +30,14 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     if task.stopped or not task.due:
         return Report(Event.DONE)
+    if task.due[0].name not in run.deps.toolbox.tools:
+        # The graph was built without it since: `route_tools` says so to the model.
+        yield from _check_is_none_below(task.due[0], task, run)
+        return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
-    if run.deps.toolbox.is_effect(batch[0].name):
+    if batch[0].name in run.deps.toolbox.delegates:
+        written = yield from _delegates(batch, task, run)
+    elif run.deps.toolbox.is_effect(batch[0].name):
         written = yield from _effect(batch[0], task, state, run)
     else:
         written = yield from _reads(batch, task, state, run)
@@ -37,10 +48,13 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
 
 
 def next_batch(due: Sequence[Call], box: Toolbox) -> Sequence[Call]:
-    """The calls that run together now: reads in parallel, anything else alone."""
+    """The calls that run together now: reads in parallel, delegates, or one call of another kind."""
+    if due and due[0].name in box.delegates:
+        return list(takewhile(lambda call: call.name in box.delegates, due))
 
     def beside(call: Call) -> bool:
-        return not box.is_effect(call.name) and not box.is_driven(call.name)
+        name = call.name
+        return not (box.is_effect(name) or box.is_driven(name) or name in box.delegates)
 
     return list(takewhile(beside, due)) or due[:1]
 
@@ -76,6 +90,34 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
         reply_id = task.reply_of(call).message.id or ""
         written.add((yield from once(call, reply_id, state, run, again=_waits, edited=_edited(decision))))
     return written
+
+
+def _delegates(batch: Sequence[Call], task: Task, run: NodeContext) -> Part[Written]:
+    """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
+    are only looked at when the state runs again."""
+    children = list[Child]()
+    for call in batch:
+        decision = decided(call, task.decisions)
+        if _may_run(call, decision, run):
+            children.append(Child(call, task.reply_of(call).message.id or "", run, _edited(decision)))
+    results: list[ToolMessage] = (yield Children(children, task)) if children else []
+    done = {child.call.index: found for child, found in zip(children, results, strict=True)}
+    return Written([done.get(call.index) or _not_approved(call, run) for call in batch])
+
+
+def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]:
+    """Raises ThreadError when a delegate that this graph does not have any more is at work on the call: what
+    it has done would be told as never done."""
+    saver = saver_of(run.config.get("configurable", {}))
+    if not saver:
+        return
+    ns = namespace(place_of(run), call.name, task.reply_of(call).message.id or "", call.id)
+    place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
+    if (yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))) is not None:
+        raise ThreadError(
+            f"The delegate {call.name!r} is at work in this thread, and this graph has none of that name; "
+            "build it with the delegate and go on, or send a new message. Nothing was changed."
+        )
 
 
 def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:

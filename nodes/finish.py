@@ -3,13 +3,15 @@ task."""
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
-from signoff.graph.messages import answer, is_answer
+from signoff.graph.history.usage import of_child
+from signoff.graph.messages import answer, is_answer, marks
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending
 from signoff.nodes.journal import Written, close, measured
@@ -27,9 +29,13 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     nudges = run.reader(state).section.nudges
     run.forget()
     ending = state["ending"]
+    # What was used by delegates whose calls have just been closed is of this task as well.
+    for found in closed.messages if run.deps.toolbox.delegates else ():
+        if child := marks(found).get("delegate"):
+            task = replace(task, total=task.total.plus(of_child(child)))
     outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect)
     yield from measured(task, outcome, nudges, run)
-    if run.outputs.owner:
+    if run.outputs.owner and run.descent is None:
         yield Files(run.outputs.ended)
     decision = _decided_elsewhere(state, ending)
     if run.deps.answers:

@@ -23,11 +23,12 @@ from signoff.graph.history.reader import Stray, Wait, decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import not_run, nudge, result
+from signoff.graph.messages import not_run, noted, nudge, result
 from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
+from signoff.nodes.delegates.run import left_behind
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -83,15 +84,21 @@ class Written:
         return combined(self.updates, run.deps.channels, state) if self.updates else {}
 
 
-def _namespace(thread_id: str | None, reply_id: str) -> tuple[str, ...]:
-    return ("signoff", JOURNAL, label(thread_id), label(reply_id))
+def _namespace(thread_id: str | None, reply_id: str, machine: str = "") -> tuple[str, ...]:
+    """machine: the namespace of one that another machine has called; replies of two may have the same id."""
+    here = (label(machine),) if machine else ()
+    return ("signoff", JOURNAL, label(thread_id), *here, label(reply_id))
+
+
+def _of(run: NodeContext, reply_id: str) -> tuple[str, ...]:
+    return _namespace(run.thread_id, reply_id, run.descent.ns if run.descent is not None else "")
 
 
 def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, JournalEntry]]:
     """A part of a node: the entries of `calls`, by call id, for those that have one."""
     if not calls:
         return {}
-    items = yield Store([GetOp(_namespace(run.thread_id, reply_id), call.id) for call in calls])
+    items = yield Store([GetOp(_of(run, reply_id), call.id) for call in calls])
     return {call.id: _entry(call, item.value) for call, item in zip(calls, items, strict=True) if item}
 
 
@@ -102,18 +109,17 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
 
 
 def claim(
-    thread_id: str | None, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
+    run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
 ) -> Swap:
     """Requests the right to start `call`; of two runners at the same moment only one gets it."""
     known = None if before is None else _value(call, before)
-    return Swap(_namespace(thread_id, reply_id), call.id, known, _value(call, begun))
+    return Swap(_of(run, reply_id), call.id, known, _value(call, begun))
 
 
 def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
     """Asks to be the first that a call is handed over to."""
-    return claim(
-        thread_id, reply_id, call, None, JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
-    )
+    begun = JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
+    return Swap(_namespace(thread_id, reply_id), call.id, None, _value(call, begun))
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
@@ -126,7 +132,7 @@ def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, call
 
 def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:
     """The operation that writes `entry` for `call`."""
-    return PutOp(_namespace(run.thread_id, reply_id), call.id, _value(call, entry))
+    return PutOp(_of(run, reply_id), call.id, _value(call, entry))
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
@@ -220,7 +226,7 @@ def unsettled(task: Task, run: NodeContext) -> Part[Unsettled]:
     attempts: dict[str, int] = {}
     box = run.deps.toolbox
     if run.deps.ask_unknown and task.last is not None:
-        effects = [call for call in task.due if box.is_effect(call.name) and not box.may_repeat(call.name)]
+        effects = [c for c in task.due if box.is_journalled(c.name) and not box.may_repeat(c.name)]
         entries = yield from look(run, task.last.message.id or "", effects)
         attempts = {key: entry.attempt for key, entry in entries.items() if entry.status == STARTED}
     asked = {call.id for call in task.undecided}
@@ -236,7 +242,8 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
 
     nudges: the reminders of the task, each with the number of replies before it.
     """
-    if run.store is None:
+    if run.store is None or run.descent is not None:
+        # The end of a delegate's task is told in the result of its call.
         return
     where = place(FIGURES, outcome.thread_id, outcome.task)
     (known,) = yield Store([GetOp(*where)])
@@ -253,15 +260,18 @@ def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], ru
 
 def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
     """A part of a node: one answer for each stray call."""
-    closed = Written()
+    closed, box = Written(), run.deps.toolbox
     entries: dict[tuple[str, str], JournalEntry] = {}
     for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
-        effects = [
-            s.call for s in strays if s.reply_id == reply_id and run.deps.toolbox.is_effect(s.call.name)
-        ]
+        effects = [s.call for s in strays if s.reply_id == reply_id and box.is_journalled(s.call.name)]
         found = yield from look(run, reply_id, effects)
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
     for stray in strays:
+        if stray.call.name in box.delegates and (
+            found_of := (yield from left_behind(stray.call, stray.reply_id, run))
+        ):
+            closed.add(Written([noted(found_of, {"reply": stray.reply_id})]))
+            continue
         known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
         closed.add(known if known.messages else Written([_not_run(stray, run)]))
     return closed

@@ -33,6 +33,7 @@ from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
+from signoff.nodes.descent import DESCENT, Descent
 from signoff.nodes.model.models import (
     AskedModel,
     BoundModels,
@@ -166,6 +167,12 @@ class NodeContext:
         return None if found is None else str(found)
 
     @lazy
+    def descent(self) -> Descent | None:
+        """What stands above this machine; None where no other one has called it."""
+        found: Descent | None = self._configurable.get(DESCENT)
+        return found
+
+    @lazy
     def outputs(self) -> Outputs:
         """Where full texts are kept for this thread."""
         return Outputs.of(self.deps.outputs, saver_of(self._configurable), self.thread_id)
@@ -262,12 +269,14 @@ class NodeContext:
     def limits(self) -> Limits:
         """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
         of cost where no prices are known."""
-        if self.context is _NO_CONTEXT:
+        if self.context is _NO_CONTEXT and self.descent is None:
             return self.deps.limits
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
         limits = Limits(**{**dict(self.deps.limits), **update}) if update else self.deps.limits
+        if self.descent is not None:
+            limits = self.descent.within(limits)
         name = (self.context.model or "").strip()
         if limits.cost is None or self.deps.priced is None or (limits.prices is not None and not name):
             return limits
@@ -314,7 +323,10 @@ class NodeContext:
             readings[self._place(self._held.lineage)] = self._held
 
     def _place(self, history: object) -> object:
-        """Where the reading is kept: by the thread, or by the growing history of a run without one."""
+        """Where the reading is kept: by the thread, or by the growing history of a run without one. Two calls
+        of a delegate share the thread, and its graph."""
+        if self.thread_id and self.descent is not None:
+            return self.thread_id, self.descent.ns
         return self.thread_id or history
 
     def forget_task(self, state: AgentState) -> None:
@@ -419,8 +431,10 @@ class Node(Runnable[AgentState, dict[str, Any]]):
 
 def _begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
-    if policy.by_context:
-        box = replace(deps.toolbox, approvals=policy.within(run.users_context))
+    above = run.descent.policies if run.descent is not None else ()
+    if policy.by_context or above:
+        policy = policy.within(run.users_context) if policy.by_context else policy
+        box = replace(deps.toolbox, approvals=policy.below(above) if above else policy)
         run.deps = replace(deps, toolbox=box)
     return run
 

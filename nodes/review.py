@@ -6,12 +6,14 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.finish.delegated import REFUSAL, failed_delegates, unlisted, unseen
 from signoff.graph.finish.evidence import doubt, moved
 from signoff.graph.history.reader import ACCEPTED, PHASE
 from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
 from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
 from signoff.graph.messages import noted
+from signoff.graph.outcome import issues_of
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
@@ -132,6 +134,15 @@ def _ends(state: AgentState, case: Case) -> bool:
     return ending is not None and (ending["task"], ending["status"]) == (case.task.id, "success")
 
 
+def _delegates(hearing: Hearing) -> Judgement:
+    """Told once of each failure. A later claim of "done" is believed, and the outcome lists the failure."""
+    case, claim = hearing.case, hearing.claim
+    if not case.task.total.children or not _is_done(claim) or is_phase(claim):
+        return None
+    failed = unlisted(unseen(failed_delegates(case.task), case.task), issues_of(claim))
+    return case.refused(REFUSAL, failed="; ".join(one.told for one in failed)) if failed else None
+
+
 def _phase(hearing: Hearing) -> Judgement:
     case, claim = hearing.case, hearing.claim
     if not is_phase(claim):
@@ -200,6 +211,7 @@ BY_HISTORY = (
     Criterion("summary", _summary),
     Criterion("siblings", _siblings),
     Criterion("alone", _alone),
+    Criterion("delegates", _delegates),
 )
 """What the history alone says of a finish; also a finish that a person is asked about must pass it."""
 

@@ -4,7 +4,7 @@ Here is also what the limits let through: which calls of a reply still run, and 
 granted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,18 +32,34 @@ def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[dict
     All, when the money or the time is used up; else the last ones, when there are more than may run. A call
     that has started is never refused: its effect may have taken place.
     """
+    found = dict(_no_child(calls, task, run)) if run.deps.toolbox.delegates else {}
     why, left = _refused(calls, task, run)
     if not left:
-        return {}
+        return found
     assert task.last is not None, "the calls are of the last reply"
-    effects = [call for call in left if run.deps.toolbox.is_effect(call.name)]
+    effects = [call for call in left if run.deps.toolbox.is_journalled(call.name)]
     begun = yield from look(run, task.last.message.id or "", effects)
-    text = run.deps.texts.results[why]
-    return {
-        call.index: not_run(call.id, call.name, text.format(name=call.name), why)
-        for call in left
-        if call.id not in begun
-    }
+    return found | {call.index: _over(call, why, run) for call in left if call.id not in begun}
+
+
+def _over(call: Call, why: str, run: NodeContext) -> ToolMessage:
+    return not_run(call.id, call.name, run.deps.texts.results[why].format(name=call.name), why)
+
+
+def _no_child(calls: Sequence[Call], task: Task, run: NodeContext) -> Iterator[tuple[int, ToolMessage]]:
+    """The answers to the calls of delegates that a limit refuses: the graph stands as deep as any may, there
+    are as many as there may be, or nothing is left that they could use."""
+    bound = budget("children", task, run.limits)
+    room = int(bound.limit - bound.used) if bound else len(calls)
+    tokens = budget("tokens", task, run.limits)
+    for call in (one for one in calls if one.name in run.deps.toolbox.delegates):
+        if run.limits.depth < 1:
+            yield call.index, _over(call, "depth", run)
+        elif room <= 0:
+            yield call.index, _over(call, "children", run)
+        elif tokens and tokens.spent:
+            yield call.index, _over(call, "tokens", run)
+        room -= 1
 
 
 def _refused(calls: Sequence[Call], task: Task, run: NodeContext) -> tuple[str, Sequence[Call]]:

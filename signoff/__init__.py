@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from signoff.graph.build import Graph, Storage, build_graph
+    from signoff.graph.compiled.delegates import delegate
     from signoff.graph.compiled.inputs import extend, go_on, retry
     from signoff.graph.errors import (
         SetupError,
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
     from signoff.graph.kinds import Effect, Kind
     from signoff.graph.limits import Limits, Prices, TokenCounts
     from signoff.graph.machine import State
-    from signoff.graph.outcome import Change, CheckRun, Outcome, RunResult, Usage, current_outcome, outcome_of
+    from signoff.graph.outcome import (
+        Change,
+        CheckRun,
+        Outcome,
+        RunResult,
+        TreeUse,
+        Usage,
+        current_outcome,
+        outcome_of,
+    )
     from signoff.graph.texts import Texts
     from signoff.nodes.model.retries import ModelRetries
     from signoff.session.commands import Answer, Choose, Extend, Retry, Stop, ThreadCommand, request_pause
@@ -98,11 +108,13 @@ __all__ = [
     "ThreadLost",
     "ThreadStatus",
     "TokenCounts",
+    "TreeUse",
     "Turn",
     "Usage",
     "Waiting",
     "build_graph",
     "current_outcome",
+    "delegate",
     "expire",
     "extend",
     "go_on",
@@ -122,6 +134,7 @@ _NAMES = {
         "Storage",
         "build_graph",
     ),
+    "signoff.graph.compiled.delegates": ("delegate",),
     "signoff.graph.compiled.inputs": (
         "extend",
         "go_on",
@@ -150,6 +163,7 @@ _NAMES = {
         "Change",
         "CheckRun",
         "Outcome",
+        "TreeUse",
         "Usage",
         "RunResult",
         "current_outcome",

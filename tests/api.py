@@ -53,10 +53,10 @@ PAGES = {
 """The pages of the reference: a title, and the modules whose names stand there."""
 
 _FRONT = {
-    "graph": """build_graph Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat Texts Kind
-        ControlTool Effect standard_controls State Storage""",
-    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TokenCounts extend retry go_on
-        expire Expired request_pause""",
+    "graph": """build_graph delegate Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat
+        Texts Kind ControlTool Effect standard_controls State Storage""",
+    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TreeUse TokenCounts extend retry
+        go_on expire Expired request_pause""",
     "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
         Paused Answer Extend Retry Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn Step
         pause_on_signals""",

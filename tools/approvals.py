@@ -228,6 +228,7 @@ class Approvals:
         self._rules: dict[str, Review | Check] = {}
         self._asking = set[str]()
         self._runtime: _ContextAlone | None = None
+        self._above: tuple[Approvals, ...] = ()
         if isinstance(self.policy, Mapping):
             unknown = set(self.policy) - set(kinds) - set(_KINDS)
             if unknown:
@@ -257,6 +258,18 @@ class Approvals:
         here._runtime = _ContextAlone(context)
         return here
 
+    def below(self, others: Sequence["Approvals"]) -> "Approvals":
+        """The policy of a delegate: where one of `others`, those of the graphs above it, is stricter, that
+        one counts. They go by the kinds of the delegate's tools."""
+        here = copy(self)
+        here._above = tuple(other._with_kinds(self.kinds) for other in others if other.asks)
+        return here
+
+    def _with_kinds(self, kinds: Mapping[str, Kind]) -> "Approvals":
+        here = copy(self)
+        here.kinds = {**self.kinds, **kinds}
+        return here
+
     @property
     def asks(self) -> bool:
         """Whether there is a call that it could ask a person about."""
@@ -268,6 +281,12 @@ class Approvals:
 
     def review(self, name: str, args: Mapping[str, Any]) -> Review:
         """What a person may do about this call, and is told of it."""
+        found = self._own_review(name, args)
+        for above in self._above:
+            found = _stricter(found, above._own_review(name, args))
+        return found
+
+    def _own_review(self, name: str, args: Mapping[str, Any]) -> Review:
         rule: Any = self.policy
         key = ""
         if isinstance(rule, Mapping):
@@ -287,6 +306,14 @@ class Approvals:
                 raise
             # A policy that fails must not let a call through.
             return replace(ANYBODY, problem=f"{type(error).__name__}: {error}"[:200])
+
+
+def _stricter(own: Review, above: Review) -> Review:
+    """Both at once: a person is asked where one of them asks, and may do what both allow."""
+    if not own.allowed or not above.allowed:
+        return own if own.allowed else above
+    both = tuple(one for one in own.allowed if one in above.allowed)
+    return replace(own, allowed=both or ("reject",))
 
 
 def request(

@@ -22,6 +22,7 @@ from signoff.graph.foreign import gets_past
 from signoff.graph.kinds import Effect, Kind, kind_of
 from signoff.tools.approvals import Approvals, Policy
 from signoff.tools.control import ControlRegistry, ControlTool, schema_of
+from signoff.tools.delegates import Delegate
 
 _LONGEST = 200
 # What stands in the description of a tool that whoever calls the model is to run, and its types.
@@ -69,6 +70,7 @@ class Toolbox:
     rounds: whether the model thinks after each batch of calls, before the next.
     schemas: what the arguments of a working tool must fit, where they can be judged without running it.
     provided: tools that the model's provider runs itself, as it is told of them, by name.
+    delegates: those of the working tools whose calls other graphs answer, by name.
     """
 
     controls: ControlRegistry
@@ -81,6 +83,7 @@ class Toolbox:
     rounds: bool = False
     schemas: Mapping[str, type[BaseModel]] = field(default_factory=dict)
     provided: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    delegates: Mapping[str, Delegate] = field(default_factory=dict)
 
     @property
     def every(self) -> list[BaseTool | dict[str, Any]]:
@@ -148,7 +151,12 @@ class Toolbox:
 
     def is_effect(self, name: str) -> bool:
         """Whether a call may change something, so that it must not run twice."""
-        return self.kinds.get(name, Kind.READ) is not Kind.READ
+        kind = self.kinds.get(name, Kind.READ)
+        return self.delegates[name].effects if kind is Kind.DELEGATE else kind is not Kind.READ
+
+    def is_journalled(self, name: str) -> bool:
+        """Whether the journal knows of its calls: those of a delegate journal what they do by themselves."""
+        return self.is_effect(name) and name not in self.delegates
 
     def may_repeat(self, name: str) -> bool:
         """Whether the tool says that running it twice is the same as once."""
@@ -191,6 +199,11 @@ def make_toolbox(
         if name in hand_over or kinds[name] in hand_over or (found.metadata or {}).get("hand_over") is True
     }
     finishes = {name: kind_of(found.tool) for name, found in registry.items() if found.is_run}
+    delegates = {name: found for name, found in by_name.items() if isinstance(found, Delegate)}
+    if handed := sorted(driven & delegates.keys()):
+        raise SetupError(
+            f"hand_over names {handed}, which is a delegate: a graph runs it, and no driver can."
+        )
     return Toolbox(
         registry,
         by_name,
@@ -199,6 +212,7 @@ def make_toolbox(
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
         provided=provided,
+        delegates=delegates,
     )
 
 
@@ -271,6 +285,10 @@ def _by_name(
             raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
         if work_tool.name in found:
             raise SetupError(f"Two tools are named {work_tool.name!r}; rename one of them.")
+        if kind_of(work_tool) is Kind.DELEGATE and not isinstance(work_tool, Delegate):
+            raise SetupError(
+                f"The tool {work_tool.name!r} is of kind delegate; make it by delegate(name, graph, …)."
+            )
         if kind_of(work_tool) is Kind.CONTROL:
             raise SetupError(f"The tool {work_tool.name!r} is of kind control; pass it in control_tools.")
         found[work_tool.name] = work_tool

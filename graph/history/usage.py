@@ -188,6 +188,9 @@ class Used(NamedTuple):
     ran, seconds in model calls and tools. `refused`: work calls above the limit of them. `estimated`: model
     calls of which the provider did not report all tokens. `retries`: how often a model call was tried again,
     with `held` seconds between.
+
+    `children` are the calls of delegates that were begun; `no_more_children` and `too_deep` those that a
+    limit refused. What begins with `below` was used by all that stand below this machine.
     """
 
     input_tokens: int = 0
@@ -200,6 +203,14 @@ class Used(NamedTuple):
     estimated: int = 0
     retries: int = 0
     held: float = 0.0
+    children: int = 0
+    no_more_children: int = 0
+    too_deep: int = 0
+    below_turns: int = 0
+    below_tokens: int = 0
+    below_calls: int = 0
+    below_seconds: float = 0.0
+    below_cost: float = 0.0
 
     def plus(self, other: "Used") -> "Used":
         return Used(*map(add, self, other))
@@ -246,6 +257,10 @@ class Tally:
             ran, refused = int(why is None), int(why == "tool_calls")
             took = Used(tool_calls=ran, refused=refused, seconds=notes.get("seconds", 0.0))
             self._all = self._all.plus(took)
+            if why in _NO_CHILD:
+                self._all = self._all.plus(Used(**{_NO_CHILD[why]: 1}))
+            elif child := notes.get("delegate"):
+                self._all = self._all.plus(of_child(child))
         elif call.effect is Effect.MORE_TURNS:
             self.granted += notes.get("granted", 0)
             self.requested = self.requested or "granted" in notes or why == "rejected"
@@ -268,6 +283,22 @@ class Tally:
     def heard(self) -> None:
         """A person has spoken: what comes now does not repeat what came before."""
         self.repeats = Repeats()
+
+
+_NO_CHILD = {"children": "no_more_children", "depth": "too_deep"}
+
+
+def of_child(found: Mapping[str, Any]) -> Used:
+    """What a delegate, and all below it, have used; as `below` in the mark of its result says."""
+    used = found["used"]
+    return Used(
+        children=1,
+        below_turns=used["turns"],
+        below_tokens=used["tokens"],
+        below_calls=used["tool_calls"],
+        below_seconds=used["seconds"],
+        below_cost=used.get("cost", 0.0),
+    )
 
 
 def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:

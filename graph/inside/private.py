@@ -9,6 +9,7 @@ installed version has no such name. Then the public way is gone, with the same r
   as LangGraph does (`light.py`).
 - `SCRATCHPAD`: reads always run one by one, as they must when one of them brings an answer, and one that
   ended its process is not told from one that was cut short by chance: it is run again.
+- `RESUMING`: the last name that is known is used: LangGraph has no public way to enter a subgraph again.
 - `CHECKPOINTER`: a run's checkpointer is known by its type.
 - `format_output`, `config_param`, `to_args`: every tool is called by its `invoke`
   (`graph/inside/speed.py`).
@@ -22,8 +23,10 @@ no such name: LangChain documents them as what a class of one's own defines.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 SEND: str  # used only in `lean.py`, where it is known to be there
 RUNTIME: str | None
 SCRATCHPAD: str | None
+RESUMING: str | None
 CHECKPOINTER: str | None
 format_output: Callable[..., Any] | None
 config_param: Callable[..., str | None] | None
@@ -58,6 +62,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
     "SEND": ("langgraph._internal._constants", "CONFIG_KEY_SEND"),
     "RUNTIME": ("langgraph._internal._constants", "CONFIG_KEY_RUNTIME"),
     "SCRATCHPAD": ("langgraph._internal._constants", "CONFIG_KEY_SCRATCHPAD"),
+    "RESUMING": ("langgraph._internal._constants", "CONFIG_KEY_RESUMING"),
     "CHECKPOINTER": ("langgraph._internal._constants", "CONFIG_KEY_CHECKPOINTER"),
     "format_output": ("langchain_core.tools.base", "_format_output"),
     "config_param": ("langchain_core.tools.base", "_get_runnable_config_param"),
@@ -153,6 +158,20 @@ def is_resumed(config: RunnableConfig) -> bool:
         return pad is not None and limit is not None and bool(pad.stop - pad.step > limit)
     except (AttributeError, TypeError):
         return True
+
+
+def within_namespace(configurable: Mapping[str, Any], ns: str, *, goes_on: bool) -> dict[str, Any]:
+    """The configuration of a graph that a node runs in the checkpoint namespace `ns`, of its own thread.
+
+    goes_on: something of it is saved there, and it goes on from that. LangGraph would number the graphs that
+    a node runs, and add the number to the namespace; from the first on it adds none.
+    """
+    made = {**configurable, "checkpoint_ns": ns, "checkpoint_id": None}
+    made[_own("RESUMING") or "__pregel_resuming"] = goes_on
+    key = _own("SCRATCHPAD") or "__pregel_scratchpad"
+    if (pad := made.get(key)) is not None:
+        made[key] = replace(pad, subgraph_counter=count().__next__)
+    return made
 
 
 def played(*, runtime: Any, pad: Any, saver: BaseCheckpointSaver[Any] | None) -> dict[str, Any]:

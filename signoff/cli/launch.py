@@ -20,6 +20,7 @@ from signoff.front.working import for_waiting, graph_of, policy_of, working_tool
 from signoff.graph.compiled.graph import busy
 from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
+from signoff.graph.foreign import counted
 from signoff.models.choose import check_model, choose_model
 from signoff.session.commands import Answer, Extend, Retry, ThreadCommand
 from signoff.session.decisions import (
@@ -36,8 +37,10 @@ from signoff.session.decisions import (
 from signoff.session.events import Decided, Wrote
 from signoff.session.session import Session
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.tools.approvals import looks_named, take_ids
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ID_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,10 @@ def _taken_as(waiting: Waiting) -> str:
     return "is the answer"
 
 
-def to_resume(answer: str | None, database: Database) -> Plan:
-    """Plans to continue an existing thread, with or without an answer."""
+def to_resume(answer: str | None, database: Database, to: str | None = None) -> Plan:
+    """Plans to continue an existing thread, with or without an answer.
+
+    to: what it answers, by the beginning of its id, where several of its delegates wait."""
 
     def plan(thread: ThreadStatus) -> Begin:
         _known(thread, database)
@@ -88,7 +93,7 @@ def to_resume(answer: str | None, database: Database) -> Plan:
             if answer is not None:
                 raise _nothing_waits(thread.thread_id, "ended", database)
             raise _has_ended(thread, database)
-        if waiting := thread.waiting:
+        if waiting := thread.waiting if answer is None else _answered(answer, to, thread):
             if answer is None:
                 # The session hands out an action and records that.
                 return Begin() if isinstance(waiting, Action) else Begin(waiting=waiting)
@@ -101,6 +106,27 @@ def to_resume(answer: str | None, database: Database) -> Plan:
         return Begin()
 
     return plan
+
+
+def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | None:
+    """What of all that waits an answer is for. Raises ThreadError where it does not say so."""
+    named = take_ids(answer)[1] if looks_named(answer) else frozenset()
+    found = [
+        one
+        for one in thread.waits
+        if (one.interrupt_id.startswith(to) if to else not named or getattr(one, "shown", None) in named)
+    ]
+    if len(thread.waits) < 2 and not to:
+        return thread.waiting
+    if len(found) == 1:
+        return found[0]
+    told = ", ".join(
+        f"{'/'.join(one.path) or 'itself'}: --to {one.interrupt_id[:_ID_SHOWN]}" for one in thread.waits
+    )
+    raise ThreadError(
+        f"Thread {thread.shown!r} waits for {counted(len(thread.waits), 'answer')}; say by --to which one is "
+        f"meant ({told}). Nothing was changed."
+    )
 
 
 def _for_which(thread: ThreadStatus, database: Database) -> ThreadError:

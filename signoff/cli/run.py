@@ -80,11 +80,22 @@ def resume(
             show_default=False,
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="ID",
+            help="What is answered, where several delegates wait: the beginning of its id.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Continue a thread: answer it, decide on its calls, or go on after a stop."""
-    plan = to_resume(None if answer is None else valid_text(answer), file)
+    if to is not None and answer is None:
+        raise SetupError("--to says what an answer is for; give the answer, too.")
+    plan = to_resume(None if answer is None else valid_text(answer), file, to)
     finish(existing(thread, file), file, given, plan, as_json, quiet, bare=answer is None)
 
 

@@ -142,6 +142,8 @@ def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
     """Returns the card of what a thread waits for: a question with its options, or calls in full."""
     title = WAITS[waiting.waits_for].title
+    if waiting.path:
+        title = f"{title} ({' / '.join(map(one_line, waiting.path))})"
     if isinstance(waiting, Question):
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
         body = "\n".join([plain(waiting.text.strip()), *options])

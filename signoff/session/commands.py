@@ -101,7 +101,7 @@ def start(
             return _on(status)
         case Answer():
             given = _answered(command, status, handed)
-            answers = status.waiting.interrupt_id if status.waiting else ""
+            answers = command.interrupt_id or (status.waiting.interrupt_id if status.waiting else "")
             return Start(given, "answer", interrupt_id=answers, by=_name(command.by))
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
@@ -143,7 +143,15 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
         raise ThreadError(
             f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
         )
-    if command.interrupt_id not in (None, waiting.interrupt_id):
+    if command.interrupt_id is None and len(status.waits) > 1:
+        told = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
+        raise ThreadError(
+            f"Thread {status.shown!r} waits for {len(status.waits)} answers; say which one is meant by "
+            f"interrupt_id= ({told}). Nothing was changed."
+        )
+    if command.interrupt_id is not None:
+        waiting = status.wait(command.interrupt_id)
+    if waiting is None:
         raise ThreadError(
             f"Thread {status.shown!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."

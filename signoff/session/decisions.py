@@ -7,7 +7,7 @@ says what would; the thread is left as it was.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
 from signoff.graph.errors import ThreadError
@@ -184,7 +184,8 @@ class Message:
 @dataclass(frozen=True)
 class Question:
     """A question of the model. `default` is taken when nobody has answered by `deadline` (epoch seconds).
-    `reply_id`: of the message that asks."""
+    `reply_id`: of the message that asks. `path`: the delegates from the top to the one that asks, by name;
+    empty for the thread's own machine, here and below."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
     # JSON documents.
@@ -198,6 +199,7 @@ class Question:
     default: str | None = None
     deadline: float | None = None
     reply_id: str = ""
+    path: tuple[str, ...] = ()
 
     def read(self, answer: Any) -> Any:
         """The answer as the thread takes it: any text, number or value; None and {} are "no answer"."""
@@ -207,7 +209,7 @@ class Question:
         """What `--json` says of it."""
         known = {"question": self.text, "options": list(self.options)}
         late = {"default": self.default, "deadline": self.deadline}
-        return known | {name: value for name, value in late.items() if value is not None}
+        return known | {name: value for name, value in late.items() if value is not None} | _place(self.path)
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,7 @@ class Approval:
     problem: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
     reply_id: str = ""
+    path: tuple[str, ...] = ()
 
     def read(self, answer: Any) -> Any:
         """The decisions as the thread takes them: words, JSON as text, decisions, or an inbox's answer.
@@ -281,6 +284,7 @@ class Action:
     call_id: str = ""
     unknown: bool = False
     reply_id: str = ""
+    path: tuple[str, ...] = ()
 
     def read(self, answer: Any) -> Any:
         """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`; with `seconds`
@@ -295,6 +299,7 @@ class Action:
             "kind": self.kind,
             "call_id": self.call_id,
             **({"unknown": True} if self.unknown else {}),
+            **_place(self.path),
         }
 
 
@@ -316,6 +321,7 @@ class Confirmation:
     call_id: str = ""
     problem: str = ""
     reply_id: str = ""
+    path: tuple[str, ...] = ()
 
     def read(self, answer: Any) -> Any:
         """A yes, or feedback. Raises ThreadError for an answer that is neither."""
@@ -327,6 +333,7 @@ class Confirmation:
 
     def document(self) -> Any:
         found = {"summary": self.summary, "claim": self.claim, "pending_issues": list(self.pending_issues)}
+        found |= _place(self.path)
         return {**found, "problem": self.problem} if self.problem else found
 
 
@@ -362,6 +369,16 @@ Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:
     """What an interrupt with this value waits for; a pause of an unknown kind is shown as a question."""
+    path = value.get("path") if isinstance(value, Mapping) else None
+    found = _waiting_of(interrupt_id, value)
+    return replace(found, path=tuple(map(str, path))) if isinstance(path, list | tuple) else found
+
+
+def _place(path: Sequence[str]) -> dict[str, Any]:
+    return {"path": list(path)} if path else {}
+
+
+def _waiting_of(interrupt_id: str, value: Any) -> Waiting:
     found = value if isinstance(value, Mapping) else {}
     kind, call_id = found.get("type"), str(found.get("call_id", ""))
     if kind == Approval.pause and isinstance(found.get("action_requests"), list):

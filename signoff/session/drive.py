@@ -363,6 +363,8 @@ def _names(said: Said) -> tuple[str, ...]:
 def _piece(data: Any) -> AIMessageChunk | None:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
+    # That of a delegate has its own namespace before it.
+    ours = ours and "|" not in str(metadata.get("langgraph_checkpoint_ns", ""))
     return chunk if ours else None
 
 

@@ -13,9 +13,10 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import entry_update, go_on
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import counted
-from signoff.graph.history.task import read
+from signoff.graph.history.task import Task, read
 from signoff.graph.machine import ALIASES, Event, State, next_states
 from signoff.graph.schemas.state import for_a_copy
+from signoff.nodes.descent import namespace
 from signoff.nodes.journal import copy_entries
 from signoff.session.status import config_of, deps_of, readable
 
@@ -255,6 +256,7 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             snapshot = _point(graph, thread_id, at)
             values: Any = snapshot.values
             task = read(values, deps_of(graph).toolbox)
+        _check_none_below(graph, thread_id, task)
         if graph.store is not None and task.last is not None:
             copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
         if outcome := values.get("outcome"):
@@ -269,6 +271,20 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             graph.update_state(config_of(target), *entry_update(Event.FORK, copied))
         if not task.due and (task.ask is not None or task.spoke is not None):
             _ask(graph, target)
+
+
+def _check_none_below(graph: Graph, thread_id: str, task: Task) -> None:
+    """Raises ThreadError where a delegate is at work: the copy would do once more what it has done."""
+    saver = graph.checkpointer
+    assert isinstance(saver, BaseCheckpointSaver), "a session has one"
+    reply_id = (task.last.message.id or "") if task.last else ""
+    for call in task.due:
+        ns = namespace("", call.name, reply_id, call.id)
+        if saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}) is not None:
+            raise ThreadError(
+                f"The delegate {call.name!r} has begun its work at this point, and a copy of the thread "
+                "would have it done again; let it end first, or fork at another point. Nothing was changed."
+            )
 
 
 def _ask(graph: Graph, thread_id: str) -> None:

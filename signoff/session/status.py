@@ -44,6 +44,7 @@ class Condition(StrEnum):
 class ThreadStatus:
     """A thread as it is saved.
 
+    waits: all that it waits for, of its delegates, too, in the order of their calls; `waiting` is the first.
     changed: when, in ISO 8601. go_on: the input that continues a stopped one. left: the step that a stopped
     one has left to run, or that a killed process has half saved.
     """
@@ -56,6 +57,11 @@ class ThreadStatus:
     go_on: Command[Any] | None = None
     changed: str = ""
     left: str = ""
+    waits: tuple[Waiting, ...] = ()
+
+    def wait(self, interrupt_id: str | None) -> Waiting | None:
+        """What it waits for under this id; None when it does not."""
+        return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
 
     @property
     def shown(self) -> str:
@@ -147,7 +153,8 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadSta
     task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
         return ThreadStatus(thread_id, Condition.UNKNOWN)
-    waiting = next((_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts), None)
+    waits = tuple(_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts)
+    waiting = waits[0] if waits else None
     if current_outcome(values) is not None:
         condition = Condition.ENDED
     elif waiting:
@@ -157,13 +164,13 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadSta
     # With nothing left to run, LangGraph has to be told where to enter.
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
-    return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left)
+    return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left, waits)
 
 
 def _waiting(found: Waiting, task: Task) -> Waiting:
     """What the thread waits for, with the reply that it is about."""
     reply = task.spoke or task.last
-    if call := {Question: task.ask, Confirmation: task.finish}.get(type(found)):
+    if not found.path and (call := {Question: task.ask, Confirmation: task.finish}.get(type(found))):
         reply = task.reply_of(call)
     return replace(found, reply_id=reply.message.id or "") if reply else found
 
@@ -193,12 +200,13 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
     """Answers the thread's question with its default when its deadline has passed (`now`: epoch seconds).
 
     The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`. None when
-    nothing has expired. Raises ThreadBusy when the thread is running.
+    nothing has expired. The question of a delegate waits for a person, however long. Raises ThreadBusy when
+    the thread is running.
     """
     with graph.runner(config_of(thread_id)):
         status = look(graph, thread_id)
         waiting, moment = status.waiting, time.time() if now is None else now
-        if not isinstance(waiting, Question):
+        if not isinstance(waiting, Question) or waiting.path:
             return None
         answer = expired({"type": waiting.pause, **waiting.document()}, moment, deps_of(graph).texts)
         if answer is None:

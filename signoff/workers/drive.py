@@ -125,7 +125,7 @@ def _fits(order: Order, thread_status: ThreadStatus) -> bool:
     """Whether the order can be delivered now; a task waits until the previous one has ended."""
     match order.request:
         case Answer(interrupt_id=interrupt_id):
-            return thread_status.waiting is not None and interrupt_id == thread_status.waiting.interrupt_id
+            return thread_status.wait(interrupt_id) is not None
         case Extend():
             return _ended_by(order, thread_status, "limit")
         case Retry():

@@ -146,16 +146,18 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
         raise SetupError(
             f"Workers take the text of a task, an Answer, Extend, Retry or None, not {shown(request)}."
         )
-    _refuse_second(inbox, status)
+    _refuse_second(inbox, status, request)
     start(request, status, "refuse", DEFAULT_TEXTS)
     if isinstance(request, Answer):
         assert status.waiting is not None, "an answer to nothing has just been refused"
-        return Order(name, replace(request, interrupt_id=status.waiting.interrupt_id))
+        return Order(name, replace(request, interrupt_id=request.interrupt_id or status.waiting.interrupt_id))
     return Order(name, replace(request, id=name), status.task.id)
 
 
-def _refuse_second(inbox: Inbox, status: ThreadStatus) -> None:
+def _refuse_second(inbox: Inbox, status: ThreadStatus, request: Request) -> None:
     waits, task = status.waiting, status.task.id
+    if isinstance(request, Answer) and request.interrupt_id is not None:
+        waits = status.wait(request.interrupt_id)
     again = any(isinstance(one.request, Extend | Retry) and one.task == task for one in inbox.orders)
     if again or (waits is not None and inbox.answers(waits.interrupt_id)):
         still = inbox.paused or inbox.problem

@@ -217,7 +217,9 @@ def test_every_limit_that_is_counted_has_a_rule_and_words_for_the_model_and_for_
 def test_what_is_counted_of_a_task_is_limited() -> None:
     """By the same name, so that the model checker tells the counts apart."""
     tokens = {"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "estimated"}
-    others = {"refused", "retries", "held"}
+    # What delegates have used counts for the limit of the same kind; `depth` is no amount.
+    below = {name for name in Used._fields if name.startswith("below_")}
+    others = {"refused", "retries", "held", "no_more_children", "too_deep"} | below
     assert set(Used._fields) - tokens - others <= set(COUNTED)
     assert set(DEFAULT_TEXTS.amounts) == set(COUNTED)
 

@@ -137,6 +137,18 @@ CASES: dict[str, tuple[list[Any], Limits, dict[str, Any], str]] = {
         {},
         "tool_calls",
     ),
+    "one delegate more than there may be": (
+        [user(), ai(WRITE), not_run("w", "write", "no", "children")],
+        Limits(children=1),
+        {},
+        "children",
+    ),
+    "a delegate that would stand too deep": (
+        [user(), ai(WRITE), not_run("w", "write", "no", "depth")],
+        Limits(),
+        {},
+        "depth",
+    ),
     "tokens, before a refused reply is put right": (
         [user(), spent(ai("I w", stop="length"), tokens=9)],
         Limits(tokens=9),

@@ -548,7 +548,7 @@ def test_a_rule_that_cannot_be_read_is_refused_when_the_graph_is_built(name: str
     [
         (later, "approvals is an async function"),
         (lambda args: True, "approvals must accept 2 arguments"),
-        ({"control": True}, r"nor a kind \(read, write, terminal\)"),
+        ({"control": True}, r"nor a kind \(read, write, terminal, delegate\)"),
         ({"finish_task": True}, "neither a tool of this graph nor a kind"),
         (True, "pass a mapping of tool names or kinds, or a function"),
     ],

@@ -161,7 +161,8 @@ def test_every_field_of_an_outcome_occurs(recording: Recording) -> None:
     outcomes = [*recording.of("outcome"), *(value for sort, value in recording.entries if sort == "outcomes")]
     found = {key for outcome in outcomes for key, value in outcome.items() if not _is_empty(value)}
     assert any(outcome["retries"] and outcome["seconds_retrying"] for outcome in outcomes)
-    assert set(Outcome.model_fields) - found == set()
+    # `tests/delegates/` stores `tree`, which the recorded databases do not have yet.
+    assert set(Outcome.model_fields) - found == {"tree"}
     parts: Mapping[str, Any] = {"checks": CheckRun, "changes": Change}
     for key, kind in parts.items():
         assert {name for outcome in outcomes for one in outcome[key] for name in one} == set(

@@ -1,0 +1,78 @@
+"""The graphs of delegates: what they are, and what cannot be one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from langgraph.pregel import Pregel
+
+from signoff.graph.errors import SetupError
+from signoff.graph.machine import FIRST
+from signoff.nodes.node import Dependencies, Node
+from signoff.tools.delegates import Delegate
+
+
+def deps_of(graph: Any) -> Dependencies | None:
+    """What a graph of Signoff's works with; None for any other graph."""
+    nodes = getattr(getattr(graph, "builder", None), "nodes", {})
+    node = nodes.get(str(FIRST))
+    return node.runnable.deps if node is not None and isinstance(node.runnable, Node) else None
+
+
+def graph_of(tool: Delegate) -> Any:
+    """The graph of a delegate. Raises SetupError for what a function returns that cannot be one."""
+    if isinstance(tool.graph, Pregel):
+        return tool.graph
+    found = tool.graph()
+    check_graph(tool.name, found, tool.read)
+    return found
+
+
+def check_graph(name: str, graph: Any, read: Any) -> None:
+    """Raises SetupError for a graph that cannot live in the thread of another one."""
+    if not isinstance(graph, Pregel):
+        raise SetupError(
+            f"The delegate {name!r} was given {type(graph).__name__}, which is no compiled graph; pass what "
+            "build_graph returns, or another compiled graph of LangGraph with read=."
+        )
+    if graph.checkpointer is not None or graph.store is not None:
+        raise SetupError(
+            f"The graph of the delegate {name!r} has storage of its own; build it without storage=, "
+            "checkpointer= and store=: it is kept in the thread of the graph that calls it."
+        )
+    if (graph.config or {}).get("configurable", {}).get("thread_id") is not None:
+        raise SetupError(
+            f"The graph of the delegate {name!r} has a thread of its own; leave the thread_id out of its "
+            "configuration: it is kept in the thread of the graph that calls it."
+        )
+    ours = deps_of(graph) is not None
+    if ours and read is not None:
+        raise SetupError(
+            f"read= is for graphs without an outcome, and that of {name!r} has one; leave it out."
+        )
+    if not ours and read is None:
+        raise SetupError(
+            f"The graph of the delegate {name!r} was not made by build_graph; say by read= how its last "
+            "values are read: a function of them that returns text, or an Outcome."
+        )
+
+
+def has_effects(graph: Any) -> bool:
+    """Whether anything in this graph, or below it, may change something; of a graph that is not Signoff's
+    nobody knows, so it may."""
+    deps = deps_of(graph)
+    return deps is None or any(deps.toolbox.is_effect(name) for name in deps.toolbox.run_tools)
+
+
+def check_prices(tools: Iterable[Delegate]) -> None:
+    """Raises SetupError when a limit of cost cannot hold below, since nobody knows what a delegate costs."""
+    for tool in tools:
+        deps = deps_of(tool.graph) if isinstance(tool.graph, Pregel) else None
+        if deps is None or deps.limits.prices is not None or deps.priced is None:
+            continue
+        try:
+            deps.priced("")
+        except SetupError as error:
+            raise SetupError(
+                f"The limit of cost counts what the delegate {tool.name!r} costs, too; build its graph with "
+                f"limits=Limits(prices=Prices(…)). {error}"
+            ) from None

@@ -1,0 +1,335 @@
+"""Runs the calls of delegates: each has a machine of its own, in the thread of the one that calls it.
+
+A machine that was called is kept under a checkpoint namespace that is made of the call itself. LangGraph
+would number such machines in the order in which they begin: after a crash one would then go on with the
+history of another. Nothing of a call is written to the journal: the machine writes what it does there by
+itself, and one that was cut short is entered again where it stands. One that has ended is only looked at: its
+last checkpoint is its result.
+"""
+
+import asyncio
+import contextvars
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Semaphore
+from typing import Any
+
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.runtime import RunControl
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.foreign import gets_past, words
+from signoff.graph.history.replies import Call
+from signoff.graph.history.task import Task, read
+from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
+from signoff.graph.inside.speed import in_thread, lazy
+from signoff.graph.limits import Prices, is_whole
+from signoff.graph.machine import Event, check_states, enters
+from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
+from signoff.graph.rules import budget
+from signoff.graph.state import Context
+from signoff.nodes.delegates import told
+from signoff.nodes.delegates.graphs import deps_of, graph_of
+from signoff.nodes.descent import Descent, namespace, shared
+from signoff.nodes.node import Dependencies, NodeContext
+from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
+from signoff.tools.delegates import Delegate
+
+_STEPS_OF_OTHERS = 100
+"""How many steps a graph that is not Signoff's may take, unless it was given a limit of its own."""
+
+# What was written and not yet applied when a process was killed takes a run in which nothing happens.
+_MOST_ENTRIES = 4
+
+
+@dataclass(frozen=True)
+class Child:
+    """The machine of one call. run: the invocation of a node of the machine that calls it; task: of that one;
+    edited: arguments that a person put in place of the model's."""
+
+    call: Call
+    reply_id: str
+    run: NodeContext
+    edited: Mapping[str, Any] | None = None
+
+    @property
+    def tool(self) -> Delegate:
+        return self.run.deps.toolbox.delegates[self.call.name]
+
+    @lazy
+    def graph(self) -> Any:
+        return graph_of(self.tool)
+
+    @lazy
+    def deps(self) -> Dependencies | None:
+        return deps_of(self.graph)
+
+    @lazy
+    def ns(self) -> str:
+        return namespace(place_of(self.run), self.call.name, self.reply_id, self.call.id)
+
+    def config(self, descent: Descent | None = None, *, goes_on: bool = True) -> RunnableConfig:
+        """The configuration of its runs."""
+        given = self.run.config
+        here = within_namespace(given.get("configurable", {}), self.ns, goes_on=goes_on)
+        made: RunnableConfig = {**given, "configurable": {**here, **(descent.config if descent else {})}}
+        made.pop("recursion_limit", None)
+        if self.deps is None and "recursion_limit" not in (self.graph.config or {}):
+            made["recursion_limit"] = _STEPS_OF_OTHERS
+        return made
+
+    def descent(self, task: Task, beside: int) -> Descent:
+        """What this machine hands down to it. beside: how many are called together. They share what is left,
+        since none of them sees what the others use."""
+        run, above = self.run, self.run.descent
+        bounds = {name: found for name in shared(run.limits) if (found := budget(name, task, run.limits))}
+        left = {name: (found.limit - found.used) / beside for name, found in bounds.items()}
+        if "tool_calls" in left:
+            # Their own calls are not counted yet.
+            left["tool_calls"] -= 1
+        return Descent(
+            ns=self.ns,
+            deeper=run.limits.depth - 1,
+            policies=(*(above.policies if above else ()), run.deps.toolbox.approvals),
+            left={name: int(rest) if is_whole(name) else rest for name, rest in left.items()},
+        )
+
+    def steps(self, task: Task, beside: int) -> Part[ToolMessage]:
+        """Runs it to its end: the result of the call. Raises GraphInterrupt when it waits."""
+        descent = self.descent(task, beside)
+        for _ in range(_MOST_ENTRIES):
+            state = yield from self.look()
+            if state is not None and (found := self.result(state.values, over=self._is_over(state))):
+                return found
+            given = self._given(state)
+            config = self.config(descent, goes_on=state is not None)
+            try:
+                values = yield self._invoked(given, config)
+            except Exception as error:
+                if self.deps is not None or gets_past(error) or isinstance(error, SignoffError):
+                    raise
+                return self._broken(error)
+            if self.run.can_ask and self.deps is not None:
+                # What is saved of it tells more than what a run gives back.
+                continue
+            if found := self.result(values, over=self.deps is None):
+                return found
+        raise ThreadError(
+            f"The delegate {self.call.name!r} cannot go on from where it stands; send a new message, or "
+            "begin another thread."
+        )
+
+    def look(self) -> Part[StateSnapshot | None]:
+        """Where it stands; None when nothing of it is saved. Raises ThreadError for a state that its graph
+        does not have any more."""
+        saver = saver_of(self.run.config.get("configurable", {}))
+        if not saver:
+            return None
+        place: RunnableConfig = {"configurable": {"thread_id": self.run.thread_id, "checkpoint_ns": self.ns}}
+        saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+        if saved is None:
+            return None
+        check_states(saved, self.graph.nodes)
+        config = self.config()
+        del config["configurable"]["checkpoint_id"]
+        state: StateSnapshot = yield Operation(
+            partial(self.graph.get_state, config), partial(self.graph.aget_state, config)
+        )
+        return state
+
+    def result(self, values: Mapping[str, Any], *, over: bool) -> ToolMessage | None:
+        """The result of the call from what the machine has come to; None while its task goes on."""
+        notes = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
+        if self.deps is None:
+            return self._of_others(values, notes) if over else None
+        state: Any = values
+        # A run that saves nothing gives back its outcome and its history alone.
+        found = current_outcome(state) if self.run.can_ask else state.get("outcome")
+        if found is None:
+            return None
+        outcome = typed_outcome(found, None)
+        return told.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
+
+    def left(self, state: StateSnapshot) -> ToolMessage:
+        """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
+        if found := self.result(state.values, over=self._is_over(state)):
+            return found
+        if self.deps is None:
+            return told.left(self.call, None, told.NOTHING_USED, bool, self.run)
+        task = self.task(state.values)
+        return told.left(self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run)
+
+    def task(self, values: Mapping[str, Any]) -> Task:
+        assert self.deps is not None, "another graph has no task"
+        state: Any = values
+        return read(state, self.deps.toolbox)
+
+    def used(self, task: Task) -> told.UsedBelow:
+        return told.used_by(task.total, task.turns, self._prices)
+
+    @property
+    def _prices(self) -> Prices | None:
+        """Its prices, where a limit of cost stands above it."""
+        if self.run.limits.cost is None or self.deps is None:
+            return None
+        return self.deps.limits.prices or (self.deps.priced("") if self.deps.priced else None)
+
+    def _is_over(self, state: StateSnapshot) -> bool:
+        return not state.next and not state.tasks
+
+    def _given(self, state: StateSnapshot | None) -> Any:
+        """What it is entered with: its task, or nothing where something is left to run."""
+        if state is None:
+            args = self.call.args if self.edited is None else self.edited
+            mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.run.thread_id}|{self.ns}")
+            return {"messages": [HumanMessage(str(args["task"]), id=str(mark))]}
+        if self.deps is None or state.tasks or state.next:
+            return None
+        return Command(goto=str(enters(Event.GO_ON)), update={"event": str(Event.GO_ON)})
+
+    def _invoked(self, given: Any, config: RunnableConfig) -> Operation:
+        options: dict[str, Any] = {}
+        if self.deps is not None:
+            # That of the machine above would set this one's limits and its prompt, too.
+            form, users = self.deps.context_form, self.run.users_context
+            options["context"] = users if form and users is not None and form.takes(users) else Context()
+        return Operation(
+            partial(self.graph.invoke, given, config, **options),
+            partial(self.graph.ainvoke, given, config, **options),
+        )
+
+    def _of_others(self, values: Mapping[str, Any], notes: Mapping[str, Any]) -> ToolMessage:
+        assert self.tool.read is not None, "it was asked for when the tool was made"
+        try:
+            found = self.tool.read(values)
+            if not isinstance(found, Outcome):
+                said = found if isinstance(found, str) else words(found)
+                found = Outcome(status="success", reason=self.call.name, claim="done", summary=said)
+                found = found.model_copy(update={"verified": "asserted"})
+        except Exception as error:
+            if gets_past(error):
+                raise
+            return self._broken(error)
+        return told.ended(self.call, found, told.NOTHING_USED, self.run, **notes)
+
+    def _broken(self, error: Exception) -> ToolMessage:
+        """The result of a call whose graph, which is not Signoff's, has raised."""
+        why = f"{type(error).__name__}: {words(error)}"
+        found = Outcome(status="error", reason="raised", error=why, summary=why)
+        return told.ended(self.call, found, told.NOTHING_USED, self.run)
+
+
+def place_of(run: NodeContext) -> str:
+    """The namespace of the machine whose node this is."""
+    here: str = run.config.get("configurable", {}).get("checkpoint_ns", "")
+    return here.rpartition("|")[0]
+
+
+def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
+    """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
+    begun."""
+    child = Child(call, reply_id, run)
+    state = yield from child.look()
+    return None if state is None else child.left(state)
+
+
+@dataclass(frozen=True)
+class Children:
+    """Calls of delegates that run beside each other; returns their results, in order.
+
+    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt.
+    """
+
+    children: Sequence[Child]
+    task: Task
+
+    def do(self, run: NodeContext) -> list[ToolMessage]:
+        if len(self.children) == 1:
+            return _settled(self.children, [_caught(partial(self._run, self.children[0]))])
+        room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
+        stops = run.control or RunControl()
+        children = [_stopped_by(stops, child) for child in self.children]
+        futures = [_in_thread(partial(self._in_turn, child, room)) for child in children]
+        try:
+            wait(futures)
+        except BaseException:
+            # The thread of the run is let go of when this returns: nothing may write to it any more.
+            stops.request_drain("interrupted")
+            wait(futures)
+            raise
+        return _settled(self.children, [future.result() for future in futures])
+
+    async def ado(self, run: NodeContext) -> list[ToolMessage]:
+        room = {c.tool.name: asyncio.Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
+
+        async def found(child: Child) -> ToolMessage:
+            if child.tool.name not in room:
+                return await acarry_out(child.steps(self.task, len(self.children)), run)
+            async with room[child.tool.name]:
+                return await acarry_out(child.steps(self.task, len(self.children)), run)
+
+        results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
+        return _settled(self.children, results)
+
+    def _run(self, child: Child) -> ToolMessage:
+        return carry_out(child.steps(self.task, len(self.children)), child.run)
+
+    def _in_turn(self, child: Child, room: Mapping[str, Semaphore]) -> ToolMessage:
+        if child.tool.name not in room:
+            return self._run(child)
+        with room[child.tool.name]:
+            return self._run(child)
+
+
+def _stopped_by(control: Any, child: Child) -> Child:
+    """The child with this control of its runs."""
+    if child.run.control is control or child.run.runtime is None:
+        return child
+    config = with_runtime(child.run.config, child.run.runtime.override(control=control))
+    run = NodeContext(child.run.deps, config)
+    return replace(child, run=run)
+
+
+def _in_thread(work: Callable[[], ToolMessage]) -> Future[ToolMessage | BaseException]:
+    future: Future[ToolMessage | BaseException] = Future()
+    context = contextvars.copy_context()
+    in_thread(lambda: future.set_result(context.run(_caught, work)))
+    return future
+
+
+def _caught(work: Callable[[], ToolMessage]) -> ToolMessage | BaseException:
+    try:
+        return work()
+    except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
+        return error
+
+
+def _settled(children: Sequence[Child], results: Sequence[ToolMessage | BaseException]) -> list[ToolMessage]:
+    """The results, or what they raise: an error first, then a pause of the run, then what they wait for."""
+    raised = [found for found in results if isinstance(found, BaseException)]
+    for error in sorted(raised, key=lambda one: isinstance(one, GraphBubbleUp)):
+        if not isinstance(error, GraphInterrupt):
+            raise error
+    if raised:
+        asked = [
+            _with_path(interrupt, child.call.name)
+            for child, found in zip(children, results, strict=True)
+            if isinstance(found, GraphInterrupt)
+            for interrupt in (found.args[0] if found.args else ())
+        ]
+        raise GraphInterrupt(asked)
+    return [found for found in results if isinstance(found, ToolMessage)]
+
+
+def _with_path(interrupt: Interrupt, name: str) -> Interrupt:
+    """What a delegate waits for, with the way to it, from the top."""
+    value = interrupt.value
+    if not isinstance(value, Mapping):
+        return interrupt
+    return replace(interrupt, value={**value, "path": [name, *value.get("path", ())]})

@@ -1,0 +1,111 @@
+"""What the model is told of a delegate's task, and what is noted of it for the machine."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NotRequired, TypedDict
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.foreign import capped, valid_text
+from signoff.graph.history.replies import Call
+from signoff.graph.history.task import Task
+from signoff.graph.history.usage import Used
+from signoff.graph.limits import Prices
+from signoff.graph.messages import result
+from signoff.graph.outcome import Outcome, changes
+from signoff.graph.vocabulary import REASONS
+from signoff.nodes.node import NodeContext
+
+LEFT = "left"
+"""The status of a delegate that was begun and came to no end."""
+
+
+class UsedBelow(TypedDict):
+    """What a delegate and all below it have used, as it stands in the mark of its result. cost: where a limit
+    of cost stands above it."""
+
+    turns: int
+    tokens: int
+    tool_calls: int
+    seconds: float
+    cost: NotRequired[float]
+
+
+def used_by(total: Used, turns: int, prices: Prices | None) -> UsedBelow:
+    """What a task of this many turns, which has used `total`, and all below it have used."""
+    used = UsedBelow(
+        turns=turns + total.below_turns,
+        tokens=total.total_tokens + total.below_tokens,
+        tool_calls=total.tool_calls + total.below_calls,
+        seconds=round(total.seconds + total.below_seconds, 3),
+    )
+    if prices is not None:
+        used["cost"] = prices.cost(total) + total.below_cost
+    return used
+
+
+NOTHING_USED = UsedBelow(turns=0, tokens=0, tool_calls=0, seconds=0.0)
+
+
+def ended(call: Call, outcome: Outcome, used: UsedBelow, run: NodeContext, **notes: Any) -> ToolMessage:
+    """The result of a delegate whose task has ended: a failed call, unless it is done."""
+    texts = run.deps.texts.results
+    said = outcome.summary or outcome.last_text
+    if outcome.succeeded:
+        text = texts["delegate_done"].format(name=call.name, verified=outcome.verified, summary=said)
+    else:
+        text = texts["delegate_failed"].format(name=call.name, why=why_not(outcome), summary=said)
+    value = outcome.model_dump(mode="json")["result"]
+    if value is not None:
+        text += texts["delegate_result"].format(result=json.dumps(value, ensure_ascii=False))
+    if outcome.pending_issues:
+        text += texts["delegate_issues"].format(issues="; ".join(outcome.pending_issues))
+    if outcome.changes and not outcome.succeeded:
+        text += _changed([change.model_dump() for change in outcome.changes], run)
+    mark: dict[str, Any] = {"status": outcome.status, "reason": outcome.reason, "used": dict(used)}
+    mark |= {"claim": outcome.claim, "verified": outcome.verified}
+    if not outcome.succeeded:
+        mark["why"] = why_not(outcome)
+    kept = result(
+        call.id,
+        call.name,
+        _fit(text, call, run),
+        ok=outcome.succeeded,
+        waited=outcome.seconds_waiting,
+        delegate=mark,
+        **notes,
+    )
+    return kept if value is None else kept.model_copy(update={"artifact": value})
+
+
+def why_not(outcome: Outcome) -> str:
+    """Why a task is not done, in a few words."""
+    if outcome.status == "success":
+        return f"it claims {outcome.claim or 'nothing'}"
+    shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
+    return f"{outcome.status}: {shown}"
+
+
+def left(
+    call: Call,
+    task: Task | None,
+    used: UsedBelow,
+    is_effect: Callable[[str], bool],
+    run: NodeContext,
+) -> ToolMessage:
+    """The result of a delegate that was begun, and that nobody goes on with. task: its own, where it has one;
+    is_effect: whether a tool of its graph may change something."""
+    text = run.deps.texts.results["delegate_left"].format(name=call.name)
+    if task is not None and (done := changes(task, is_effect)):
+        text += _changed(done, run)
+    mark = {"status": LEFT, "reason": LEFT, "used": dict(used), "why": "it was ended before it had finished"}
+    return result(call.id, call.name, _fit(text, call, run), ok=False, unknown=True, delegate=mark)
+
+
+def _changed(found: list[dict[str, Any]], run: NodeContext) -> str:
+    lines = [f"{change['call']} ({change['came']})" for change in found]
+    return run.deps.texts.results["delegate_changes"].format(changes="; ".join(lines))
+
+
+def _fit(text: str, call: Call, run: NodeContext) -> str:
+    return capped(valid_text(text), limit=run.deps.result_chars, keep=run.outputs.keep(call.id))

@@ -1,0 +1,401 @@
+"""Delegates: a graph as a tool of another one; what comes of it, and what the parent may claim then."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from signoff import (
+    Kind,
+    Limits,
+    Outcome,
+    Prices,
+    SetupError,
+    build_graph,
+    delegate,
+    outcome_of,
+    sqlite_storage,
+)
+from signoff.graph.build import Graph
+from signoff.graph.messages import marks
+from signoff.models import ScriptedModel, call, reply
+from signoff.session.status import deps_of
+from signoff.storage.sqlite import SqliteStorage
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "go")]}
+DONE = call("finish_task", summary="Found it.")
+END_OF_PARENT = call("finish_task", summary="All of it.")
+ASK = call("ask_user", question="Which one?")
+
+
+@dataclass
+class Till:
+    """Counts what was paid, and by whom."""
+
+    paid: list[int] = field(default_factory=list)
+
+    def pay(self) -> Callable[..., str]:
+        def pay(n: int) -> str:
+            """Pay."""
+            self.paid.append(n)
+            return f"paid {n}"
+
+        return pay
+
+
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+        yield opened
+
+
+def child(*steps: Any, tools: Sequence[Any] = (), **options: Any) -> Graph:
+    return build_graph(ScriptedModel(list(steps)), list(tools), **options)
+
+
+def parent(steps: Sequence[Any], *tools: Any, **options: Any) -> Graph:
+    return build_graph(ScriptedModel(list(steps)), list(tools), **options)
+
+
+def helper(graph: Any, name: str = "helper", **options: Any) -> Any:
+    return delegate(name, graph, description="Looks things up.", **options)
+
+
+def results(values: Any) -> list[ToolMessage]:
+    return [found for found in values["messages"] if isinstance(found, ToolMessage)]
+
+
+def run(graph: Graph, given: Any, way: str) -> Any:
+    return graph.invoke(given, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(given, THREAD))
+
+
+WAYS = pytest.mark.parametrize("way", ["sync", "async"])
+
+
+def test_it_is_a_tool_of_its_own_kind() -> None:
+    made = helper(child(DONE))
+    assert (made.name, made.metadata["kind"]) == ("helper", Kind.DELEGATE)
+    assert deps_of(parent([END_OF_PARENT], made)).toolbox.kinds["helper"] is Kind.DELEGATE
+    with pytest.raises(SetupError, match="only a graph of build_graph can run"):
+        made.invoke({"task": "x"})
+
+
+@WAYS
+def test_it_gets_the_task_and_nothing_else_and_its_outcome_comes_back(way: str, till: Till) -> None:
+    seen = ScriptedModel([call("pay", n=1), DONE])
+    graph = parent(
+        [call("helper", task="Find it."), END_OF_PARENT],
+        helper(build_graph(seen, [till.pay()])),
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+    values = run(graph, GO, way)
+    told, _ = results(values)
+    assert [m.text for m in seen.seen[0].messages if isinstance(m, HumanMessage)] == ["Find it."]
+    assert (told.status, told.text) == ("success", "helper is done (asserted). Found it.")
+    mark = marks(told)["delegate"]
+    assert (mark["status"], mark["claim"], mark["used"]["turns"], mark["used"]["tool_calls"]) == (
+        "success",
+        "done",
+        2,
+        1,
+    )
+    outcome = outcome_of(values)
+    assert (outcome.status, outcome.turns, outcome.tool_calls, till.paid) == ("success", 2, 1, [1])
+    assert outcome.tree is not None
+    assert (outcome.tree.delegates, outcome.tree.turns, outcome.tree.tool_calls) == (1, 4, 2)
+    assert outcome.tree.total_tokens > outcome.usage.total_tokens
+
+
+class Answer(BaseModel):
+    number: int
+
+
+@dataclass
+class Ending:
+    """How a delegate's task ends, and what the parent is told of it."""
+
+    graph: Callable[[], Any]
+    told: str
+    ok: bool = False
+    status: str = "success"
+
+
+def raising(_: Any) -> dict[str, Any]:
+    raise ValueError("no network")
+
+
+def saying(_: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage("42")]}
+
+
+def other(node: Any, **options: Any) -> Any:
+    made = StateGraph(MessagesState)
+    made.add_node("work", node)
+    made.add_edge(START, "work")
+    made.add_edge("work", END)
+    return helper(made.compile(), read=lambda values: values["messages"][-1].text, **options)
+
+
+ENDINGS = {
+    "done": Ending(lambda: helper(child(DONE)), "helper is done (asserted). Found it.", ok=True),
+    "a check has seen it": Ending(
+        lambda: helper(child(DONE, checks=[lambda: True])), "helper is done (verified). Found it.", ok=True
+    ),
+    "partly done": Ending(
+        lambda: helper(
+            child(call("finish_task", summary="Half.", outcome="partial", pending_issues=["the rest"]))
+        ),
+        "helper did not succeed (it claims partial). Half.\nStill open: the rest",
+    ),
+    "blocked": Ending(
+        lambda: helper(child(call("finish_task", summary="No key.", outcome="blocked"))),
+        "helper did not succeed (it claims blocked). No key.",
+    ),
+    "out of turns": Ending(
+        lambda: helper(child(reply("Hm.", call("think", thought="?")), limits={"turns": 1})),
+        "helper did not succeed (limit: Turn limit reached). Hm.",
+        status="limit",
+    ),
+    "its model fails": Ending(
+        lambda: helper(child(RuntimeError("down"), model_retries=None)),
+        "helper did not succeed (error: The model failed).",
+        status="error",
+    ),
+    "a typed result": Ending(
+        lambda: helper(
+            child(call("finish_task", summary="It is 42.", result={"number": 42}), response_format=Answer)
+        ),
+        'helper is done (asserted). It is 42.\nIts result: {"number": 42}',
+        ok=True,
+    ),
+    "another graph": Ending(lambda: other(saying), "helper is done (asserted). 42", ok=True),
+    "another graph raises": Ending(
+        lambda: other(raising),
+        "helper did not succeed (error: raised). ValueError: no network",
+        status="error",
+    ),
+    "another graph tells its outcome": Ending(
+        lambda: helper(
+            other(saying).graph,
+            read=lambda _: Outcome(status="limit", reason="turns", summary="Cut off."),
+        ),
+        "helper did not succeed (limit: Turn limit reached). Cut off.",
+        status="limit",
+    ),
+    "another graph cannot be read": Ending(
+        lambda: helper(other(saying).graph, read=lambda values: values["nothing"]),
+        "helper did not succeed (error: raised). KeyError: 'nothing'",
+        status="error",
+    ),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("name", ENDINGS)
+def test_the_result_is_the_outcome_told_honestly(name: str, way: str, storage: SqliteStorage) -> None:
+    case = ENDINGS[name]
+    finish = call("finish_task", summary="x", outcome="done" if case.ok else "partial")
+    graph = parent([call("helper", task="Find it."), finish], case.graph(), storage=storage)
+    values = run(graph, GO, way)
+    told = results(values)[0]
+    assert (told.text.strip(), told.status) == (case.told, "success" if case.ok else "error")
+    assert marks(told)["delegate"]["status"] == case.status
+    if name == "a typed result":
+        assert told.artifact == {"number": 42}
+
+
+@WAYS
+def test_a_finish_beside_a_delegate_that_fails_is_void(way: str, storage: SqliteStorage) -> None:
+    failing = child(call("finish_task", summary="No.", outcome="blocked"))
+    graph = parent(
+        [
+            [call("helper", task="Find it."), END_OF_PARENT],
+            call("finish_task", summary="Not found.", outcome="blocked"),
+        ],
+        helper(failing),
+        storage=storage,
+    )
+    values = run(graph, GO, way)
+    refused = results(values)[1]
+    assert "helper in the same reply did not succeed" in refused.text
+    assert outcome_of(values).claim == "blocked"
+
+
+BLOCKED = call("finish_task", summary="No key.", outcome="blocked")
+REFUSED = "helper did not succeed (it claims blocked)"
+
+
+@dataclass
+class Claims:
+    """What the parent does after a delegate has failed, and what becomes of it."""
+
+    then: Sequence[Any]
+    refused: int
+    claim: str | None
+    issues: list[str] = field(default_factory=list)
+    second: Any = BLOCKED
+
+
+CLAIMS = {
+    "it says done, then lists the failure": Claims(
+        [END_OF_PARENT, call("finish_task", summary="x", pending_issues=["Helper had no key."])],
+        1,
+        "done",
+        ["Helper had no key."],
+    ),
+    "it lists the failure at once": Claims(
+        [call("finish_task", summary="x", pending_issues=["the helper found nothing"])],
+        0,
+        "done",
+        ["the helper found nothing"],
+    ),
+    "it has it done": Claims(
+        [END_OF_PARENT, call("helper", task="Again."), END_OF_PARENT], 1, "done", [], DONE
+    ),
+    "it claims less": Claims([call("finish_task", summary="x", outcome="partial")], 0, "partial"),
+    "it says done again: the outcome lists it": Claims(
+        [END_OF_PARENT, call("finish_task", summary="Really.")], 1, "done", [REFUSED]
+    ),
+    "it fails again: it is told again": Claims(
+        [
+            END_OF_PARENT,
+            call("helper", task="Again."),
+            END_OF_PARENT,
+            call("finish_task", summary="x", outcome="blocked"),
+        ],
+        2,
+        "blocked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_done_is_refused_once_over_a_delegate_that_failed(name: str, storage: SqliteStorage) -> None:
+    case = CLAIMS[name]
+    graph = parent(
+        [call("helper", task="Find it."), *case.then],
+        helper(child(BLOCKED, case.second)),
+        storage=storage,
+    )
+    values = graph.invoke(GO, THREAD)
+    if case.issues and "__interrupt__" in values:
+        # "Done" with something left open is put to a person.
+        values = graph.invoke(Command(resume="yes"), THREAD)
+    told = [found.text for found in results(values) if found.text.startswith("Refused")]
+    assert [text for text in told if REFUSED in text] == told
+    outcome = outcome_of(values)
+    assert (len(told), outcome.claim, outcome.pending_issues) == (case.refused, case.claim, case.issues)
+
+
+@WAYS
+def test_several_in_one_reply_run_beside_each_other(way: str, storage: SqliteStorage) -> None:
+    beside = Beside()
+    for at_once, expected in ((None, 3), (2, 2), (1, 1)):
+        beside.now, beside.most, beside.wanted = 0, 0, expected
+        calls = [call("helper", task=f"{n}") for n in range(3)]
+        made = helper(build_graph(ScriptedModel(_by_task), [beside.tool()]), parallel=at_once)
+        graph = parent([calls, END_OF_PARENT], made, storage=storage)
+        values = run(graph, {"messages": [("user", f"go {at_once}")]}, way)
+        assert [found.status for found in results(values)][-4:] == ["success"] * 4
+        assert beside.most == expected
+
+
+@dataclass
+class Beside:
+    """Counts how many calls run at once, and waits for as many as are wanted."""
+
+    now: int = 0
+    most: int = 0
+    wanted: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tool(self) -> Any:
+        @tool("busy")
+        def busy(n: int) -> str:
+            """Takes a while."""
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            until = time.monotonic() + 20
+            while self.most < self.wanted and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            with self.lock:
+                self.now -= 1
+            return "done"
+
+        return busy
+
+
+def _by_task(messages: list[Any]) -> Any:
+    return call("busy", n=1) if isinstance(messages[-1], HumanMessage) else DONE
+
+
+SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a graph with a checkpointer": (
+        lambda: helper(child(DONE, checkpointer=InMemorySaver())),
+        "'helper' has storage of its own; build it without storage=",
+    ),
+    "a graph with a thread": (
+        lambda: helper(child(DONE).with_config(configurable={"thread_id": "mine"})),
+        "'helper' has a thread of its own",
+    ),
+    "no graph": (lambda: helper("researcher"), "was given str, which is no compiled graph"),
+    "another graph without read=": (lambda: helper(other(saying).graph), "was not made by build_graph"),
+    "read= for a graph with an outcome": (lambda: helper(child(DONE), read=str), "has one; leave it out"),
+    "a name that is none": (lambda: helper(child(DONE), "a|b"), "begin with a letter"),
+    "no description": (lambda: delegate("helper", child(DONE), description=" "), "has no description"),
+    "parallel=0": (lambda: helper(child(DONE), parallel=0), "parallel is 0"),
+    "two of one name": (
+        lambda: parent([DONE], helper(child(DONE)), helper(child(DONE))),
+        "Two tools are named 'helper'",
+    ),
+    "handed over": (
+        lambda: parent([DONE], helper(child(DONE)), hand_over=["helper"]),
+        "is a delegate",
+    ),
+    "a tool that says it is one": (
+        lambda: parent([DONE], _pretender()),
+        "of kind delegate; make it by delegate",
+    ),
+    "a limit of cost without prices below": (
+        lambda: parent([DONE], helper(child(DONE)), limits=Limits(cost=1, prices=Prices(input=1, output=1))),
+        "counts what the delegate 'helper' costs",
+    ),
+}
+
+
+def _pretender() -> Any:
+    @tool
+    def helper(task: str) -> str:
+        """Help."""
+        return task
+
+    helper.metadata = {"kind": "delegate"}
+    return helper
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
+    build, sentence = SETUPS[name]
+    with pytest.raises(SetupError, match=sentence):
+        build()
