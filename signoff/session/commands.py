@@ -65,6 +65,10 @@ class Choose:
     command: Callable[[ThreadStatus], "ThreadCommand"]
 
 
+class TooLate(ThreadError):
+    """The answer came too late: what it was given for no longer waits. Nothing was changed."""
+
+
 ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
 """What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
 on."""
@@ -140,11 +144,11 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     waiting = status.waiting
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
-        raise ThreadError(
+        raise TooLate(
             f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
         )
     if command.interrupt_id not in (None, waiting.interrupt_id):
-        raise ThreadError(
+        raise TooLate(
             f"Thread {status.shown!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )

@@ -16,6 +16,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static, TextArea
 
+from signoff.front.choices import arguments_text
 from signoff.front.database import Database, OpenStorage
 from signoff.front.report import command
 from signoff.front.settings import Given
@@ -24,7 +25,7 @@ from signoff.front.threads import Row, ago, found_in, in_words
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.decisions import read_json
-from signoff.ui.asking import Asking, arguments_text
+from signoff.ui.asking import Asking
 from signoff.ui.desk import Desk
 from signoff.ui.prompt import Prompt
 

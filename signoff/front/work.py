@@ -1,6 +1,7 @@
 """One thread, without a screen: read back as it is saved, and driven. Its methods block."""
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
+from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
@@ -29,7 +31,6 @@ from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
 
 Edge = tuple[State, State]
-SHELL = "run_shell"
 RunCommand = Callable[[Settings, str, float], ShellResult]
 
 
@@ -118,18 +119,22 @@ News = SessionEvent | Loading | Ready
 
 @dataclass
 class Models:
-    """The models of this program, each made ready once; `close` ends the servers that were started."""
+    """The models of this program, each made ready once, whichever threads ask for it; `close` ends the
+    servers that were started."""
 
     _made: dict[tuple[str, str | None], Chosen] = field(default_factory=dict)
+    _making: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, settings: Settings, tell: Callable[[News], None]) -> Chosen:
         """Raises SetupError when the model cannot be had."""
         key = settings.model, settings.base_url
-        if key not in self._made:
-            check_model(*key, os.environ)
-            self._made[key] = choose_model(*key, os.environ, lambda *how: tell(Loading(*how)))
-            _enter(self._made[key].resource)
-        return self._made[key]
+        with self._making:
+            if key not in self._made:
+                check_model(*key, os.environ)
+                chosen = choose_model(*key, os.environ, lambda *how: tell(Loading(*how)))
+                _enter(chosen.resource)
+                self._made[key] = chosen
+            return self._made[key]
 
     def close(self) -> None:
         while self._made:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from signoff.front.calls import SHELL_END, arguments
+from signoff.front.record.run import Run
+from signoff.front.record.text import Fold, fold, line
 from signoff.graph.machine import State
 from signoff.graph.texts import FINISH_NAME
 from signoff.graph.vocabulary import heading
 from signoff.nodes.tool_calls.run import as_json
-from signoff.page.run import Run
-from signoff.page.text import Fold, fold, line
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
 from signoff.session.events import (
     Answered,
