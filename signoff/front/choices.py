@@ -19,6 +19,7 @@ from signoff.session.decisions import (
     Waiting,
     read_json,
 )
+from signoff.session.status import Condition, ThreadStatus
 
 SHELL = "run_shell"
 _OPTION = 40
@@ -105,3 +106,31 @@ def hint(waiting: Waiting | None) -> str:
     if isinstance(waiting, Action):
         return "what it gave"
     return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
+
+
+@dataclass(frozen=True)
+class Move:
+    """Something that a person can do with a thread as it stands, beside writing and answering."""
+
+    name: Literal["pause", "stop", "go_on", "extend", "retry"]
+    label: str
+
+
+def moves(status: ThreadStatus, *, running: bool, here: bool) -> Iterator[Move]:
+    """The moves that fit. running: in some process now. here: in this one."""
+    ended = str((status.outcome or {}).get("status", ""))
+    if here or running:
+        yield Move("pause", "Pause")
+        if here:
+            yield Move("stop", "End the task")
+    elif status.condition is Condition.STOPPED:
+        yield Move("go_on", "Go on")
+        yield Move("stop", "End the task")
+    elif status.condition is Condition.WAITING:
+        if isinstance(status.waiting, Action) and status.waiting.tool == SHELL and not status.waiting.unknown:
+            yield Move("go_on", "Go on")
+        yield Move("stop", "End the task")
+    elif ended == "limit":
+        yield Move("extend", "More turns")
+    elif ended == "error":
+        yield Move("retry", "Try again")

@@ -19,7 +19,7 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.nodes.journal import recorded
-from signoff.session.commands import Answer, ThreadCommand
+from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
 from signoff.session.history import Chapter, chapters
@@ -211,8 +211,17 @@ class Work:
         return event.decision
 
     def again(self, action: Action) -> Decision:
-        """Runs an action whose outcome is unknown once more, then goes on."""
-        return self.go(Answer(self.act(action, self.settings()), action.interrupt_id))
+        """Runs an action whose outcome is unknown once more, then goes on.
+
+        It runs when the thread is held, so that of two who ask for it at once only one runs it.
+        """
+
+        def run(status: ThreadStatus) -> Answer:
+            if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
+                raise TooLate(f"Thread {status.shown!r} no longer waits for this action. Nothing was run.")
+            return Answer(self.act(action, self.settings()), action.interrupt_id)
+
+        return self.go(Choose(run))
 
     def act(self, action: Action, settings: Settings) -> object:
         """Runs the command of a terminal action in the pane; gives what is handed back to the model."""

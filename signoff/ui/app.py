@@ -2,9 +2,7 @@
 
 import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -52,7 +50,6 @@ HELP = """\
   c   F9       copy the command that goes on with this thread
   q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
-_LOOK_SECONDS = 0.5
 # The sixteen colours that cards and lines are made of: black to white, then the bright ones. Each can be read
 # on the ground of its theme.
 _DARK = TerminalTheme(
@@ -314,17 +311,10 @@ class SignoffApp(App[None]):
             self.exit()
 
 
-def run_app(
-    database: Database, given: Given, thread_id: str | None, server: int | None, theme: str = "dark"
-) -> int:
-    """Runs the application until the person leaves; the exit code.
-
-    server: the process that shows it in a browser, where there is one.
-    """
+def run_app(database: Database, given: Given, thread_id: str | None, theme: str = "dark") -> int:
+    """Runs the application until the person leaves; the exit code."""
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id, theme)
-        if server is not None:
-            _end_with(server, app.desk.close_terminal)
         # What is imported stays: without this a full collection halts the screen for half a second.
         gc.freeze()
         try:
@@ -336,18 +326,3 @@ def run_app(
             # A model call cannot be broken off from here, and all that is finished is saved.
             os._exit(0)
     return app.return_code or 0
-
-
-def _end_with(server: int, close: Callable[[], None]) -> None:
-    """Ends this process when the server that started it has ended; a killed server can tell nobody.
-
-    close: ends what this process has started.
-    """
-
-    def watch() -> None:
-        while os.getppid() == server:
-            time.sleep(_LOOK_SECONDS)
-        close()
-        os._exit(0)
-
-    threading.Thread(target=watch, name="signoff-server", daemon=True).start()

@@ -383,7 +383,7 @@ def _call(call: CallFinished, decision: Mapping[str, Any]) -> CallBox:
         glance=_glance(call.result, change) if look == "ok" else "",
         person=_person(call, decision),
         opened=look != "ok" or 0 < len(change) <= _OPEN_LINES,
-        arguments=_arguments(call.name, rest, change),
+        arguments=arguments_of(call.name, rest, change),
     )
 
 
@@ -430,7 +430,7 @@ def _person(call: CallFinished, decision: Mapping[str, Any]) -> tuple[str, str] 
     return (kind, str(decision.get("message") or "")) if kind in DECISIONS else None
 
 
-def _arguments(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
+def arguments_of(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
     """The arguments of a call: commands and code as such, a change of a text as a difference."""
     rest, content, script = dict(args), None, None
     change = _change(args) if change is None else change
@@ -509,5 +509,5 @@ def _pause(waiting: Waiting, ways: Sequence[tuple[str, str]]) -> Pause:
         calls = waiting.calls
     elif isinstance(waiting, Action):
         calls = (PendingCall(waiting.tool, waiting.args),)
-    rows = [(call, _arguments(call.name, call.args)) for call in calls[:_MOST_CALLS]]
+    rows = [(call, arguments_of(call.name, call.args)) for call in calls[:_MOST_CALLS]]
     return Pause(waiting, rows, max(0, len(calls) - _MOST_CALLS), ways)
