@@ -141,7 +141,7 @@ class Room:
         self._beginning = asyncio.Lock()
         self._work: Work | None = None
         self._told = 0
-        self._flushing = self._typing = False
+        self._flushing = self._typing = self._sure = False
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -291,7 +291,7 @@ class Room:
                 raise ThreadError("The thread was deleted.")
             if not self._slots.acquire(blocking=False):
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
-            self.here, self.problem = True, ""
+            self.here, self.problem, self._sure = True, "", False
             begun: asyncio.Future[None] = self._loop.create_future()
             self._begun = begun
             runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
@@ -340,6 +340,10 @@ class Room:
 
     def _tell(self, news: News) -> None:
         self.live.see(news)
+        if not self._sure and not isinstance(news, Loading | Ready):
+            # From here on it holds the thread, and what was asked for fits.
+            self._sure = True
+            self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
             self._flushing = True
             self._loop.call_soon_threadsafe(self._heard)
@@ -358,9 +362,11 @@ class Room:
 
     # --- in the event loop again ---
 
-    def _heard(self) -> None:
+    def _has_begun(self) -> None:
         if not self._begun.done():
             self._begun.set_result(None)
+
+    def _heard(self) -> None:
         self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
 
     def _flush_soon(self) -> None:
