@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from signoff.front.database import Database, OpenStorage
@@ -62,7 +62,7 @@ class Hub:
 
     # --- reading ---
 
-    async def stream(self, thread_id: str) -> AsyncIterator[bytes]:
+    async def stream(self, thread_id: str) -> AsyncGenerator[bytes, None]:
         """What a reader of the thread is sent: all that is, then all that happens. Never ends by itself."""
         room = self.room(thread_id)
         room.log.readers += 1

@@ -207,25 +207,18 @@ async def test_the_terminal_is_shared_and_its_flood_is_bounded(bench: WebBench) 
         one, two = opened.read(), opened.read()
         assert await opened.post("terminal", data="echo $((6*7))tytwo\n", rows=10, cols=60) == (200, {})
         for reader in (one, two):
-            await until(lambda reader=reader: "42tytwo" in typed(reader.events))
+            await reader.types("42tytwo")
         assert await opened.post("terminal", data="head -c 30000000 /dev/zero | tr '\\0' x\n") == (200, {})
         await asyncio.sleep(1)
         assert await opened.post("terminal", data="\x03") == (200, {})
         await asyncio.sleep(0.5)
         assert await opened.post("terminal", data="echo it is $((6*7)) again\n") == (200, {})
-        await until(lambda: "it is 42 again" in typed(one.events))
+        await one.types("it is 42 again")
         room = opened.hub.room("t1")
         assert len(list(room.log.after(room.log.last - 1) or ())) == 1
         assert len(room.terminal.kept if room.terminal else "") < 400_000
         for reader in (one, two):
             await reader.leave()
-
-
-def typed(events: list) -> str:  # type: ignore[type-arg]  # what JSON holds
-    import base64
-
-    data = [found["data"] for kind, found in events if kind == "terminal"]
-    return b"".join(base64.b64decode(part) for part in data).decode(errors="replace")
 
 
 async def test_a_log_is_bounded_and_says_when_a_place_has_gone() -> None:

@@ -1,6 +1,7 @@
 """The web application on a bench: its hub and its routes in the event loop of a test, on a real database."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -48,6 +49,15 @@ class Reader:
 
     async def sees(self, *words: str) -> None:
         await until(lambda: all(word in self.page for word in words), lambda: self.page)
+
+    async def types(self, words: str) -> None:
+        """Waits until the terminal has shown these words."""
+
+        def shown() -> bool:
+            data = [found["data"] for kind, found in self.events if kind == "terminal"]
+            return words.encode() in b"".join(map(base64.b64decode, data))
+
+        await until(shown)
 
     async def leave(self) -> None:
         self._task.cancel()
