@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest docs clean
 
-.PHONY: help demo-port clean-all coverage build portable
+.PHONY: help demo-port clean-all coverage build portable all-thorough
 .DEFAULT_GOAL := help
 
 ## help: the commands, each in a line
@@ -53,7 +53,11 @@ quick:
 
 ## thorough: the sweeps, the proof in full, fuzzing, drawn histories, all sizes; its budget is twenty minutes
 thorough: .venv/installed
-	@$(RUN) python -m tests.budget "make thorough" 20 $(MAKE) --no-print-directory proof lowest sweeps
+	@$(RUN) python -m tests.budget "make thorough" 20 $(MAKE) --no-print-directory all-thorough
+
+all-thorough:
+	@$(MAKE) --no-print-directory --jobs 2 proof lowest
+	@$(MAKE) --no-print-directory sweeps
 
 ## check: style and types
 check: .venv/installed

@@ -9,6 +9,7 @@ and the same prompt. For tokens it takes the package `bpe-openai`, which carries
 import importlib
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -63,11 +64,14 @@ def more(count: Count, *, waits: bool = False) -> int:
 
 def o200k() -> Count | None:
     """Counts the tokens of a text; None where the encoding cannot be had."""
-    try:
-        package: Any = importlib.import_module("bpe_openai")
-    except ImportError:
-        return None
-    encoding = package.get_encoding("o200k_base")
+    # It reads its files by a way that newer Pythons warn of.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            package: Any = importlib.import_module("bpe_openai")
+        except ImportError:
+            return None
+        encoding = package.get_encoding("o200k_base")
     return lambda text: len(encoding.encode(text))
 
 

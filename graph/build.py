@@ -1,7 +1,7 @@
-"""Builds the LangGraph graph from the table of the machine, and checks what it is given."""
+"""Builds the LangGraph graph of the machine, and checks what it is given."""
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 
 from signoff.graph.compiled.graph import DurableGraph, JournalledGraph
@@ -40,29 +39,15 @@ from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import LEAN, has
 from signoff.graph.inside.speed import plain_tools
 from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
-from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
 from signoff.graph.outcome import ResultT
 from signoff.graph.schemas.context import context_form
-from signoff.graph.schemas.state import StateSchemas, state_schemas
-from signoff.graph.state import AgentState, Context, Output
+from signoff.graph.schemas.state import state_schemas
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
-from signoff.nodes.approve import approve
-from signoff.nodes.ask_user import ask_user
-from signoff.nodes.call_llm import call_llm
-from signoff.nodes.compress import compress
-from signoff.nodes.confirm import confirm
-from signoff.nodes.decide import decide
-from signoff.nodes.execute import execute
-from signoff.nodes.finish import finish
-from signoff.nodes.hand_over import hand_over as hand_over_node
 from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keeper_of, prompt_budget, renamed
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
-from signoff.nodes.node import REPLY_CHARS, Branch, Dependencies, Node, Work
-from signoff.nodes.nudge import nudge
-from signoff.nodes.review import review
-from signoff.nodes.route_tools import route_tools
+from signoff.nodes.node import REPLY_CHARS, Dependencies
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
@@ -75,59 +60,6 @@ from signoff.tools.control import (
 )
 from signoff.tools.processes.held import used_by
 from signoff.tools.toolbox import Toolbox, make_toolbox
-
-NODES: dict[State, Work] = {
-    State.COMPRESS: compress,
-    State.DECIDE: decide,
-    State.CALL_LLM: call_llm,
-    State.ROUTE_TOOLS: route_tools,
-    State.APPROVE: approve,
-    State.EXECUTE: execute,
-    State.HAND_OVER: hand_over_node,
-    State.NUDGE: nudge,
-    State.ASK_USER: ask_user,
-    State.REVIEW: review,
-    State.CONFIRM: confirm,
-    State.FINISH: finish,
-}
-
-
-def works_of(deps: Dependencies) -> Mapping[State, Work]:
-    """The function of each state in this graph, with its middleware."""
-    return NODES if deps.middleware is None else deps.middleware.works(NODES)
-
-
-def declare(
-    deps: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
-) -> StateGraph[AgentState, Any, Any, Output]:
-    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
-
-    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
-    """
-    found: Any = schemas or StateSchemas()
-    graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        found.state,
-        context_schema=deps.context_form or Context,
-        input_schema=found.input,
-        output_schema=found.output,
-    )
-    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(deps)
-    for name, state in names.items():
-        node = Node(state, deps, works[state])
-        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
-    graph.add_edge(START, str(FIRST))
-    drawn = edges()
-    for name, state in names.items():
-        targets = drawn[state]
-        if len(targets) == 1:
-            graph.add_edge(name, str(next(iter(targets))))
-        elif targets:
-            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
-            graph.add_conditional_edges(name, Branch(state), labels)
-        else:
-            graph.add_edge(name, END)
-    return graph
-
 
 Graph = DurableGraph
 
@@ -398,6 +330,9 @@ def build_graph(
         channels=schemas.channels,
         middleware=around,
     )
+    # What the states do is imported for a graph: whoever imports this name may not build one yet.
+    from signoff.graph.compiled.states import declare
+
     graph = declare(deps, schemas=schemas).compile(
         checkpointer=storage.checkpointer if storage else checkpointer,
         store=storage.store if storage else store,

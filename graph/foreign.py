@@ -35,7 +35,6 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from platformdirs import user_cache_dir
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError, shown
@@ -302,6 +301,9 @@ _GONE = "This text is no longer kept: "
 
 def outputs_folder() -> Path:
     """Where full texts are kept of threads whose tools keep them nowhere else."""
+    # For those who build a graph.
+    from platformdirs import user_cache_dir
+
     return Path(user_cache_dir("signoff")) / "outputs"
 
 

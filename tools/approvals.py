@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_core.messages import ToolCall
-from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past, schema_check, valid_text
 from signoff.graph.kinds import Kind
 
+if TYPE_CHECKING:
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
 DECISIONS = ("approve", "edit", "reject", "respond")
-When = Callable[[ToolCallRequest], Any]
+When = Callable[["ToolCallRequest"], Any]
 Describe = Callable[[ToolCall, Any, Any], Any]
 
 _KNOWN = ("allowed_decisions", "when", "description", "args_schema")
@@ -92,6 +94,9 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
     """The review of one call: none, when its `when` says so. A `when` that fails lets no call through."""
     if found.when is None:
         return found
+    # Few rules have a `when`, and LangGraph's package of agents is slow to import.
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
     call = ToolCall(name=name, args=dict(args), id=None, type="tool_call")
     try:
         missing: Any = _NotHere()

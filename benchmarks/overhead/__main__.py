@@ -1,11 +1,13 @@
 """`python -m benchmarks.overhead`: the table; `--check` exits 0 only when every target is met.
 
 `--record` keeps what is measured in results.json, part by part, and writes docs/benchmarks/overhead.md and
-its pictures; `--parts` measures some of it only. `--plot FOLDER` draws what was recorded.
+its pictures; `--parts` measures some of it only. A part for which something is missing here says what.
+`--plot FOLDER` draws what was recorded.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +21,7 @@ from benchmarks.overhead.explain import explain
 from benchmarks.overhead.measure import SUBJECTS, installed
 from benchmarks.overhead.parts import PARTS, of_length, part
 from benchmarks.overhead.record import RESULTS, Recorded
+from benchmarks.overhead.sessions import SHORTENED, WHOLE, Session
 from benchmarks.overhead.targets import LENGTHS
 from signoff.graph.errors import SetupError
 from tests.support.arguments import at_least
@@ -72,14 +75,18 @@ def _arguments() -> argparse.Namespace:
 
 def _measured(given: argparse.Namespace, console: Console) -> Recorded:
     """What these parts give; with `record` together with what was recorded before."""
-    asked = (*SUBJECTS, *CROWDS, *CLIENTS)
+    asked = (*SUBJECTS, *CROWDS, *CLIENTS, *WHOLE, *SHORTENED)
     there = {one.env for one in installed(asked)}
     if absent := sorted({one.env for one in asked if one.env} - there):
         console.print(f"Not installed: {', '.join(absent)} (--install makes them).")
     recorded = Recorded.read(RESULTS) if given.record and RESULTS.exists() else Recorded()
     for name in given.parts:
         console.print(f"measuring {name}", highlight=False)
-        part(name)(recorded)
+        try:
+            part(name)(recorded)
+        except SetupError as missing:
+            console.print(str(missing), highlight=False)
+            continue
         recorded.measured(name)
         if given.record:
             recorded.save(RESULTS)
@@ -94,24 +101,48 @@ def _print(recorded: Recorded, console: Console) -> None:
         where = "SQLite" if one.stored else "none"
         numbers = (f"{one.cpu:.2f}", f"{one.wall:.2f}", kilobytes, str(one.runs))
         table.add_row(f"{one.turns:,}", where, one.subject, *numbers)
-    clients = Table("chunks a reply", "subject, with a real client", "CPU ms a turn", "runs")
+    clients = Table(
+        "chunks a reply", "subject, with a real client", "CPU ms a turn", "first token ms", "runs"
+    )
     for cost in recorded.clients:
-        clients.add_row(f"{cost.chunks:,}", cost.subject, f"{cost.cpu:.2f}", str(cost.runs))
+        first = "" if cost.first is None else f"{cost.first:.1f}"
+        clients.add_row(f"{cost.chunks:,}", cost.subject, f"{cost.cpu:.2f}", first, str(cost.runs))
     crowds = Table("runs at once", "model", "subject", "seconds", "CPU seconds", "repetitions")
     for each in recorded.crowds:
         told = (f"{each.wall:.2f}", f"{each.cpu:.2f}", str(each.repeats))
         crowds.add_row(f"{each.runs:,}", f"{each.model:g} s", each.subject, *told)
     stores = Table("subject", "storage", "turns a second", "CPU ms a turn", "repetitions")
-    for one in recorded.stored:
-        rates = (f"{one.turns_a_second:.1f}", f"{one.cpu:.2f}")
-        stores.add_row(one.subject, one.storage, *rates, str(one.repeats))
-    targets = Table("target", "measured", "at most", "")
+    for kept in recorded.stored:
+        rates = (f"{kept.turns_a_second:.1f}", f"{kept.cpu:.2f}")
+        stores.add_row(kept.subject, kept.storage, *rates, str(kept.repeats))
+    targets = Table("target", "measured", "at most", "", "of what", show_lines=True)
     for result in recorded.results():
-        judged = (f"{result.measured:.2f} {result.unit}", f"{result.most:g} {result.unit}")
-        targets.add_row(result.name, *judged, "met" if result.met else "missed")
-    for shown in (table, clients, crowds, stores, targets):
+        judged = (f"{result.measured:.2f} {result.unit}", f"{result.most:.3g} {result.unit}")
+        targets.add_row(result.name, *judged, "met" if result.met else "missed", result.beside)
+    sessions = _sessions(recorded.sessions)
+    for shown in (table, clients, sessions, _starts(recorded), crowds, stores, targets):
         if shown.row_count:
             console.print(shown)
+
+
+def _sessions(found: Sequence[Session]) -> Table:
+    table = Table("turns", "budget", "subject", "first", "read", "cached", "written", "summaries", "dollars")
+    for one in found:
+        tokens = (f"{number:,}" for number in (one.first, one.read, one.cached, one.written))
+        budget = "" if one.budget is None else f"{one.budget:,}"
+        row = (one.subject, *tokens, str(one.summaries), f"{one.dollars:.3f}")
+        table.add_row(f"{one.turns:,}", budget, *row)
+    return table
+
+
+def _starts(recorded: Recorded) -> Table:
+    table = Table("what starts", "seconds")
+    for name, seconds in recorded.start.items():
+        table.add_row(f"{name}, CPU", f"{seconds:.2f}")
+    if tokens := recorded.first_tokens:
+        table.add_row("the embedded model's first token, first run", f"{tokens.first:.1f}")
+        table.add_row("the same in the second run", f"{tokens.again:.1f}")
+    return table
 
 
 if __name__ == "__main__":

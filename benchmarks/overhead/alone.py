@@ -14,6 +14,7 @@ _IMPORT = """
 import time, langgraph.graph
 t = time.process_time()
 import signoff
+signoff.build_graph
 print(time.process_time() - t)
 """
 _RESUME = """
@@ -36,8 +37,8 @@ def _python(code: str) -> str:
 
 
 def import_seconds(runs: int = 5) -> float:
-    """The median of the CPU seconds that `import signoff` takes in a process that has LangGraph already. Each
-    name of it is imported when it is first used, which this leaves out."""
+    """The median of the CPU seconds that `import signoff; signoff.build_graph` takes in a process that has
+    LangGraph already. A name of the package is imported when it is first used, so it is used here."""
     return median(float(_python(_IMPORT)) for _ in range(runs))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.overhead.crowd import OWN, QUICK, SLOW, TOOL_SECONDS, TURNS, Crowd, SlowTools, Writers
-from benchmarks.overhead.targets import EQUAL, Result
+from benchmarks.overhead.targets import EQUAL, UNLIMITED, Result
 
 RAW = "raw graph, 2 nodes"
 IDEAL = 1.2
@@ -12,6 +12,8 @@ WALLS = ((EQUAL, 0.6), (RAW, 1.2))
 LATE = 0.5
 """Seconds that the event loop may be late beside sync tools that take `TOOL_SECONDS`."""
 KILOBYTES = 90.0
+_WALL = f"time, not CPU; asyncio in one process, runs of {TURNS} turns, no storage; {UNLIMITED}"
+_IDEAL = f"the ideal is {TURNS} calls of the model and {TURNS - 1} of the tool one after the other"
 
 
 def walls(crowds: Sequence[Crowd]) -> list[Result]:
@@ -21,12 +23,13 @@ def walls(crowds: Sequence[Crowd]) -> list[Result]:
     for own in (one for one in crowds if one.subject == OWN.name):
         if own.model == SLOW:
             name = f"time of {own.runs:,} runs at once over the ideal, model of {SLOW:g} s"
-            found.append(Result(name, own.wall / ideal(own.model), IDEAL, "times"))
+            beside = f"{_WALL}; {_IDEAL}"
+            found.append(Result(name, own.wall / ideal(own.model), IDEAL, "times", beside=beside))
             continue
         for over, most in WALLS:
             if other := by_key.get((over, own.runs, own.model)):
                 name = f"time over {over}, {own.runs:,} runs at once, model of {QUICK * 1e3:g} ms"
-                found.append(Result(name, own.wall / other.wall, most, "times"))
+                found.append(Result(name, own.wall / other.wall, most, "times", beside=_WALL))
     return found
 
 
@@ -41,15 +44,15 @@ def starving(found: SlowTools | None) -> list[Result]:
         return []
     slow = found.slow / ideal(QUICK, TOOL_SECONDS)
     runs = f"{found.runs:,} runs"
+    default = f"default settings, so that each sync call has a thread; model of {QUICK * 1e3:g} ms"
+    beside, held_up = f"{default}; {_IDEAL}", found.quick / found.quick_async
+    name = f"time of {runs} with a sync tool of {TOOL_SECONDS:g} s over the ideal"
     return [
-        Result(f"time of {runs} with a sync tool of {TOOL_SECONDS:g} s over the ideal", slow, IDEAL, "times"),
+        Result(name, slow, IDEAL, "times", beside=beside),
         Result(
-            f"time of {runs} beside them, over beside async tools",
-            found.quick / found.quick_async,
-            IDEAL,
-            "times",
+            f"time of {runs} beside them, over beside async tools", held_up, IDEAL, "times", beside=default
         ),
-        Result("the event loop late beside sync tools, at worst", found.late, LATE, "s"),
+        Result("the event loop late beside sync tools, at worst", found.late, LATE, "s", beside=default),
     ]
 
 
@@ -60,11 +63,13 @@ def writing(found: Sequence[Writers]) -> list[Result]:
         where = f"{one.processes} processes" if one.processes > 1 else "one process"
         return f"{one.runs:,} runs in {where} on one SQLite file that end wrong"
 
-    return [Result(name(one), one.wrong, 0) for one in found]
+    beside = f"a tool that writes; {UNLIMITED}; every step is saved"
+    return [Result(name(one), one.wrong, 0, beside=beside) for one in found]
 
 
 def memory(kilobytes: float | None, runs: int) -> list[Result]:
     """What each of many runs at once may take."""
     if kilobytes is None:
         return []
-    return [Result(f"memory of each of {runs:,} runs at once", kilobytes, KILOBYTES, "KB")]
+    beside = f"the most that Python's objects take, less what was there; no storage; {UNLIMITED}"
+    return [Result(f"memory of each of {runs:,} runs at once", kilobytes, KILOBYTES, "KB", beside=beside)]

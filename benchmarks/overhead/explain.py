@@ -1,8 +1,12 @@
 """Where the time, or the memory, of a run goes: what a missed target has to be explained by."""
 
 import cProfile
+import json
 import pstats
+import subprocess
+import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +14,18 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.overhead.client import LONG as CHUNKS
+from benchmarks.overhead.client import TURNS as CLIENT_TURNS
+from benchmarks.overhead.client import provider
 from benchmarks.overhead.crowd import QUICK, SIZES, TURNS
 from benchmarks.overhead.record import Recorded
-from benchmarks.overhead.subjects.own import signoff
+from benchmarks.overhead.start import COMMANDS
+from benchmarks.overhead.subjects.own import defaults, signoff
+from benchmarks.overhead.subjects.own_client import SUBJECTS as with_client
 from benchmarks.overhead.subjects.own_crowd import Crowd
 from benchmarks.overhead.subjects.own_crowd import signoff as signoff_crowd
+from benchmarks.prompt_tokens import o200k
+from benchmarks.prompt_tokens import own as own_request
 
 _MOST = 12
 _LONG = 200
@@ -25,6 +36,9 @@ def explain(recorded: Recorded, console: Console) -> None:
     """Prints a profile for each kind of target of which one was missed."""
     kinds: list[tuple[list[Any], Callable[[Console], None]]] = [
         (recorded.of_turns(), _turns),
+        (recorded.of_clients(), _client),
+        (recorded.of_sessions(), _session),
+        (recorded.of_start(), _start),
         (recorded.of_crowds(), _crowd),
         (recorded.of_memory(), _memory),
     ]
@@ -35,8 +49,42 @@ def explain(recorded: Recorded, console: Console) -> None:
 
 
 def _turns(console: Console) -> None:
-    console.print(f"A run of {_LONG} turns spends its time in:")
-    _profile(signoff(_LONG, None), _LONG, console)
+    for words, made in (("", signoff), (" with default settings", defaults)):
+        console.print(f"A run of {_LONG} turns{words} spends its time in:")
+        _profile(made(_LONG, None), _LONG, console)
+
+
+def _client(console: Console) -> None:
+    console.print(f"A run with a real client, {CHUNKS} chunks a reply, listened to, spends its time in:")
+    with provider() as url:
+        run = with_client["signoff, listened to"](CLIENT_TURNS, None, url=url, chunks=CHUNKS)
+        _profile(run, CLIENT_TURNS, console)
+
+
+def _session(console: Console) -> None:
+    count, asked = o200k(), own_request(waits=True)
+    assert count is not None, "the sessions were counted"
+    console.print("The first request of a session has these tokens:")
+    told = {tool["function"]["name"]: json.dumps(tool, separators=(",", ":")) for tool in asked.tools}
+    for name, text in {**told, **{one.type: one.text for one in asked.messages}}.items():
+        console.print(f"{count(text):8,}  {name}", markup=False)
+
+
+def _start(console: Console) -> None:
+    for name, words in COMMANDS.items():
+        command = [sys.executable, "-X", "importtime", *words]
+        told = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+        found = sorted((_imported(line) for line in told.splitlines() if line.count("|") == 2), reverse=True)
+        seconds, places = sum(own for own, _ in found) / 1e6, found[:_MOST]
+        console.print(f"`{name}` takes {seconds:.2f} s to import {len(found):,} modules, the most of it in:")
+        for own, place in places:
+            console.print(f"{own / 1e3:8.1f} ms  {place}", markup=False)
+
+
+def _imported(line: str) -> tuple[int, str]:
+    """Microseconds of a module itself, and its name. The first line is the heading."""
+    own, _, place = line.removeprefix("import time:").split("|")
+    return int(own) if own.strip().isdecimal() else 0, place.strip()
 
 
 def _crowd(console: Console) -> None:
@@ -48,10 +96,27 @@ def _runs() -> Crowd:
     return signoff_crowd(TURNS, None, runs=SIZES[0], seconds=QUICK)
 
 
+class _Profile(cProfile.Profile):
+    """One thread's. It may still run, so what it has begun does not count: another clock would end it."""
+
+    def create_stats(self) -> None:
+        self.snapshot_stats()
+
+
 def _profile(run: Callable[[], object], turns: int, console: Console) -> None:
-    profile = cProfile.Profile()
-    profile.runcall(run)
-    stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # undeclared
+    """CPU, and that of the threads that the run starts: a wait costs nothing."""
+    profiles = [_Profile(time.thread_time)]
+
+    def begin(*_: object) -> None:
+        profiles.append(_Profile(time.thread_time))
+        profiles[-1].enable()
+
+    threading.setprofile(begin)
+    try:
+        profiles[0].runcall(run)
+    finally:
+        threading.setprofile(None)
+    stats: dict[Any, Any] = pstats.Stats(*profiles).stats  # type: ignore[attr-defined]  # undeclared
     rows = sorted(stats.items(), key=lambda row: -row[1][2])
     for (file, line, name), (_, calls, own, _, _) in rows[:_MOST]:
         place = f"{'/'.join(Path(file).parts[-2:])}:{line} {name}"

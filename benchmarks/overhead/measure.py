@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.loopbench.peers import ENVIRONMENTS
 
 HERE = Path(__file__).parent
-LIMITED = "signoff, time limit on tools"
+DEFAULTS, WRITES = "signoff, default settings", "signoff, default settings, a tool that writes"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Subject:
 
 SUBJECTS = (
     Subject("signoff", "own", most=10_000),
-    Subject(LIMITED, "own"),
+    Subject(DEFAULTS, "own"),
+    Subject(WRITES, "own"),
     Subject("bare loop", "own", stores=False),
     Subject("model alone", "own", stores=False, most=10_000),
     Subject("raw graph, 2 nodes", "own"),

@@ -16,8 +16,11 @@ from benchmarks.overhead.crowd import (
     slow_tools,
     writers,
 )
+from benchmarks.overhead.embedded import first_tokens
 from benchmarks.overhead.measure import installed, measure
 from benchmarks.overhead.record import Recorded
+from benchmarks.overhead.sessions import SHORTENED, WHOLE, sessions
+from benchmarks.overhead.start import measured as measured_start
 from benchmarks.overhead.stored import stored
 from benchmarks.overhead.targets import LENGTHS, LONG
 
@@ -70,6 +73,18 @@ def _alone(recorded: Recorded) -> None:
     recorded.alone = measured_alone()
 
 
+def _start(recorded: Recorded) -> None:
+    recorded.start = measured_start()
+
+
+def _sessions(recorded: Recorded) -> None:
+    recorded.sessions = sessions(installed(WHOLE), installed(SHORTENED))
+
+
+def _embedded(recorded: Recorded) -> None:
+    recorded.first_tokens = first_tokens()
+
+
 def of_length(turns: int) -> str:
     """The name of the part with runs of so many turns."""
     return f"turns-{turns}"
@@ -83,12 +98,15 @@ def part(name: str) -> Callable[[Recorded], None]:
 
 _OTHERS: Mapping[str, Callable[[Recorded], None]] = {
     "alone": _alone,
+    "start": _start,
     **{f"crowd-{runs}": _crowd(runs) for runs in SIZES},
     **{f"client-{chunks}": _client(chunks) for chunks in CHUNKS},
+    "sessions": _sessions,
     "slow-model": _slow_model,
     "slow-tools": _slow_tools,
     "writers": _writers,
     "postgres": _postgres,
     "memory": _memory,
+    "embedded": _embedded,
 }
 PARTS = (*map(of_length, (SHORT, *LENGTHS, LONG)), *_OTHERS)

@@ -1,27 +1,31 @@
 """The recorded results as pictures. Needs the extra `signoff[plot]`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from benchmarks.overhead.crowd import OWN, QUICK, TURNS, Crowd
+from benchmarks.overhead.client import LISTENED, LONG
+from benchmarks.overhead.crowd import OWN, QUICK, TURNS
 from benchmarks.overhead.crowd_targets import ideal
-from benchmarks.overhead.measure import LIMITED, Figure
+from benchmarks.overhead.measure import DEFAULTS, WRITES, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import EQUAL
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
 CPU, DISK, CROWD = "overhead-cpu.png", "overhead-disk.png", "overhead-crowd.png"
+CLIENT = "overhead-client.png"
 _DPI = 130
 _INK, _QUIET, _GRID = "#1f2933", "#66737f", "#e3e8ec"
 _OWN = "#0b6e4f"
 _OTHER = "#a3adb6"
+_SHADE = "#6bb39a"
 _COLOURS = {
     OWN.name: _OWN,
-    LIMITED: "#6bb39a",
+    DEFAULTS: _SHADE,
+    WRITES: "#a7cdbd",
     "create_agent": "#e08e45",
     EQUAL: "#c8553d",
     "deepagents": "#8d3b2e",
@@ -31,7 +35,8 @@ _COLOURS = {
 }
 _NAMES = {
     OWN.name: "Signoff",
-    LIMITED: "Signoff, time limit on tools",
+    DEFAULTS: "Signoff, default settings",
+    WRITES: "Signoff, a tool that writes",
     "model alone": "the model's call alone",
 }
 _NEAR = 0.052
@@ -42,7 +47,7 @@ def draw(recorded: Recorded, folder: Path) -> None:
     """Writes the pictures into `folder`. Raises SetupError when the package that draws is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"Description": mark()}
-    for name, drawn in {CPU: _cpu, DISK: _disk, CROWD: _crowd}.items():
+    for name, drawn in {CPU: _cpu, DISK: _disk, CROWD: _crowd, CLIENT: _client}.items():
         drawn(recorded).savefig(folder / name, dpi=_DPI, metadata=told)
 
 
@@ -111,8 +116,8 @@ def _disk(recorded: Recorded) -> Any:
     figure = _figure(recorded, "What a turn leaves on disk, by the length of the run", below, (9.5, 6.2))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.065, right=0.72, top=0.84, bottom=0.19)
-    # The time limit on tools changes nothing on disk.
-    stored = [one for one in recorded.figures if one.stored and one.subject != LIMITED]
+    # With default settings as much is written as without a time limit on tools.
+    stored = [one for one in recorded.figures if one.stored and one.subject != DEFAULTS]
     _lines(axes, stored, lambda one: one.kilobytes)
     _labels(axes)
     return figure
@@ -198,16 +203,36 @@ def _crowd(recorded: Recorded) -> Any:
     found = figure.subplots(1, len(sizes), squeeze=False)[0]
     figure.subplots_adjust(left=0.17, right=0.97, top=0.75, bottom=0.17, wspace=0.5)
     for axes, runs in zip(found, sizes, strict=True):
-        _bars(axes, [one for one in quick if one.runs == runs], f"{runs:,} runs")
+        chosen = {one.subject: one.wall for one in quick if one.runs == runs}
+        _bars(axes, chosen, "s", f"{runs:,} runs")
     return figure
 
 
-def _bars(axes: Any, crowds: Sequence[Crowd], title: str) -> None:
-    crowds = sorted(crowds, key=lambda one: one.wall)
-    names = [_NAMES.get(one.subject, one.subject) for one in crowds]
-    colours = [_COLOURS.get(one.subject, _OTHER) for one in crowds]
-    bars = axes.barh(names, [one.wall for one in crowds], color=colours, height=0.66)
-    axes.bar_label(bars, [f"{one.wall:.1f} s" for one in crowds], padding=4, color=_INK, fontsize=10)
+def _client(recorded: Recorded) -> Any:
+    below = (
+        f"milliseconds of CPU a turn of the client's process, {LONG} chunks a reply, a provider on loopback "
+        "in another process; less is better"
+    )
+    figure = _figure(recorded, "What a turn costs with a real client", below, (13.0, 4.6))
+    found = figure.subplots(1, 2)
+    figure.subplots_adjust(left=0.17, right=0.97, top=0.75, bottom=0.17, wspace=0.5)
+    titles = ("called: nobody takes the words as they come", "listened to: streamed by all")
+    for axes, title, heard in zip(found, titles, (False, True), strict=True):
+        chosen = {
+            one.subject.removesuffix(LISTENED): one.cpu
+            for one in recorded.clients
+            if one.chunks == LONG and one.subject.endswith(LISTENED) == heard
+        }
+        _bars(axes, chosen, "ms", title)
+    return figure
+
+
+def _bars(axes: Any, found: Mapping[str, float], unit: str, title: str) -> None:
+    ranked = dict(sorted(found.items(), key=lambda one: one[1]))
+    names = [_NAMES.get(name, name.replace(f"{OWN.name},", "Signoff,")) for name in ranked]
+    colours = [_COLOURS.get(name, _SHADE if name.startswith(OWN.name) else _OTHER) for name in ranked]
+    bars = axes.barh(names, list(ranked.values()), color=colours, height=0.66)
+    axes.bar_label(bars, [f"{one:.1f} {unit}" for one in ranked.values()], padding=4, color=_INK, fontsize=10)
     axes.invert_yaxis()
     axes.margins(x=0.14)
     axes.set_title(title, loc="left", fontsize=11, color=_INK)

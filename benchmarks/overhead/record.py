@@ -14,7 +14,10 @@ from typing import Any, Self
 from benchmarks.overhead.client import ClientCost, with_client
 from benchmarks.overhead.crowd import SIZES, Crowd, SlowTools, Writers
 from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
+from benchmarks.overhead.embedded import FirstTokens, waiting
 from benchmarks.overhead.measure import SUBJECTS, Figure
+from benchmarks.overhead.sessions import Session, pricing
+from benchmarks.overhead.start import starting
 from benchmarks.overhead.stored import Stored, storing
 from benchmarks.overhead.targets import Result, alone, growth, ratios
 
@@ -46,7 +49,8 @@ _PACKAGES = (
 
 @dataclass
 class Recorded:
-    """Everything that was measured so far. dates: the day of each part. alone: by the name of the target."""
+    """Everything that was measured so far. dates: the day of each part. alone: by the name of the target.
+    start: by the command."""
 
     dates: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +63,9 @@ class Recorded:
     writers: list[Writers] = field(default_factory=list)
     stored: list[Stored] = field(default_factory=list)
     kilobytes_a_run: float | None = None
+    start: dict[str, float] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    first_tokens: FirstTokens | None = None
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -69,6 +76,9 @@ class Recorded:
         found["writers"] = [Writers(**one) for one in found["writers"]]
         found["stored"] = [Stored(**one) for one in found.get("stored", ())]
         found["slow_tools"] = SlowTools(**found["slow_tools"]) if found["slow_tools"] else None
+        found["sessions"] = [Session(**one) for one in found.get("sessions", ())]
+        tokens = found.get("first_tokens")
+        found["first_tokens"] = FirstTokens(**tokens) if tokens else None
         return cls(**found)
 
     def save(self, file: Path) -> None:
@@ -108,6 +118,12 @@ class Recorded:
     def of_turns(self) -> list[Result]:
         return [*ratios(self.figures), *growth(self.figures), *alone(self.alone)]
 
+    def of_start(self) -> list[Result]:
+        return [*starting(self.start), *waiting(self.first_tokens)]
+
+    def of_sessions(self) -> list[Result]:
+        return pricing(self.sessions)
+
     def of_crowds(self) -> list[Result]:
         return [
             *walls(self.crowds),
@@ -120,7 +136,14 @@ class Recorded:
         return memory(self.kilobytes_a_run, SIZES[-1])
 
     def results(self) -> list[Result]:
-        return [*self.of_turns(), *self.of_clients(), *self.of_crowds(), *self.of_memory()]
+        return [
+            *self.of_turns(),
+            *self.of_clients(),
+            *self.of_sessions(),
+            *self.of_start(),
+            *self.of_crowds(),
+            *self.of_memory(),
+        ]
 
 
 def _versions() -> dict[str, str]:

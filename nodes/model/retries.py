@@ -8,10 +8,9 @@ import random
 import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables.retry import RunnableRetry
 from pydantic import ConfigDict, Field
 from tenacity import (
     RetryCallState,
@@ -26,6 +25,9 @@ from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
 from signoff.nodes.model.stream import Silent
+
+if TYPE_CHECKING:
+    from langchain_core.runnables.retry import RunnableRetry
 
 _SPREAD = 0.1
 
@@ -50,7 +52,7 @@ class ModelRetries(CheckedModel):
     longest_wait: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
     @classmethod
-    def of(cls, wrapped: RunnableRetry[Any, Any]) -> Self:
+    def of(cls, wrapped: "RunnableRetry[Any, Any]") -> Self:
         """As a model says that was wrapped by LangChain's `with_retry`."""
         waits = wrapped.exponential_jitter_params or {}
         first = waits.get("initial", 1.0) if wrapped.wait_exponential_jitter else 0.0
@@ -96,7 +98,7 @@ def _error(state: RetryCallState) -> BaseException:
 Passing = Callable[[BaseException], bool]
 
 
-def passing(wrapped: RunnableRetry[Any, Any] | None = None) -> Passing:
+def passing(wrapped: "RunnableRetry[Any, Any] | None" = None) -> Passing:
     """Whether to try again after an error: after one that may pass, or as `with_retry` says.
 
     A model that was silent for too long has been tried once more already.

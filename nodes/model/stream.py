@@ -11,7 +11,6 @@ the limits of time end the call. In an event loop the call is part of the run's 
 
 import asyncio
 import contextvars
-import ctypes
 import gc
 import socket
 import struct
@@ -489,4 +488,7 @@ class _Helper(Generic[_T]):
 
 def _raise_in(thread: int) -> None:
     """Raises `CallEnded` in another thread, as soon as that runs Python again."""
+    # Hardly ever needed, and not quick to import.
+    import ctypes
+
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(CallEnded))

@@ -2,23 +2,26 @@
 `configurable_fields` and `configurable_alternatives`.
 
 A graph takes the wrappers off, so that tools are bound to the models inside, and the inner guard stands in
-them; then it puts back on what the model itself knows nothing of.
+them; then it puts back on what the model itself knows nothing of. Most models have none: LangChain's modules
+of wrappers, which are slow to import, are imported for a model that may have.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable
-from langchain_core.runnables.fallbacks import RunnableWithFallbacks
-from langchain_core.runnables.retry import RunnableRetry
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import explain
 from signoff.nodes.model.retries import ModelRetries, Passing, passing
+
+if TYPE_CHECKING:
+    from langchain_core.runnables.base import RunnableBindingBase
+    from langchain_core.runnables.configurable import DynamicRunnable
+    from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
 Model = Any
 """A chat model, or what calls itself one; see `check_model`."""
@@ -35,7 +38,7 @@ class Unwrapped:
     """
 
     model: Model
-    bindings: tuple[RunnableBindingBase[Any, Any], ...] = ()
+    bindings: "tuple[RunnableBindingBase[Any, Any], ...]" = ()
     retries: ModelRetries | None = None
     passes: Passing | None = None
     fails: tuple[type[BaseException], ...] = (Exception,)
@@ -69,6 +72,12 @@ def configured_by(given: Sequence[Model]) -> tuple[str, ...]:
 
 
 def _is_dynamic(model: Model) -> bool:
+    if isinstance(model, BaseChatModel):
+        return False
+    from langchain_core.runnables.base import RunnableBindingBase
+    from langchain_core.runnables.configurable import DynamicRunnable
+    from langchain_core.runnables.fallbacks import RunnableWithFallbacks
+
     match model:
         case DynamicRunnable():
             return True
@@ -80,6 +89,14 @@ def _is_dynamic(model: Model) -> bool:
 
 
 def _inside(model: Model, config: RunnableConfig | None) -> Iterator[Unwrapped]:
+    if isinstance(model, BaseChatModel):
+        yield Unwrapped(model)
+        return
+    from langchain_core.runnables.base import RunnableBindingBase
+    from langchain_core.runnables.configurable import DynamicRunnable
+    from langchain_core.runnables.fallbacks import RunnableWithFallbacks
+    from langchain_core.runnables.retry import RunnableRetry
+
     match model:
         case RunnableWithFallbacks():
             yield from _fallbacks(model, config)
@@ -95,7 +112,7 @@ def _inside(model: Model, config: RunnableConfig | None) -> Iterator[Unwrapped]:
             yield Unwrapped(model)
 
 
-def _bound(model: RunnableBindingBase[Any, Any], config: RunnableConfig | None) -> Iterator[Unwrapped]:
+def _bound(model: "RunnableBindingBase[Any, Any]", config: RunnableConfig | None) -> Iterator[Unwrapped]:
     if bound := [name for name in _TOOLS if name in model.kwargs]:
         raise SetupError(
             f"model= already has {' and '.join(bound)} bound to it; pass the model without them, and "
@@ -105,7 +122,9 @@ def _bound(model: RunnableBindingBase[Any, Any], config: RunnableConfig | None) 
         yield replace(found, bindings=(model, *found.bindings))
 
 
-def _fallbacks(model: RunnableWithFallbacks[Any, Any], config: RunnableConfig | None) -> Iterator[Unwrapped]:
+def _fallbacks(
+    model: "RunnableWithFallbacks[Any, Any]", config: RunnableConfig | None
+) -> Iterator[Unwrapped]:
     if model.exception_key is not None:
         raise SetupError("model= has fallbacks with an exception_key, which is for inputs that are dicts.")
     for runnable in model.runnables:
@@ -113,7 +132,7 @@ def _fallbacks(model: RunnableWithFallbacks[Any, Any], config: RunnableConfig | 
             yield replace(found, fails=model.exceptions_to_handle)
 
 
-def _prepared(model: DynamicRunnable[Any, Any], config: RunnableConfig | None) -> Model:
+def _prepared(model: "DynamicRunnable[Any, Any]", config: RunnableConfig | None) -> Model:
     try:
         return model.prepare(config)[0]
     except ValidationError as error:

@@ -1,18 +1,24 @@
-"""Injected arguments of tools: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`."""
+"""Injected arguments of tools: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`.
+
+LangGraph's package of agents, which has all of this, is imported for those who have tools.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.prebuilt import ToolNode, ToolRuntime
-from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import Field
 
-from signoff.graph.inside.private import inject, injected_args, runtime
+from signoff.graph.inside import private
 from signoff.graph.state import AgentState
+
+if TYPE_CHECKING:
+    from langgraph.prebuilt import ToolRuntime
+    from langgraph.prebuilt.tool_node import ToolCallRequest
 
 
 class Injector:
@@ -24,7 +30,7 @@ class Injector:
     def __init__(self, tools: Sequence[BaseTool]) -> None:
         self._asking = {tool.name: tool for tool in tools if _asks(tool)}
         self._tools = list(tools)
-        self._node = ToolNode(list(self._asking.values())) if self._asking else None
+        self._node = _node(list(self._asking.values())) if self._asking else None
 
     def filled(
         self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
@@ -34,17 +40,19 @@ class Injector:
         if self._node is None or call["name"] not in self._asking:
             return call
         told = self.runtime(call, state, config, context)
-        if inject is None or injected_args is None:
+        if private.inject is None or private.injected_args is None:
             return _taken(self._asking[call["name"]], call, told)
         # ToolNode is LangGraph's documented place for injection, but gives it no public name.
-        filled: ToolCall = inject(self._node, call, told)
+        filled: ToolCall = private.inject(self._node, call, told)
         return filled
 
     def runtime(
         self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
-    ) -> ToolRuntime[Any, Any]:
+    ) -> "ToolRuntime[Any, Any]":
         """LangGraph's runtime of a call."""
-        given = runtime(config)
+        from langgraph.prebuilt import ToolRuntime
+
+        given = private.runtime(config)
         return ToolRuntime(
             state=state,
             context=context(),
@@ -58,40 +66,51 @@ class Injector:
 
 def _asks(tool: BaseTool) -> bool:
     try:
-        if injected_args is None:
+        if private.injected_args is None:
             # That it may ask is enough: what a call of it gets is seen then.
-            ToolNode([tool])
+            _node([tool])
             return True
-        found = injected_args(tool)
+        found = private.injected_args(tool)
     except TypeError:
         # A partial or another callable object has no type hints to read, so it can ask for nothing by them.
         return False
     return bool(found.state or found.store or found.runtime)
 
 
-class _Stand(BaseTool):
-    """Is called in a tool's place, and keeps the arguments."""
+def _node(tools: list[BaseTool], **options: Any) -> Any:
+    from langgraph.prebuilt import ToolNode
 
-    name: str = "stand"
-    description: str = "Runs nothing."
-    taken: list[dict[str, Any]] = Field(default_factory=list)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> ToolMessage:
-        self.taken.append(input["args"])
-        return ToolMessage("", tool_call_id=input["id"])
-
-    def _run(self) -> None:
-        """It is only invoked."""
+    return ToolNode(tools, **options)
 
 
-def _taken(tool: BaseTool, call: ToolCall, told: ToolRuntime[Any, Any]) -> ToolCall:
+@cache
+def _stand() -> Any:
+    """The class of what is called in a tool's place, and keeps the arguments. Making it is not quick, and
+    hardly anybody needs it."""
+
+    class Stand(BaseTool):
+        name: str = "stand"
+        description: str = "Runs nothing."
+        taken: list[dict[str, Any]] = Field(default_factory=list)
+
+        def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> ToolMessage:
+            self.taken.append(input["args"])
+            return ToolMessage("", tool_call_id=input["id"])
+
+        def _run(self) -> None:
+            """It is only invoked."""
+
+    return Stand
+
+
+def _taken(tool: BaseTool, call: ToolCall, told: "ToolRuntime[Any, Any]") -> ToolCall:
     """`call` as a ToolNode would invoke its tool. Slower, but public: it is run up to there."""
-    stand = _Stand()
+    stand = _stand()()
 
-    def in_its_place(request: ToolCallRequest, execute: Any) -> Any:
+    def in_its_place(request: "ToolCallRequest", execute: Any) -> Any:
         return execute(replace(request, tool=stand, state=told.state, runtime=told))
 
-    node = ToolNode([tool], handle_tool_errors=False, wrap_tool_call=in_its_place)
+    node = _node([tool], handle_tool_errors=False, wrap_tool_call=in_its_place)
     node.invoke({"messages": [AIMessage("", tool_calls=[call])]}, {**told.config, "callbacks": []})
     (args,) = stand.taken
     given = call["args"]

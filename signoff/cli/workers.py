@@ -122,8 +122,8 @@ Heartbeat = Annotated[
         min=0.5,
         max=600,
         metavar="S",
-        help="Seconds between heartbeats; after three missed ones another worker takes the threads over. Give "
-        "all workers the same value.",
+        help="Seconds between heartbeats; after three missed ones another worker takes the threads over. "
+        "Give all workers the same value.",
     ),
 ]
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when no submitted thread is left to run.")]

@@ -21,7 +21,8 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import GetOp, Item, Op, PutOp
 
-from signoff.graph.build import Graph, works_of
+from signoff.graph.build import Graph
+from signoff.graph.compiled.states import works_of
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of

@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
 
-from signoff.graph.build import NODES
+from signoff.graph.compiled.states import NODES
 from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
 from signoff.graph.machine import TRANSITIONS, Event, State, enters, next_state

@@ -8,7 +8,7 @@ import pytest
 # pytest does not put it there, and the benchmarks are in no installed package.
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.overhead.measure import Figure
+from benchmarks.overhead.measure import DEFAULTS, Figure
 from benchmarks.overhead.subjects.own import SUBJECTS
 from benchmarks.overhead.targets import growth, ratios
 
@@ -36,6 +36,19 @@ def test_a_ratio_is_of_two_subjects_at_the_same_length(cpu: float, met: bool) ->
     assert (result.measured, result.most, result.met) == (cpu, 0.75, met)
 
 
+def test_default_settings_have_targets_of_their_own() -> None:
+    figures = [
+        figure(DEFAULTS, 200, 0.6),
+        figure("create_agent", 200, 1.0),
+        figure("create_agent, equal features", 200, 1.5),
+    ]
+    assert [(one.most, round(one.measured, 2), one.met) for one in ratios(figures)] == [
+        (0.65, 0.6, True),
+        (0.34, 0.4, False),
+    ]
+    assert all("default settings" in f"{one.name} {one.beside}" for one in ratios(figures))
+
+
 def test_the_growth_of_a_turn_leaves_out_that_of_the_model() -> None:
     figures = [
         figure("signoff", 50, 2.0),
@@ -48,7 +61,8 @@ def test_the_growth_of_a_turn_leaves_out_that_of_the_model() -> None:
 
 
 def test_the_place_on_disk_is_judged_at_one_length_and_by_its_growth() -> None:
-    kilobytes = {50: 8.0, 200: 7.9, 1_000: 20.0, 10_000: 8.8}
+    kilobytes = {50: 8.0, 200: 30.0, 1_000: 20.0, 10_000: 8.8}
     figures = [figure("signoff", turns, 1.0, kilobytes=each) for turns, each in kilobytes.items()]
+    figures.append(figure(DEFAULTS, 200, 1.0, kilobytes=7.9))
     assert [(one.measured, one.met) for one in growth(figures)] == [(7.9, True), (1.1, True)]
     assert growth(figures[:1]) == []

@@ -19,7 +19,7 @@ from benchmarks.overhead.crowd_targets import ideal, memory, starving, walls, wr
 from benchmarks.overhead.measure import Figure
 from benchmarks.overhead.pages import PAGE, PICTURES, page
 from benchmarks.overhead.parts import PARTS, part
-from benchmarks.overhead.pictures import CPU, CROWD, DISK, draw, mark, spread
+from benchmarks.overhead.pictures import CLIENT, CPU, CROWD, DISK, draw, mark, spread
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.subjects.own_crowd import SUBJECTS, all_at_once
 from benchmarks.overhead.targets import EQUAL
@@ -159,12 +159,12 @@ def test_the_docs_show_the_recorded_results() -> None:
     recorded = Recorded.read(RESULTS)
     assert PAGE.read_text() == page()
     assert all(one.name in page() for one in recorded.results())
-    for name in (CPU, DISK, CROWD):
+    for name in (CPU, DISK, CROWD, CLIENT):
         assert mark().encode() in (PICTURES / name).read_bytes(), f"{name} is of other results"
 
 
 def test_the_pictures_are_drawn_from_the_recorded_results(tmp_path: Path) -> None:
     draw(Recorded.read(RESULTS), tmp_path)
     sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
-    assert set(sizes) == {CPU, DISK, CROWD}
+    assert set(sizes) == {CPU, DISK, CROWD, CLIENT}
     assert min(sizes.values()) > 20_000

@@ -1,9 +1,11 @@
-"""How fast a command starts: by what it imports, which is the same everywhere, and by a bound of CPU."""
+"""How fast a command, and a program that uses the library, start: by what they import, which is the same
+everywhere, and by a bound of CPU."""
 
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,14 @@ from signoff.storage.sqlite import sqlite_storage
 from tests.support.benches.cli import Bench
 
 AGENTS = frozenset({"langgraph", "langchain_core", "langchain", "langsmith"})
+PROVIDERS = frozenset({"langchain", "langchain_openai", "openai", "textual", "psycopg"})
 PROGRAM = (
     "import atexit, sys; from signoff.cli import main; sys.argv[1:] = {words!r}; "
     "atexit.register(lambda: sys.stderr.write(' '.join(sys.modules))); main()"
 )
+LANGGRAPH = "import langgraph.graph"
+# A machine is never quiet: what holds in one of so many pairs of measurements holds.
+PAIRS = 6
 
 
 @pytest.fixture
@@ -32,17 +38,18 @@ def bench(tmp_path: Path) -> Bench:
 def started(bench: Bench, *words: str) -> tuple[str, set[str], float]:
     """What a command prints in a process of its own, the packages that it imports, and its seconds of CPU."""
     env = {**os.environ, **{name: value for name, value in bench.env.items() if value is not None}}
+    done, seconds = ran(PROGRAM.format(words=list(words)), env)
+    return done.stdout, {name.partition(".")[0] for name in done.stderr.split()}, seconds
+
+
+def ran(program: str, env: Mapping[str, str] | None = None) -> tuple[subprocess.CompletedProcess[str], float]:
+    """A process that has run this program, and its seconds of CPU, its end included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(words=list(words))],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=env,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return done.stdout, {name.partition(".")[0] for name in done.stderr.split()}, seconds
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # The bounds are generous, for busy machines: what a module too many costs shows in the packages first.
@@ -53,6 +60,8 @@ def started(bench: Bench, *words: str) -> tuple[str, set[str], float]:
         ("--help", AGENTS | {"pydantic"}, 1.5),
         ("stats", AGENTS, 2.0),
         ("stats --thread t1 --json", AGENTS, 2.0),
+        ("threads", PROVIDERS, 4.0),
+        ("show t1 --json", PROVIDERS, 4.0),
         ("run --help", frozenset({"textual", "psycopg"}), 8.0),
     ],
 )
@@ -64,6 +73,66 @@ def test_a_command_imports_no_more_than_it_needs(
     assert "typer" in packages
     assert packages & needless == set()
     assert seconds < most_seconds
+
+
+@pytest.mark.parametrize("words", ["threads", "show t1"])
+def test_a_command_that_reads_threads_takes_little_more_than_langgraph_does_to_import(
+    bench: Bench, words: str
+) -> None:
+    pairs = ((started(bench, *words.split())[2], ran(LANGGRAPH)[1]) for _ in range(PAIRS))
+    assert any(seconds < 1.25 * langgraph for seconds, langgraph in pairs)
+
+
+# Each is for few who have the name: some build no graph yet, some graphs have no tools, or no wrapped model.
+@pytest.mark.parametrize(
+    "late",
+    [
+        "ctypes",
+        "langchain_core.runnables.configurable",
+        "langchain_core.runnables.fallbacks",
+        "langchain_core.runnables.retry",
+        "langgraph.prebuilt",
+        "platformdirs",
+        "rich",
+        "signoff.nodes.call_llm",
+        "signoff.nodes.journal",
+        "signoff.session",
+        "signoff.storage",
+    ],
+)
+def test_the_name_of_build_graph_imports_no_more_than_it_needs(imports: set[str], late: str) -> None:
+    assert "signoff.graph.build" in imports
+    assert late not in imports
+
+
+@pytest.fixture(scope="module")
+def imports() -> set[str]:
+    """What is imported for the name of `build_graph` beside LangGraph."""
+    done, _ = ran(
+        f"{LANGGRAPH}, sys; before = set(sys.modules); import signoff; signoff.build_graph; "
+        "print(*(set(sys.modules) - before))"
+    )
+    return set(done.stdout.split())
+
+
+def test_the_name_of_build_graph_takes_a_small_part_of_what_langgraph_takes() -> None:
+    program = (
+        "from time import process_time as now; begun = now(); import langgraph.graph; there = now(); "
+        "import signoff; signoff.build_graph; print((now() - there) / (there - begun))"
+    )
+    assert any(float(ran(program)[0].stdout) < 0.19 for _ in range(PAIRS))
+
+
+def test_what_a_command_imports_is_not_collected_when_its_process_ends(bench: Bench) -> None:
+    """That alone would take a third of its time. The collector itself runs as ever."""
+    env = {**os.environ, **{name: value for name, value in bench.env.items() if value is not None}}
+    done, _ = ran(
+        "import atexit, gc, sys; from signoff.cli import main; sys.argv[1:] = ['threads']\n"
+        "atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 50_000))\n"
+        "main()",
+        env,
+    )
+    assert done.stdout.splitlines()[-1] == "True True"
 
 
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:

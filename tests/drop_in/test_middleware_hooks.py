@@ -621,7 +621,7 @@ def test_a_hook_gets_the_runtime_and_the_configuration_of_the_run() -> None:
 
 def test_without_middleware_the_states_are_what_they_were() -> None:
     """Nothing stands around them, and the state has no channel more."""
-    from signoff.graph.build import NODES, works_of
+    from signoff.graph.compiled.states import NODES, works_of
 
     plain = graph([FINISH])
     deps: Any = next(iter(plain.builder.nodes.values())).runnable

@@ -14,7 +14,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import ThreadError, build_graph, sqlite_storage
-from signoff.graph.build import Graph, Storage, declare
+from signoff.graph.build import Graph, Storage
+from signoff.graph.compiled.states import declare
 from signoff.graph.machine import ALIASES, FIRST, MACHINE, State
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables.retry import RunnableRetry
 from langgraph.store.base import BaseStore
 
 from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
@@ -19,6 +20,7 @@ LATE = {
     "BaseStore": BaseStore,
     "PostgresThreads": PostgresThreads,
     "PostgresEntries": PostgresEntries,
+    "RunnableRetry": RunnableRetry,
     "WaitingFor": WaitingFor,
 }
 # What a program is handed and never makes: how it is made is private.

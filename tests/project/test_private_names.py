@@ -179,7 +179,7 @@ def test_injected_arguments_by_the_public_way_are_the_same(
         return found, told and (told.state, told.context, told.config, told.store, told.tool_call_id)
 
     before = filled()
-    monkeypatch.setattr(inject, gone, None)
+    monkeypatch.setattr(private, gone, None)
     assert filled() == before
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import signoff.graph.build
+import signoff.graph.compiled.states
 import signoff.graph.history.reader
 import signoff.graph.history.replies
 import signoff.graph.prompt.prompt
@@ -30,14 +30,14 @@ def put(owner: Any, name: str, value: Any) -> Break:
 
 def update_without(state: State, name: str) -> Break:
     """A node that does not write one of its values."""
-    work = signoff.graph.build.NODES[state]
+    work = signoff.graph.compiled.states.NODES[state]
 
     def broken(given: Any, run: NodeContext) -> Steps:
         found = work(given, run)
         report = found if isinstance(found, Report) else (yield from found)
         return Report(report.event, {key: value for key, value in report.update.items() if key != name})
 
-    return lambda patch: patch.setitem(signoff.graph.build.NODES, state, broken)
+    return lambda patch: patch.setitem(signoff.graph.compiled.states.NODES, state, broken)
 
 
 def _nothing(*_: Any, **__: Any) -> Any:

@@ -5,7 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from signoff.graph.build import NODES, Graph, declare
+from signoff.graph.build import Graph
+from signoff.graph.compiled.states import NODES, declare
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.nodes.node import Branch, Dependencies, Node

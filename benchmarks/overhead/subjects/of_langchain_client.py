@@ -2,32 +2,22 @@
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from langchain.agents import create_agent
 
 sys.path.insert(0, str(Path(__file__).parent))
-from clients import model_of
-from scripted import MOST_STEPS, TASK, counted, step
+from clients import called, listened, model_of
+from scripted import step
 
 
-def _agent(turns: int, database: str | None, *, url: str, chunks: int, listens: bool) -> Callable[[], int]:
-    agent = create_agent(model_of(url, chunks, turns), [step])
-
-    def run() -> None:
-        if listens:
-            heard = sum(
-                1 for _ in agent.stream(TASK, {"recursion_limit": MOST_STEPS}, stream_mode="messages")
-            )
-            assert heard > turns * chunks, heard
-        else:
-            agent.invoke(TASK, {"recursion_limit": MOST_STEPS})
-
-    return lambda: counted(run)
+def is_called(turns: int, database: str | None, *, url: str, chunks: int) -> Callable[[], Any]:
+    return called(create_agent(model_of(url, chunks, turns), [step]))
 
 
-SUBJECTS = {
-    "create_agent": partial(_agent, listens=False),
-    "create_agent, listened to": partial(_agent, listens=True),
-}
+def is_listened_to(turns: int, database: str | None, *, url: str, chunks: int) -> Callable[[], Any]:
+    return listened(create_agent(model_of(url, chunks, turns), [step]), turns * chunks)
+
+
+SUBJECTS = {"create_agent": is_called, "create_agent, listened to": is_listened_to}

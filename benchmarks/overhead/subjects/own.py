@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -32,22 +33,26 @@ PROMPT_TOKENS = 100_000_000
 
 def signoff(turns: int, database: str | None) -> Run:
     """Without a time limit on tools, as the others are: so a lone sync tool needs no thread."""
-    return _signoff(turns, database, tool_seconds=None)
+    return _signoff(turns, database, tool_seconds=None, prompt_tokens=PROMPT_TOKENS, compaction="lines")
 
 
-def limited(turns: int, database: str | None) -> Run:
-    """With the default time limit on tools."""
+def defaults(turns: int, database: str | None) -> Run:
+    """With default settings; only the limit of turns, 30, is raised to the length of the run."""
     return _signoff(turns, database)
 
 
-def _signoff(turns: int, database: str | None, **given: Any) -> Run:
+def writes(turns: int, database: str | None) -> Run:
+    """The same with a tool that may change something, as each tool may that does not say otherwise."""
+    return _signoff(turns, database, step.model_copy(update={"metadata": None}))
+
+
+def _signoff(turns: int, database: str | None, tool: BaseTool = step, **given: Any) -> Run:
     model = Scripted(turns=turns, last={"name": "finish_task", "args": {"summary": "Done."}})
-    limits = Limits(turns=turns)
-    given |= {"limits": limits, "prompt_tokens": PROMPT_TOKENS, "compaction": "lines"}
+    given["limits"] = Limits(turns=turns)
     stack = ExitStack()
     if database is not None:
         given["storage"] = stack.enter_context(sqlite_storage(database))
-    graph = build_graph(model, [step], **given)
+    graph = build_graph(model, [tool], **given)
 
     def run() -> None:
         with stack:
@@ -143,7 +148,8 @@ def six_nodes(turns: int, database: str | None) -> Run:
 
 SUBJECTS = {
     "signoff": signoff,
-    "signoff, time limit on tools": limited,
+    "signoff, default settings": defaults,
+    "signoff, default settings, a tool that writes": writes,
     "bare loop": bare_loop,
     "model alone": model_alone,
     "raw graph, 2 nodes": two_nodes,

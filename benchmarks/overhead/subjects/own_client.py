@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from clients import model_of  # type: ignore[import-not-found]  # it lies beside this file
+from clients import listened, model_of  # type: ignore[import-not-found]  # it lies beside this file
 from scripted import TASK, counted, step  # type: ignore[import-not-found]  # as above
 
 from signoff import Limits, build_graph
@@ -15,24 +15,21 @@ from signoff import Limits, build_graph
 
 def _signoff(
     turns: int, database: str | None, *, url: str, chunks: int, listens: bool = False, **given: Any
-) -> Callable[[], int]:
+) -> Callable[[], Any]:
     model = model_of(url, chunks, turns)
     graph = build_graph(
         model, [step], limits=Limits(turns=turns), tool_seconds=None, compaction="lines", **given
     )
+    heard: Callable[[], Any] = listened(graph, turns * chunks)
 
     def run() -> None:
-        if listens:
-            heard = sum(1 for _ in graph.stream(TASK, stream_mode="messages"))
-            assert heard > turns * chunks, heard
-        else:
-            outcome = graph.invoke(TASK)["outcome"]
-            assert outcome["status"] == "success", outcome
+        outcome = graph.invoke(TASK)["outcome"]
+        assert outcome["status"] == "success", outcome
 
-    return lambda: counted(run)
+    return heard if listens else lambda: counted(run)
 
 
-SUBJECTS: dict[str, Callable[..., Callable[[], int]]] = {
+SUBJECTS: dict[str, Callable[..., Callable[[], Any]]] = {
     "signoff": _signoff,
     "signoff, auto": partial(_signoff, streaming="auto"),
     "signoff, never": partial(_signoff, streaming="never"),

@@ -1,0 +1,75 @@
+"""The function of each state, and the table of the machine as a LangGraph graph."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from langgraph.graph import END, START, StateGraph
+
+from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
+from signoff.graph.schemas.state import StateSchemas
+from signoff.graph.state import AgentState, Context, Output
+from signoff.nodes.approve import approve
+from signoff.nodes.ask_user import ask_user
+from signoff.nodes.call_llm import call_llm
+from signoff.nodes.compress import compress
+from signoff.nodes.confirm import confirm
+from signoff.nodes.decide import decide
+from signoff.nodes.execute import execute
+from signoff.nodes.finish import finish
+from signoff.nodes.hand_over import hand_over
+from signoff.nodes.node import Branch, Dependencies, Node, Work
+from signoff.nodes.nudge import nudge
+from signoff.nodes.review import review
+from signoff.nodes.route_tools import route_tools
+
+NODES: dict[State, Work] = {
+    State.COMPRESS: compress,
+    State.DECIDE: decide,
+    State.CALL_LLM: call_llm,
+    State.ROUTE_TOOLS: route_tools,
+    State.APPROVE: approve,
+    State.EXECUTE: execute,
+    State.HAND_OVER: hand_over,
+    State.NUDGE: nudge,
+    State.ASK_USER: ask_user,
+    State.REVIEW: review,
+    State.CONFIRM: confirm,
+    State.FINISH: finish,
+}
+
+
+def works_of(deps: Dependencies) -> Mapping[State, Work]:
+    """The function of each state in this graph, with its middleware."""
+    return NODES if deps.middleware is None else deps.middleware.works(NODES)
+
+
+def declare(
+    deps: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
+) -> StateGraph[AgentState, Any, Any, Output]:
+    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
+
+    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
+    """
+    found: Any = schemas or StateSchemas()
+    graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
+        found.state,
+        context_schema=deps.context_form or Context,
+        input_schema=found.input,
+        output_schema=found.output,
+    )
+    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(deps)
+    for name, state in names.items():
+        node = Node(state, deps, works[state])
+        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
+    graph.add_edge(START, str(FIRST))
+    drawn = edges()
+    for name, state in names.items():
+        targets = drawn[state]
+        if len(targets) == 1:
+            graph.add_edge(name, str(next(iter(targets))))
+        elif targets:
+            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
+            graph.add_conditional_edges(name, Branch(state), labels)
+        else:
+            graph.add_edge(name, END)
+    return graph
