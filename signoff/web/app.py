@@ -19,7 +19,7 @@ from signoff.front.work import Work
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import explain, valid_text
 from signoff.session.commands import TooLate
-from signoff.web.gate import Gate, Refused, policy
+from signoff.web.gate import Gate, NotLetIn, policy
 from signoff.web.hub import MOST_READERS, Hub
 from signoff.web.render import STATIC, shell
 
@@ -137,7 +137,7 @@ class Application:
             try:
                 who = self.gate.who(request.headers)
                 return await answer(request, who)
-            except Refused as refused:
+            except NotLetIn as refused:
                 return _problem(refused.status, refused.why)
             except SignoffError as error:
                 return _problem(_status(error), str(error), late=isinstance(error, TooLate))
@@ -160,7 +160,7 @@ class Application:
         try:
             body = await _body(request, PasswordBody)
             return JSONResponse({"token": await self.gate.enter(body.password)})
-        except Refused as refused:
+        except NotLetIn as refused:
             return _problem(refused.status, refused.why)
 
     async def _new(self, request: Request, who: str) -> Response:
@@ -168,7 +168,7 @@ class Application:
 
     async def _events(self, request: Request, who: str) -> Response:
         if self.hub.readers >= MOST_READERS:
-            raise Refused(503, "Too many pages are open on this server.")
+            raise NotLetIn(503, "Too many pages are open on this server.")
         thread = valid_text(request.query_params.get("thread", ""))
         # What is wrong with the id is told before the stream begins.
         self.hub.room(thread)
@@ -244,20 +244,20 @@ def _status(error: SignoffError) -> int:
 
 
 async def _body(request: Request, kind: type[Any]) -> Any:
-    """The body of a request, checked. Raises Refused for one that is too large, or is nothing for this."""
+    """The body of a request, checked. Raises NotLetIn for one that is too large, or is nothing for this."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise Refused(415, "The body of a request is JSON here.")
+        raise NotLetIn(415, "The body of a request is JSON here.")
     data = bytearray()
     async for part in request.stream():
         data += part
         if len(data) > MOST_BYTES:
-            raise Refused(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+            raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
     try:
         return kind.model_validate(json.loads(data))
     except ValidationError as error:
-        raise Refused(422, f"The request does not fit: {explain(error)}.") from error
+        raise NotLetIn(422, f"The request does not fit: {explain(error)}.") from error
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "The request is no valid JSON.") from error
+        raise NotLetIn(400, "The request is no valid JSON.") from error
 
 
 class Headed:
@@ -287,7 +287,7 @@ class Headed:
 
         try:
             self.gate.check_place(Headers(scope=scope))
-        except Refused as refused:
+        except NotLetIn as refused:
             await _problem(refused.status, refused.why)(scope, receive, headed)
             return
         try:

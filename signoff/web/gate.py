@@ -27,7 +27,7 @@ _WITHIN_SECONDS = 60.0
 _MOST_NAME = 200
 
 
-class Refused(Exception):
+class NotLetIn(Exception):
     """The request is not for this server, or not from whom it lets in."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -64,14 +64,14 @@ class Gate:
         return self.public or f"http://{shown}:{self.port}"
 
     def check_place(self, headers: Mapping[str, str]) -> None:
-        """Raises Refused for a request under another name, or from another page: no web site gets in by
+        """Raises NotLetIn for a request under another name, or from another page: no web site gets in by
         pointing its own name at this machine."""
         host = headers.get("host", "")
         if not self._is_own(host):
-            raise Refused(421, "This server is not known under this name.")
+            raise NotLetIn(421, "This server is not known under this name.")
         origin = headers.get("origin")
         if origin is not None and not self._same(origin, host):
-            raise Refused(403, "Requests from other pages are refused.")
+            raise NotLetIn(403, "Requests from other pages are refused.")
 
     def _is_own(self, host: str) -> bool:
         if self.public is not None and host == urlsplit(self.public).netloc:
@@ -88,30 +88,30 @@ class Gate:
         return origin in (self.public, f"http://{host}")
 
     def who(self, headers: Mapping[str, str]) -> str:
-        """The name of whoever asks, empty where it is not known. Raises Refused for nobody."""
+        """The name of whoever asks, empty where it is not known. Raises NotLetIn for nobody."""
         if self.proxy_header is not None:
             if name := valid_text(headers.get(self.proxy_header.lower(), "")).strip():
                 return name[:_MOST_NAME]
-            raise Refused(401, "The proxy in front of this server has not said who this is.")
+            raise NotLetIn(401, "The proxy in front of this server has not said who this is.")
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind != "Bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
-            raise Refused(401, "Open the address that signoff serve printed, with its token.")
+            raise NotLetIn(401, "Open the address that signoff serve printed, with its token.")
         return ""
 
     async def enter(self, password: str) -> str:
-        """The token, for whoever knows the password. Raises Refused; who guesses is made to wait."""
+        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait."""
         now = time.monotonic()
         while self._wrong and now - self._wrong[0] > _WITHIN_SECONDS:
             self._wrong.popleft()
         if self.password is None:
-            raise Refused(404, "This server has no password.")
+            raise NotLetIn(404, "This server has no password.")
         if len(self._wrong) >= _MOST_WRONG:
-            raise Refused(429, "Too many wrong passwords; wait a minute.")
+            raise NotLetIn(429, "Too many wrong passwords; wait a minute.")
         if hmac.compare_digest(password.encode(errors="replace"), self.password.encode(errors="replace")):
             return self.token
         self._wrong.append(now)
         await asyncio.sleep(_WRONG_SECONDS)
-        raise Refused(403, "The password is wrong.")
+        raise NotLetIn(403, "The password is wrong.")
 
 
 def is_loopback(host: str) -> bool:

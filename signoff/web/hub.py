@@ -18,6 +18,7 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import ThreadError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
+from signoff.web.beside import Beside
 from signoff.web.log import event
 from signoff.web.render import thread_list
 from signoff.web.room import Room
@@ -39,6 +40,7 @@ class Hub:
     def __init__(self, database: Database, storage: OpenStorage, given: Given) -> None:
         self.database, self.storage, self.given = database, storage, given
         self.models = Models()
+        self.beside = Beside()
         self.rooms: dict[str, Room] = {}
         self.readers = 0
         self.listed = ""
@@ -51,13 +53,13 @@ class Hub:
         checked_thread_id(thread_id)
         found = self.rooms.get(thread_id)
         if found is None:
-            found = Room(self.storage, thread_id, self.given, self.models, self._slots)
+            found = Room(self.storage, thread_id, self.given, self.models, self._slots, self.beside)
             self.rooms[thread_id] = found
         found.used = time.monotonic()
         return found
 
     async def new_id(self) -> str:
-        taken = await asyncio.to_thread(self.storage.threads)
+        taken = await self.beside.do(self.storage.threads)
         return new_thread_id({*taken, *self.rooms})
 
     # --- reading ---
@@ -139,7 +141,7 @@ class Hub:
 
     async def _runs(self, room: Room) -> bool:
         """Whether another process has begun or ended to run the thread since somebody last looked."""
-        running = await asyncio.to_thread(self.storage.checkpointer.is_running, room.thread_id)
+        running = await self.beside.do(self.storage.checkpointer.is_running, room.thread_id)
         before, room.elsewhere = room.elsewhere, running
         return bool(before != running)
 
@@ -155,7 +157,7 @@ class Hub:
 
     async def _list(self) -> None:
         here = frozenset(name for name, room in self.rooms.items() if room.here)
-        listed = await asyncio.to_thread(self._read_list, here)
+        listed = await self.beside.do(self._read_list, here)
         if listed != self.listed:
             self.listed = listed
             data = json.dumps({"list": listed})
@@ -178,7 +180,7 @@ class Hub:
 
     async def fork(self, thread_id: str, at: str | None) -> str:
         """Copies the thread as it was at this checkpoint; the id of the copy."""
-        return await asyncio.to_thread(self._fork, thread_id, at)
+        return await self.beside.do(self._fork, thread_id, at)
 
     def _fork(self, thread_id: str, at: str | None) -> str:
         target = forked_thread_id(thread_id, self.storage.threads())
@@ -192,13 +194,13 @@ class Hub:
         room = self.rooms.get(thread_id)
         if room and room.here:
             raise busy(thread_id)
-        if thread_id not in await asyncio.to_thread(self.storage.threads):
+        if thread_id not in await self.beside.do(self.storage.threads):
             raise ThreadError("There is no such thread; it may have been deleted already.")
-        await asyncio.to_thread(self.storage.checkpointer.delete_thread, thread_id)
+        await self.beside.do(self.storage.checkpointer.delete_thread, thread_id)
         if room:
             room.gone = True
             await room.log.add("gone", "{}")
-            await asyncio.to_thread(room.close_terminal)
+            await self.beside.do(room.close_terminal)
             self.rooms.pop(thread_id, None)
         await self._list()
 
@@ -211,5 +213,8 @@ class Hub:
         while any(room.here for room in self.rooms.values()) and time.monotonic() < end:
             await asyncio.sleep(0.05)
         for room in self.rooms.values():
-            await asyncio.to_thread(room.close_terminal)
+            await self.beside.do(room.close_terminal)
+        for task in list(self._fresh.values()):
+            task.cancel()
+        await self.beside.end()
         return not any(room.here for room in self.rooms.values())

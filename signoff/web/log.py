@@ -71,7 +71,7 @@ Fragments = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Change:
+class PartsChange:
     """How the parts of a page have changed. order: all names, where that has changed; None where not."""
 
     put: Fragments
@@ -84,7 +84,7 @@ class Change:
         return {"put": dict(self.put), "order": self.order}
 
 
-def changes(before: Fragments, after: Fragments) -> Change:
+def changes(before: Fragments, after: Fragments) -> PartsChange:
     """What has to be sent to somebody who has `before`."""
     put = {name: markup for name, markup in after.items() if before.get(name) != markup}
-    return Change(put, list(after) if list(before) != list(after) else None)
+    return PartsChange(put, list(after) if list(before) != list(after) else None)

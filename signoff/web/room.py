@@ -43,6 +43,7 @@ from signoff.session.events import (
 )
 from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
+from signoff.web.beside import Beside
 from signoff.web.log import Log, changes
 from signoff.web.render import Drawn, Stand, damaged
 from signoff.web.terminal import SharedTerminal
@@ -122,7 +123,13 @@ class Room:
     """
 
     def __init__(
-        self, storage: OpenStorage, thread_id: str, given: Given, models: Models, slots: threading.Semaphore
+        self,
+        storage: OpenStorage,
+        thread_id: str,
+        given: Given,
+        models: Models,
+        slots: threading.Semaphore,
+        beside: Beside,
     ) -> None:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), Live(), Drawn()
@@ -137,6 +144,7 @@ class Room:
         self.elsewhere = False
         """Whether another process ran it when somebody last looked."""
         self._slots = slots
+        self.beside = beside
         self._loop = asyncio.get_running_loop()
         self._beginning = asyncio.Lock()
         self._work: Work | None = None
@@ -149,7 +157,7 @@ class Room:
 
     async def refresh(self) -> None:
         """Reads the thread again and tells the readers what has changed."""
-        parts = await asyncio.to_thread(self._read)
+        parts = await self.beside.do(self._read)
         change = changes(self.parts, parts)
         self.parts = parts
         if change and self.log.readers:
@@ -217,12 +225,12 @@ class Room:
 
     async def _settle(self, own: Mapping[str, Any]) -> None:
         """Takes the settings of a thread that has not begun. Raises SetupError for what does not fit."""
-        kept = await asyncio.to_thread(recall, self.storage.store, self.thread_id)
+        kept = await self.beside.do(recall, self.storage.store, self.thread_id)
         if self.here or kept is not None:
             raise ThreadError("The thread has begun already; its settings stay as they are.")
         before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
         try:
-            await asyncio.to_thread(self.new_work().settings)
+            await self.beside.do(self.new_work().settings)
         except SignoffError:
             self.given = before
             raise
@@ -240,7 +248,7 @@ class Room:
 
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
-        run = await asyncio.to_thread(read_run, self.storage, self.thread_id)
+        run = await self.beside.do(read_run, self.storage, self.thread_id)
         waiting = self._still(run.status, interrupt_id)
         if not isinstance(waiting, Action):
             raise ThreadError("Only an action can be run again.")
@@ -269,7 +277,7 @@ class Room:
             if name == "stop" and self.terminal and self.terminal.running:
                 self.terminal.interrupt()
         elif name == "pause":
-            await asyncio.to_thread(request_pause, self.storage.store, self.thread_id)
+            await self.beside.do(request_pause, self.storage.store, self.thread_id)
         else:
             commands: Mapping[str, ThreadCommand] = {
                 "stop": Stop(),

@@ -8,7 +8,7 @@ import pytest
 
 from signoff.graph.errors import SetupError
 from signoff.web.app import MOST_BYTES, Application
-from signoff.web.gate import Gate, Refused, check_opening
+from signoff.web.gate import Gate, NotLetIn, check_opening
 
 PLACE = "http://127.0.0.1:8000"
 
@@ -143,7 +143,7 @@ async def test_a_password_gives_the_token_and_guessing_is_slowed_down(
         assert codes == [403] * 20 + [429]
         late = await browser.post("/api/enter", json={"password": "a long password"})
         assert late.status_code == 429
-    with pytest.raises(Refused, match="no password"):
+    with pytest.raises(NotLetIn, match="no password"):
         await Gate("127.0.0.1", 8000).enter("x")
 
 
@@ -153,11 +153,11 @@ def test_a_proxy_says_who_it_is() -> None:
     gate.check_place({"host": "signoff.example.org", "origin": "https://signoff.example.org"})
     gate.check_place({"host": "10.0.0.1:8000"})
     for headers in ({}, {"x-forwarded-user": " "}, {"authorization": f"Bearer {gate.token}"}):
-        with pytest.raises(Refused):
+        with pytest.raises(NotLetIn):
             gate.who(headers)
     for headers in (
         {"host": "evil.example"},
         {"host": "signoff.example.org", "origin": "https://evil.example"},
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(NotLetIn):
             gate.check_place(headers)
