@@ -89,6 +89,26 @@ async def test_of_many_answers_at_once_one_counts(bench: WebBench) -> None:
         assert (bench.workspace / "ran.txt").read_text() == "it ran\n"
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.001, 0.01, 0.1])
+@pytest.mark.sample(2)
+async def test_a_client_that_goes_in_the_middle_of_an_approval(bench: WebBench, moment: float) -> None:
+    async with bench.served(PORT, approve="terminal") as opened:
+        await begun(opened)
+        await opened.answer("1")
+        await opened.rests()
+        waiting = opened.waiting()
+        sending = asyncio.create_task(opened.answer("approve"))
+        await asyncio.sleep(moment)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await opened.rests()
+        # It has reached the server as a whole, or not at all; sent again it runs at most once.
+        again = {"interrupt_id": waiting.interrupt_id, "shown": waiting.shown}
+        await opened.post("answer", texts=["approve"], **again)
+        await opened.rests()
+        assert (bench.workspace / "ran.txt").read_text() == "it ran\n"
+
+
 async def test_a_request_that_is_sent_again_begins_nothing_twice(bench: WebBench) -> None:
     steps = '[call("finish_task", summary="One."), call("finish_task", summary="Two.")]'
     async with bench.served(steps) as opened:
