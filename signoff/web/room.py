@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -149,7 +150,7 @@ class Room:
         self._beginning = asyncio.Lock()
         self._work: Work | None = None
         self._told = 0
-        self._flushing = self._typing = self._sure = False
+        self._flushing = self._typing = self._sure = self._awaited = False
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -301,15 +302,19 @@ class Room:
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
             self.here, self.problem, self._sure = True, "", False
             begun: asyncio.Future[None] = self._loop.create_future()
+            # Also when whoever began it has gone by then.
+            begun.add_done_callback(_looked_at)
             self._begun = begun
             runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
             runner.start()
             self.changed.set()
+            # The model may take minutes to be made ready; a refusal is then shown to everybody.
+            self._awaited = True
             try:
-                await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
-            except TimeoutError:
-                # The model is being made ready, which may take minutes; a refusal is shown to everybody.
-                begun.add_done_callback(_looked_at)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
+            finally:
+                self._awaited = False
 
     def _go(self, command: ThreadCommand) -> Decision:
         self._work = self.new_work()
@@ -335,9 +340,9 @@ class Room:
         self.live.clear()
         if error is not None:
             told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
-            if self._begun.done():
+            if self._begun.done() or not self._awaited:
                 self.problem = told
-            else:
+            if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():
             self._begun.set_result(None)
