@@ -25,6 +25,7 @@ PUBLIC = {
     "signoff.tools.terminal": "`run_shell` and its shells",
     "signoff.tools.workspace": "the folder that tools work in",
     "signoff.workers": "threads on many machines",
+    "signoff.otel": "spans for OpenTelemetry",
     "signoff.stats": "the analytics",
     "signoff.lint": "faults of loops in message histories",
     "signoff.graph.studio": "a graph for LangGraph's server",
@@ -43,6 +44,7 @@ PAGES = {
     "tools": ("Tools", tuple(name for name in PUBLIC if name.startswith("signoff.tools."))),
     "models": ("Models", ("signoff.models", "signoff.models.tagged")),
     "workers": ("Workers", ("signoff.workers",)),
+    "tracing": ("Tracing", ("signoff.otel",)),
     "analytics": ("Statistics and lint", ("signoff.stats", "signoff.lint")),
     "studio": ("Studio", ("signoff.graph.studio",)),
 }

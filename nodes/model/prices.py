@@ -27,6 +27,15 @@ def prices_of(model: BaseChatModel) -> Prices:
     return _listed(_text(model, _NAMES), _text(model, _ADDRESSES))
 
 
+def prices_by_name(name: str) -> Prices | None:
+    """The prices of the model of this name; None when they are not known, or nothing that knows them is
+    installed."""
+    try:
+        return _listed(name, "")
+    except SetupError:
+        return None
+
+
 def highest(prices: Sequence[Prices]) -> Prices:
     """The highest of each of these prices."""
     cached = [one.input if one.cached_input is None else one.cached_input for one in prices]

@@ -1,4 +1,4 @@
-"""The command line: its commands, each imported when it is asked for, and what is said when one fails."""
+"""The command line: its commands, each imported when it is used, and the messages when one fails."""
 
 import copy
 import functools
@@ -20,12 +20,12 @@ ERROR, USAGE = 1, 2
 
 PANELS: Mapping[str, Sequence[str]] = {
     "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
-    "Threads": ("threads", "show", "fork", "stats", "rate", "export", "delete", "prune"),
+    "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
     "The embedded model and the sandbox": ("model", "sandbox"),
     "Tools for developers": ("diagram", "lint", "verify"),
 }
-"""The commands as the help groups and orders them."""
+"""The commands in the groups and order of the help."""
 
 COMMANDS: Mapping[str, str] = {
     "run": "signoff.cli.run:run",
@@ -42,6 +42,8 @@ COMMANDS: Mapping[str, str] = {
     "serve": "signoff.web.command:serve",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
+    "replay": "signoff.cli.replay:replay",
+    "diff": "signoff.cli.comparing:diff",
     "export": "signoff.cli.housekeeping:export",
     "delete": "signoff.cli.housekeeping:delete",
     "prune": "signoff.cli.housekeeping:prune",
@@ -51,8 +53,9 @@ COMMANDS: Mapping[str, str] = {
     "model": "signoff.cli.model:app",
     "sandbox": "signoff.cli.sandbox:app",
 }
-"""Where each command is: a function, or a group of commands. Importing all of them takes two seconds, and the
-application and the workers are extras; whoever asks for one command, or the version, needs no other."""
+"""The location of each command: a function, or a group of commands. Importing all of them takes two seconds,
+and the application and the workers are extras; one command, or the version, does not need the others.
+"""
 
 SUMMARIES: Mapping[str, str] = {
     "run": "Give the model a task and watch it work until it signs off.",
@@ -60,6 +63,8 @@ SUMMARIES: Mapping[str, str] = {
     "extend": "Continue a task that reached a limit, with more turns.",
     "retry": "Retry a task that ended with an error.",
     "pause": "Ask the process that runs a thread to pause at its next step.",
+    "replay": "Decide a stored thread again, without model and tools, and compare.",
+    "diff": "Show two threads beside each other: turns, calls, tokens, cost, outcome.",
     "fork": "Copy a thread, as it was at some turn, to a new thread; the old one stays.",
     "submit": "Give a task to the workers; one of them runs it.",
     "worker": "Run submitted threads; on a signal they stop and return to the queue.",
@@ -78,12 +83,14 @@ SUMMARIES: Mapping[str, str] = {
     "model": "Install the embedded model, which needs no key and no network.",
     "sandbox": "Show what the sandbox for Python allows on this machine.",
 }
-"""What `signoff --help` and the completion of a shell say of each command: the first paragraph of its own
-help, so that listing the commands imports none of them. One that is missing here is imported to be listed."""
+"""The summary of each command in `signoff --help` and in shell completion: the first paragraph of its own
+help, so that listing the commands imports none of them. A command that is missing here is imported to be
+listed.
+"""
 
 
 class Loaded(Mapping[str, Any]):
-    """The commands by their names, each made when it is looked up."""
+    """The commands by name, each created when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         return _command(name)
@@ -100,7 +107,7 @@ class Loaded(Mapping[str, Any]):
 
 @functools.cache
 def _command(name: str) -> Any:
-    """Raises KeyError for a command that there is not."""
+    """Returns the command. Raises KeyError for an unknown name."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
@@ -125,8 +132,12 @@ def _params(own: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """The parameters, of which the help shows no type where it says nothing: of a flag, `<bool>`, and beside
-    the name of an argument. Where typer asks in another way, they are shown."""
+    """Returns the parameters without their types where these tell nothing in the help.
+
+    That is `<bool>` of a flag, and the type next to an argument's name.
+
+    Where typer asks in another way, they are shown.
+    """
     for one in params:
         if one.param_type_name == "argument" or getattr(one, "is_flag", False):
             one.display_type_rich = _no_type
@@ -138,17 +149,17 @@ def _no_type(ctx: Any) -> None:
 
 
 def load(words: Sequence[str]) -> None:
-    """Imports what the command that `words` begin with needs."""
+    """Imports what the command at the start of `words` needs."""
     if words and words[0] in COMMANDS:
         importlib.import_module(COMMANDS[words[0]].partition(":")[0])
 
 
 class Commands(TyperGroup):
-    """The commands; whatever is wrong with a command line is told in one sentence on stderr."""
+    """The commands; an error in a command line is reported in one sentence on stderr."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = Loaded()  # type: ignore[assignment]  # nothing is added to it
+        self.commands = Loaded()  # type: ignore[assignment]  # never modified
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]
@@ -160,12 +171,12 @@ class Commands(TyperGroup):
         TyperGroup.format_help(self._listing(), ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        # The words of the command itself: those of a command after it are asked of that one.
+        # The words of the command itself: those of a subcommand are completed by that one.
         listing = ctx.command = self._listing()
         return TyperGroup.shell_complete(listing, ctx, incomplete)
 
     def _listing(self) -> "Commands":
-        """These commands with what is said of each, to be listed and not to be called."""
+        """Returns these commands with their summaries, for listing, not for calling."""
         listing = copy.copy(self)
         listing.commands = {
             name: TyperCommand(name, help=SUMMARIES[name], rich_help_panel=_panel(name))
@@ -185,9 +196,7 @@ class Commands(TyperGroup):
         except SignoffError as error:
             code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
         except sqlite3.Error as error:
-            told = (
-                f"The database cannot be used ({error}); put it right, or name another one with --database."
-            )
+            told = f"The database cannot be used ({error}); repair it, or name another one with --database."
             code = _refuse(told, USAGE, words)
         except Exception as error:
             if os.environ.get("SIGNOFF_DEBUG"):
@@ -201,7 +210,7 @@ class Commands(TyperGroup):
 
 
 def _help_for(words: Sequence[str]) -> str:
-    """Where the help for this command line is."""
+    """Returns where to find the help for this command line."""
     command = f"{words[0]} " if words and words[0] in COMMANDS else ""
     return f"See: signoff {command}--help"
 
@@ -210,11 +219,11 @@ def _check_folder() -> None:
     try:
         os.getcwd()
     except FileNotFoundError as error:
-        raise SetupError("The folder that you are in does not exist any more; go to another one.") from error
+        raise SetupError("The current folder no longer exists; change to another one.") from error
 
 
 def _refuse(told: str, code: int, words: Sequence[str]) -> int:
-    # Imported only when something is wrong, as it is not quick.
+    # Imported only for an error, because the import is slow.
     from signoff.front.report import CommandReport, Exit, print_document
     from signoff.front.text import one_line
 

@@ -1,4 +1,4 @@
-"""What a run shows and asks: in a live terminal, in plain lines, only at its end, or as one JSON document."""
+"""The output and questions of a run: in a live terminal, as plain lines, only its end, or as JSON."""
 
 import json
 import os
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _KEPT = 16_384
 _BEFORE = "    ▸ "
 _LIVE_LINES = 8
-# More than a wide terminal shows of the words that come in.
+# More characters than a wide terminal shows of an arriving reply.
 _NEWEST = 400
 _DECISIONS = {
     "approve": ("a", "y", "yes", "ok", "accept"),
@@ -50,10 +50,10 @@ _DECISIONS = {
 
 
 class Streamed(BaseCallbackHandler):
-    """The reply that is coming in: how many pieces, about one a token, and the newest of its words.
+    """The arriving reply: how many chunks, about one per token, and the newest words.
 
-    read: how much of its prompt the model has read, from 0 to 1, while it reads; told by the embedded one.
-    tell: told of every wait for a provider, as it begins.
+    read: how much of its prompt the model has processed, from 0 to 1; only the embedded model reports it.
+    tell: called with every wait for a provider, when it begins.
     """
 
     def __init__(self, tell: Callable[[SessionEvent], None] = lambda event: None) -> None:
@@ -74,7 +74,7 @@ class Streamed(BaseCallbackHandler):
         self.words = (self.words + _words(token, kwargs.get("chunk")))[-_NEWEST:]
 
     def seen(self, event: SessionEvent) -> None:
-        """With the next state the reply is counted among those that are whole."""
+        """From the next state on, the reply counts among the complete ones."""
         if isinstance(event, Entered):
             self._anew()
 
@@ -83,14 +83,14 @@ class Streamed(BaseCallbackHandler):
 
 
 def _words(token: Any, chunk: Any) -> str:
-    """What a piece of a reply says: its text, and of a call its name and arguments as they are written."""
+    """Returns the words in a chunk: its text, and the names and arguments of calls as written."""
     text = token if isinstance(token, str) else ""
     calls = getattr(getattr(chunk, "message", None), "tool_call_chunks", ())
     return text + "".join(f" {call['name']} " * bool(call["name"]) + (call["args"] or "") for call in calls)
 
 
 class Tail:
-    """Keeps the last bytes; only what is looked at is rendered. Fed from the thread in which a tool runs."""
+    """Stores the last bytes; renders only what is displayed. Fed from the thread in which a tool runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,7 +110,7 @@ class Tail:
             self._cut = False
 
     def lines(self, most: int) -> list[str]:
-        """The last lines that are not empty, harmless."""
+        """Returns the last lines that are not empty, sanitised."""
         with self._lock:
             data, cut = bytes(self._data), self._cut
         if cut:
@@ -120,7 +120,7 @@ class Tail:
 
 
 class LiveArea:
-    """What a command writes now, and a line with state, turn n of N, tokens and time."""
+    """The output of the running command, and a line with state, turn n of N, tokens and time."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
@@ -144,7 +144,7 @@ class LiveArea:
 
     @property
     def _first(self) -> CallStarted | None:
-        """The first of the calls that run now."""
+        """Returns the first of the running calls."""
         return next(iter(self.running.values()), None)
 
     def _text(self) -> Text:
@@ -165,7 +165,7 @@ class LiveArea:
 
 @dataclass(frozen=True)
 class _Newest:
-    """One line of words that still come in: where it is too narrow, their end is what is new."""
+    """One line of arriving words: where it is too narrow, it shows their end, which is new."""
 
     words: str
 
@@ -182,9 +182,10 @@ def _fitted(text: Text) -> Text:
 
 
 def read_line(prompt: str) -> str:
-    """The next line, without its end. Raises EOFError at the end of the input, and what a signal raises.
+    """Reads the next line, without its newline.
 
-    `input()` misses a signal that comes between its prompt and its read: the handler then waits for the line.
+    Raises EOFError at the end of the input, and what a signal handler raises. `input()` would miss a signal
+    that comes between its prompt and its read: the handler then waits for the line.
     """
     sys.stdout.write(prompt)
     sys.stdout.flush()
@@ -199,7 +200,7 @@ def read_line(prompt: str) -> str:
 
 @contextmanager
 def _wakeup() -> Iterator[int]:
-    """A file descriptor that becomes readable when a signal comes."""
+    """Yields a file descriptor that becomes readable when a signal comes."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -213,13 +214,13 @@ def _wakeup() -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A conversation. show: prints a card. say: prints a remark. Raises EOFError when the person leaves."""
+    """Asks a person. show: prints a card. say: prints a remark. Raises EOFError when the person leaves."""
 
     show: Callable[[Card], None]
     say: Callable[[str], None]
 
     def answer(self, waiting: Waiting) -> Any:
-        """What `waiting.read` takes."""
+        """Returns an answer for `waiting.read`."""
         if isinstance(waiting, Approval):
             return self._decisions(waiting)
         self.show(asking(waiting))
@@ -227,7 +228,7 @@ class Dialogue:
         hint = "number or your own words" if options else "your answer"
         if isinstance(waiting, Confirmation):
             hint = "yes, or what is wrong"
-        answer = self._line(hint, "Type an answer, or press Ctrl-C to leave the question open.")
+        answer = self._line(hint, "Type an answer, or press Ctrl-C to answer later.")
         if answer not in options and answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         return answer
@@ -246,7 +247,7 @@ class Dialogue:
     def _decided(self, call: PendingCall) -> Mapping[str, Any]:
         while True:
             hint = " / ".join(call.allowed)
-            typed = self._line(hint, "Decide, or press Ctrl-C to leave all of it open.")
+            typed = self._line(hint, "Decide, or press Ctrl-C to decide later.")
             word, _, rest = typed.partition(" ")
             kind = _kind(word.rstrip(":,;."))
             if kind not in call.allowed:
@@ -264,12 +265,12 @@ class Dialogue:
         if kind == "reject":
             return {"type": kind, "message": rest or self._line("reason (may be empty)")}
         if kind == "respond":
-            return {"type": kind, "message": rest or self._line("what the model is told", "Type the answer.")}
+            return {"type": kind, "message": rest or self._line("answer for the model", "Type the answer.")}
         if kind == "edit":
             if not rest:
                 now = named(json.dumps(dict(call.args), ensure_ascii=False, default=str))
-                self.say(f"The arguments now: {now}")
-                rest = self._line("new arguments as JSON", "Type all arguments as one JSON object.")
+                self.say(f"The current arguments: {now}")
+                rest = self._line("new arguments as JSON", "Type all arguments as a JSON object.")
             return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
         return {"type": kind}
 
@@ -284,39 +285,39 @@ def _kind(word: str) -> str:
 
 
 class Display:
-    """Shows nothing at all while a thread runs, asks nobody, and prints the report as JSON."""
+    """Shows nothing while a thread runs, asks nothing, and prints the report as JSON."""
 
     def begin(self, thread_id: str, settings: Settings, note: str) -> None:
-        """The run begins."""
+        """Called when the run begins."""
 
     def loading(self) -> "AbstractContextManager[Progress]":
-        """While the model loads; what it gives is told how far that is."""
+        """Wraps the loading of the model; yields a callback for its progress."""
         return nullcontext(lambda stage, done, total: None)
 
     def running(self, streamed: Streamed) -> AbstractContextManager[None]:
-        """While the graph runs."""
+        """Wraps the run of the graph."""
         return nullcontext()
 
     def show(self, event: SessionEvent) -> None:
-        """Something happened."""
+        """Called for each event."""
 
     def note(self, text: str) -> None:
-        """A remark of the program itself."""
+        """Shows a remark of the program itself."""
 
     def output(self, data: bytes) -> None:
-        """A command wrote this while it runs. Called in another thread."""
+        """Called, in another thread, with output of a running command."""
 
     def ask(self, waiting: Waiting) -> Any:
-        """What `waiting.read` takes; None when nobody can be asked or nobody answers."""
+        """Returns an answer for `waiting.read`; None when nobody can be asked or nobody answers."""
         return None
 
     def end(self, report: CommandReport) -> None:
-        """How it ended."""
+        """Called with the report at the end."""
         print_document(report)
 
 
 class Quiet(Display):
-    """Prints the summary, or the question and how to answer it, and nothing else."""
+    """Prints only the summary, or the question and how to answer it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -330,7 +331,7 @@ class Quiet(Display):
 
 
 class Plain(Display):
-    """One line after the other, without control codes: for pipes, files and logs."""
+    """Prints plain lines without control codes: for pipes, files and logs."""
 
     boxed = False
 
@@ -375,7 +376,7 @@ class Plain(Display):
         _print_commands(self.console, shown)
 
     def gap(self) -> None:
-        """An empty line, but never two."""
+        """Prints an empty line, but never two in a row."""
         if not self.gapped:
             self.print(Text())
         self.gapped = True
@@ -386,7 +387,7 @@ class Plain(Display):
 
 
 class Terminal(Plain):
-    """A live line below what has happened so far; questions are asked on the spot."""
+    """Shows a live line below the events so far; asks questions at once."""
 
     boxed = True
 
@@ -401,7 +402,7 @@ class Terminal(Plain):
 
             def progress(stage: str, done: int, total: int) -> None:
                 if not bars:
-                    # Only the embedded model reports anything, and it is slow to import.
+                    # Only the embedded model reports progress, and it is slow to import.
                     from signoff.cli.model import model_progress
 
                     bars.append(stack.enter_context(model_progress(Console(stderr=True))))
@@ -423,7 +424,7 @@ class Terminal(Plain):
         elif isinstance(event, CallStarted):
             self.live.running[event.call_id] = event
         elif isinstance(event, CallFinished):
-            # Now it is above, with its result.
+            # Now it is printed above, with its result.
             self.live.running.pop(event.call_id, None)
         super().show(event)
 
@@ -449,7 +450,7 @@ def _print_commands(console: Console, shown: Card) -> None:
 
 
 def display_for(as_json: bool, quiet: bool) -> Display:
-    """The display that fits the options and the terminal."""
+    """Returns the display for these options and this terminal."""
     if as_json:
         return Display()
     console = stdout_console()

@@ -1,4 +1,4 @@
-"""How the command line starts: what it is made of is imported only here, and can be interrupted."""
+"""The start of the command line: imports its parts only here, so that Ctrl-C can end the imports."""
 
 import atexit
 import gc
@@ -10,8 +10,8 @@ import threading
 
 def main() -> None:
     """The entry point of the `signoff` command."""
-    # What is imported takes a moment: until it is there, ^C ends the process as it ends any other.
-    # As an exception it would show where in somebody's module it came, or be swallowed there.
+    # The imports take a moment: until they are done, ^C ends the process in the default way. As an exception
+    # it would print a traceback from some module, or be swallowed there.
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -27,7 +27,7 @@ def main() -> None:
     load(sys.argv[1:])
     gc.freeze()
     gc.enable()
-    # A terminal without Unicode gets escapes in place of symbols, and what it sends need not be text.
+    # A terminal without Unicode gets escapes instead of symbols, and its input need not be valid text.
     for stream, errors in (
         (sys.stdin, "replace"),
         (sys.stdout, "backslashreplace"),

@@ -55,7 +55,7 @@ def export(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise SetupError(f"Cannot write to {output} ({error.strerror}); name another file.") from error
-    _say(f"Written to {output}. It holds all that the thread holds: look before you share it.")
+    _say(f"Written to {output}. It contains everything in the thread: check it before you share it.")
 
 
 @takes()
@@ -109,7 +109,7 @@ def prune(
     others = [one for one in found if one.status not in (*_ENDED, *_NEVER)]
     chosen = [*ended, *others] if every else ended
     if not chosen:
-        left = f" {counted(len(others), 'thread')} of that age did not end: --all is for these, too."
+        left = f" {counted(len(others), 'thread')} of that age have not ended: --all deletes them, too."
         _nothing(f"No thread ended that long ago.{left if others else ''}", as_json)
         return
     question = f"Delete {'this' if len(chosen) == 1 else 'these'} {counted(len(chosen), 'thread')}"
@@ -124,7 +124,7 @@ def prune(
 
 @dataclass
 class Deleted:
-    """What a command has deleted, and what it has kept, with the reason of each."""
+    """What a command has deleted, and what it has kept, with the reason for each."""
 
     threads: list[str]
     kept: dict[str, str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def _is_older(one: Row, before: float) -> bool:
 
 
 def _prune(storage: OpenStorage, one: Row, done: Deleted) -> None:
-    """Deletes a thread that still is as it was listed: a person may have looked at the list for an hour."""
+    """Deletes a thread if it is unchanged since it was listed: the person may have taken time."""
     if row(storage, one.thread_id).changed != one.changed:
         done.kept[one.thread_id] = "it has changed"
         return
@@ -148,13 +148,13 @@ def _prune(storage: OpenStorage, one: Row, done: Deleted) -> None:
 
 
 def _check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
-    """Raises ThreadError for a thread of which nothing is kept."""
+    """Raises ThreadError for a thread of which nothing is stored."""
     if thread_id not in storage.threads() and next(entries(storage.store, thread_id), None) is None:
         raise unknown(thread_id, file)
 
 
 def _agreed(chosen: Sequence[Row], question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
-    """Whether these threads are to be deleted. Shows them; asks in a terminal.
+    """Shows these threads and asks, in a terminal, whether to delete them.
 
     Raises SetupError where nobody can be asked, and Exit when the person does not agree.
     """
@@ -169,8 +169,8 @@ def _agreed(chosen: Sequence[Row], question: str, *, yes: bool, dry_run: bool, a
         return True
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SetupError(
-            "Deleting cannot be undone, and nobody can be asked here: add --yes, or --dry-run to only see "
-            "what would be deleted."
+            "Deleting cannot be undone, and there is no terminal to confirm it: add --yes, or --dry-run "
+            "to list what would be deleted."
         )
     _show(chosen)
     try:

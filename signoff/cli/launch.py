@@ -1,4 +1,4 @@
-"""Runs a thread: how the run begins, from where the thread stands, and how a signal stops it."""
+"""Runs a thread: decides from its status how the run begins, and stops it on a signal."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Begin:
-    """What a run begins with: a move, or what a person has to answer first."""
+    """How a run begins: with a command, or with something that a person has to answer first."""
 
     move: ThreadCommand = None
     waiting: Waiting | None = None
@@ -50,11 +50,11 @@ class Begin:
 
 
 Plan = Callable[[ThreadStatus], Begin]
-"""Decides from where a thread stands how the run begins. Raises ThreadError when it cannot."""
+"""Decides from a thread's status how the run begins. Raises ThreadError when it cannot."""
 
 
 def with_task(task: str) -> Plan:
-    """A new task for a new or an existing thread; the answer, when the thread waits for one."""
+    """Plans a new task for a new or an existing thread, or the answer if the thread waits for one."""
 
     def plan(thread: ThreadStatus) -> Begin:
         if waiting := thread.waiting:
@@ -62,7 +62,7 @@ def with_task(task: str) -> Plan:
         if thread.condition is not Condition.STOPPED:
             return Begin(task)
         if is_repeated([HumanMessage(task)], thread.values):
-            return Begin(task, note="The thread has this message already, and goes on with it.")
+            return Begin(task, note="The thread already has this message and continues with it.")
         return Begin(task, note="The thread's unfinished task ends here; your message begins the next one.")
 
     return plan
@@ -80,7 +80,7 @@ def _taken_as(waiting: Waiting) -> str:
 
 
 def to_resume(answer: str | None, database: Database) -> Plan:
-    """Going on with an existing thread: with an answer, or just on."""
+    """Plans to continue an existing thread, with or without an answer."""
 
     def plan(thread: ThreadStatus) -> Begin:
         _known(thread, database)
@@ -90,7 +90,7 @@ def to_resume(answer: str | None, database: Database) -> Plan:
             raise _has_ended(thread, database)
         if waiting := thread.waiting:
             if answer is None:
-                # An action is handed out by the session, which notes it.
+                # The session hands out an action and records that.
                 return Begin() if isinstance(waiting, Action) else Begin(waiting=waiting)
             if isinstance(waiting, Approval) and not waiting.says_which(answer):
                 raise _for_which(thread, database)
@@ -106,16 +106,16 @@ def to_resume(answer: str | None, database: Database) -> Plan:
 def _for_which(thread: ThreadStatus, database: Database) -> ThreadError:
     how = command("resume", thread.thread_id, database)
     return ThreadError(
-        "The answer does not say which calls it is for, and others may wait by now. See what waits, and the "
-        f"commands that decide on it, with: {how}"
+        "The answer does not say which calls it is for, and others may be waiting by now. List the "
+        f"waiting calls, and the commands that decide on them, with: {how}"
     )
 
 
 def to_extend(turns: int, database: Database) -> Plan:
-    """Going on after a limit."""
+    """Plans to continue after a limit."""
 
     def plan(thread: ThreadStatus) -> Begin:
-        if _end(thread, database, "A limit") == "limit":
+        if _end(thread, database, "a limit") == "limit":
             return Begin(Extend(turns))
         raise _has_ended(thread, database)
 
@@ -123,10 +123,10 @@ def to_extend(turns: int, database: Database) -> Plan:
 
 
 def to_retry(database: Database) -> Plan:
-    """Trying again after an error."""
+    """Plans to retry after an error."""
 
     def plan(thread: ThreadStatus) -> Begin:
-        if _end(thread, database, "An error") == "error":
+        if _end(thread, database, "an error") == "error":
             return Begin(Retry())
         raise _has_ended(thread, database)
 
@@ -138,7 +138,8 @@ def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
     if thread.outcome is None:
         how = command("resume", thread.thread_id, database)
         raise ThreadError(
-            f"Thread {thread.shown!r} has not ended. {needed} must have ended it; go on with: {how}"
+            f"Thread {thread.shown!r} has not ended, but this command is for one that ended with {needed}; "
+            f"go on with: {how}"
         )
     return str(thread.outcome["status"])
 
@@ -162,7 +163,9 @@ def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:
 
 def _nothing_waits(thread_id: str, state: str, database: Database) -> ThreadError:
     how = command("resume", thread_id, database) if state != "ended" else next_command(thread_id, database)
-    return ThreadError(f"Thread {thread_id!r} has {state} and nothing waits for an answer; go on with: {how}")
+    return ThreadError(
+        f"Thread {thread_id!r} has {state}, and nothing waits for an answer; go on with: {how}"
+    )
 
 
 class Stopped(KeyboardInterrupt):
@@ -170,10 +173,10 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stopper:
-    """Says what a signal does. `soon` is set while the thread runs: it asks for a stop after that step.
+    """Handles signals.
 
-    `begun`: the thread has run. Once `done` is set, signals change nothing: the run has stopped and only has
-    to say so.
+    soon: set while the thread runs; requests a stop after the current step. begun: the thread has run. done:
+    signals are ignored, because the run has stopped and only has to report it.
     """
 
     def __init__(self) -> None:
@@ -192,7 +195,7 @@ class Stopper:
 
 @contextmanager
 def stopping() -> Iterator[Stopper]:
-    """While this lasts, a signal raises Stopped, or stops softly; the second one always raises.
+    """Inside the block a signal raises Stopped, or requests a stop; a second one always raises.
 
     A signal that the parent process ignores stays ignored.
     """
@@ -212,7 +215,7 @@ def stopping() -> Iterator[Stopper]:
 
 
 def launch(thread_id: str, database: Database, options: Given, plan: Plan, display: Display) -> CommandReport:
-    """Runs the thread until it ends, waits for a person, or is stopped; says which.
+    """Runs the thread until it ends, waits for a person, or is stopped; returns the report.
 
     Raises SetupError, StorageError, ThreadError or ThreadBusy before anything has run.
     """
@@ -226,14 +229,14 @@ def launch(thread_id: str, database: Database, options: Given, plan: Plan, displ
 
 
 def _stopped(thread_id: str, database: Database, begun: bool) -> CommandReport:
-    """What is saved of a run that was stopped, and how it goes on."""
+    """Returns the report of a stopped run, with the command that continues it."""
     with database.open() as storage:
         found = look(reading_graph(storage), thread_id)
     if found.waiting:
         return report.of_waiting(found.waiting, thread_id, database)
     if found.outcome is not None:
         ended = report.of_outcome(found.outcome, thread_id, database)
-        # Not begun: what was to come after that end is still to do, by the same command.
+        # Not begun: the same command still has to do what was to come after that end.
         return ended if begun else replace(report.of_stop(None, database), resume=ended.resume)
     return report.of_stop(None if found.condition is Condition.UNKNOWN else thread_id, database)
 
@@ -307,11 +310,11 @@ class _Launch:
             move = Answer(answer, decision.interrupt_id)
 
     def _drive(self, session: Session, move: ThreadCommand, streamed: Streamed) -> Decision:
-        """Runs to the next decision. A signal pauses at the next step boundary, a second one at once."""
+        """Runs to the next decision. A signal pauses at the next step, a second one stops at once."""
 
         def soon() -> None:
             if not session.pause("signal"):
-                # It has not begun yet, or is over.
+                # The run has not begun yet, or is over.
                 raise Stopped
             self.display.note("Stopping after this step; Ctrl-C again stops at once.")
 
@@ -323,7 +326,7 @@ class _Launch:
                     self.stopper.begun = True
                     streamed.seen(event)
                     if not isinstance(event, Wrote):
-                        # Whoever wrote it has just seen it.
+                        # The person who wrote it has just seen it.
                         self.display.show(event)
         finally:
             self.stopper.soon = None

@@ -1,4 +1,4 @@
-"""`signoff lint`: what is wrong with the way an agent's loop went, read from its messages."""
+"""`signoff lint`: finds faults in the loop of an agent, from its messages."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from signoff.lint.formats import parse, read_file, read_trace, taken
 from signoff.lint.trace import Result, Trace, TraceReply, names
 
 MOST_ROWS = 20
-"""Faults of one kind that are shown to a person; all are in the JSON."""
+"""How many faults of one kind are shown to a person; all are in the JSON."""
 
 _ONE = {
     "faults": "fault",
@@ -32,7 +32,7 @@ _ONE = {
 
 
 class ReportRow(NamedTuple):
-    """One line of the table: the message, the call, the fault, and what it says."""
+    """One line of the table: the message, the call, the fault, and its text."""
 
     at: str
     call_id: str
@@ -41,7 +41,7 @@ class ReportRow(NamedTuple):
 
 
 def document(trace: Trace, found: Sequence[Fault], name: str) -> dict[str, Any]:
-    """The whole report as a JSON value."""
+    """Returns the whole report as a JSON value."""
     wrong = real(found)
     return {
         "file": name,
@@ -54,12 +54,12 @@ def document(trace: Trace, found: Sequence[Fault], name: str) -> dict[str, Any]:
 
 
 def real(found: Sequence[Fault]) -> list[Fault]:
-    """The faults without the remarks: what the exit code speaks of."""
+    """Returns the faults without the remarks: they decide the exit code."""
     return [fault for fault in found if not fault.remark]
 
 
 def remarks(found: Sequence[Fault]) -> Iterator[str]:
-    """Each remark as a line."""
+    """Returns each remark as a line."""
     return (f"Remark on message {fault.at}: {fault.says}." for fault in found if fault.remark)
 
 
@@ -68,14 +68,14 @@ def _row(fault: Fault) -> dict[str, Any]:
 
 
 def summary(trace: Trace, found: Sequence[Fault]) -> str:
-    """One line: how many faults there are, in what."""
+    """Returns one line: how many faults there are, and in what."""
     sizes = ", ".join(_counted(count, name) for name, count in _sizes(trace).items())
     said = _counted(len(found), "faults") if found else "No fault"
     return f"{said} in {trace.format}: {sizes}."
 
 
 def table(found: Sequence[Fault]) -> Iterator[ReportRow]:
-    """The faults by position; of each kind the first ones, then how many more there are."""
+    """Returns the faults by position; of each kind the first ones, then how many more there are."""
     shown: Counter[FaultKind] = Counter()
     for fault in found:
         shown[fault.kind] += 1
@@ -87,7 +87,7 @@ def table(found: Sequence[Fault]) -> Iterator[ReportRow]:
 
 
 def meanings(found: Sequence[Fault]) -> Iterator[tuple[str, str]]:
-    """Each fault that was found, and what it is."""
+    """Returns the meaning of each fault that was found."""
     kinds = {fault.kind for fault in found}
     return ((str(kind), said) for kind, said in MEANINGS.items() if kind in kinds)
 
@@ -176,7 +176,7 @@ def lint(
     history = read_trace(value, name, run)
     known = names(frozenset(finish or ()), frozenset(ask or ()))
     if both := known.finish & known.ask:
-        raise SetupError(f"{min(both)!r} cannot both finish and ask; give it to --finish or to --ask.")
+        raise SetupError(f"{min(both)!r} cannot both finish and ask; pass it to --finish or to --ask.")
     found = [fault for fault in faults(history, known, repeats) if fault.kind not in (ignore or ())]
     if as_json:
         sys.stdout.write(json.dumps(document(history, found, name), indent=2) + "\n")

@@ -54,7 +54,7 @@ def verify(
     """
     begun = time.monotonic()
     with redirect_stdout(sys.stderr):
-        # What the user's own code prints is no part of the table or the document.
+        # Output of the user's own code must not mix with the table or the document.
         shown = worlds(load_graph(graph), _arguments(finish))
         found = {world.name: Explorer(world).run() for world in shown}
     broken = {one.name: one for visited in reversed(found.values()) for one in reversed(visited.broken)}
@@ -142,7 +142,9 @@ def diagram(as_svg: Svg = False, output: Output = None) -> None:
         sys.stdout.write(svg() if as_svg else mermaid())
         return
     if as_svg:
-        raise typer.BadParameter("--svg prints the picture, --output writes both files: give one of them.")
+        raise typer.BadParameter(
+            "--svg prints the picture, --output writes both files: use only one of them."
+        )
     for path in write(output):
         typer.echo(path)
 

@@ -1,4 +1,4 @@
-"""`signoff model`: install the embedded model, and say what is there."""
+"""`signoff model`: installs the embedded model, and shows its state."""
 
 import json
 import sys
@@ -30,14 +30,14 @@ JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 
 @contextmanager
 def model_progress(console: Console) -> Iterator[OnProgress]:
-    """One progress bar on `console`, which says what it is about. What is yielded is an `on_progress`."""
+    """Shows one progress bar with its subject on `console`; yields an `on_progress` callback."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
         shown: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int) -> None:
             if stage not in shown:
-                # The next stage takes the line of the one before.
+                # The next stage replaces the line of the previous one.
                 for before in shown.values():
                     bars.update(before, visible=False)
                 shown[stage] = bars.add_task(STAGE_WORDS[stage], amount="")

@@ -1,4 +1,4 @@
-"""The commands that run a thread or go on with it: `run`, `resume`, `extend`, `retry`, `pause` and `fork`."""
+"""The commands that run or continue a thread: `run`, `resume`, `extend`, `retry`, `pause` and `fork`."""
 
 import json
 import os
@@ -129,7 +129,7 @@ def pause(
             raise ThreadError(f"Thread {thread_id!r} is not running; there is nothing to pause.")
         else:
             request_pause(storage.store, thread_id)
-    print(plain(f"Asked. When it has paused, go on with: {command('resume', thread_id, file)}"))
+    print(plain(f"Pause requested. When it has paused, go on with: {command('resume', thread_id, file)}"))
 
 
 @takes()
@@ -177,13 +177,13 @@ def _point(at: str | None) -> int | str | None:
         return int(at)
     if not 0 < len(at) <= _MOST_CHARACTERS or at.isdecimal() or not at.isprintable() or at.startswith("-"):
         raise SetupError(
-            f"--at is {at[:_MOST_CHARACTERS]!r}; give a number of turns, or the id of a checkpoint."
+            f"--at is {at[:_MOST_CHARACTERS]!r}; pass a number of turns, or the id of a checkpoint."
         )
     return at
 
 
 def existing(thread: str, file: Database) -> str:
-    """The id of a thread in a database that exists. Raises ThreadError when there is no database."""
+    """Returns the id of a thread in a database that exists. Raises ThreadError when there is no database."""
     thread_id = checked_thread_id(thread)
     if not file.exists():
         raise unknown(thread_id, file)
@@ -200,8 +200,10 @@ def finish(
     *,
     bare: bool = False,
 ) -> None:
-    """Runs the thread, or tells the workers when it belongs to them; shows what it came to, and exits with
-    its code. bare: the thread just goes on, with nothing new."""
+    """Runs the thread, or hands it to its workers; shows the result and exits with its code.
+
+    bare: the thread continues without anything new.
+    """
     display = display_for(as_json, quiet)
     if is_handed_over(thread_id, file):
         result = hand_over(thread_id, file, given, plan, display, bare=bare)
@@ -232,14 +234,14 @@ def _next_task(thread_id: str, file: Database) -> str:
 
 
 def _just_goes_on(status: ThreadStatus, inbox: Inbox) -> bool:
-    """Whether nobody has to say more: what was said is to be delivered, or the thread was only paused."""
+    """Whether no more input is needed: an answer is still to be delivered, or the thread was only paused."""
     if waiting := status.waiting:
         return inbox.answers(waiting.interrupt_id)
     return inbox.paused or bool(inbox.orders)
 
 
 def _begin(status: ThreadStatus, file: Database, plan: Plan) -> Begin:
-    """What is to be said to the thread. Raises ThreadError where nothing can be said."""
+    """Returns what to deliver to the thread. Raises ThreadError where nothing can be delivered."""
     thread_id = status.thread_id
     if status.condition is Condition.UNKNOWN:
         raise ThreadError(
@@ -255,9 +257,9 @@ def _begin(status: ThreadStatus, file: Database, plan: Plan) -> Begin:
 def hand_over(
     thread_id: str, file: Database, options: Given, plan: Plan, display: Display, *, bare: bool
 ) -> CommandReport:
-    """Tells the workers how the thread goes on. bare: just on, with whatever is left to do.
+    """Tells the workers how the thread continues. bare: with whatever is left to do.
 
-    Raises ThreadError, and changes nothing, when that does not fit where the thread stands.
+    Raises ThreadError, and changes nothing, when that is impossible in the thread's status.
     """
     with file.open() as storage:
         if storage.checkpointer.is_running(thread_id):
@@ -273,7 +275,9 @@ def hand_over(
                 return report.of_waiting(begin.waiting, thread_id, file)
             move = Answer(answer, begin.waiting.interrupt_id)
         assert isinstance(storage, PostgresStorage), "only such a database has threads of workers"
-        assert move is None or isinstance(move, Answer | Extend | Retry), "plans of going on make no others"
+        assert move is None or isinstance(move, Answer | Extend | Retry), (
+            "plans that continue a thread make no others"
+        )
         check(storage, move, thread_id)
         if options.options:
             if inbox is not None and inbox.queue != DEFAULT_QUEUE:

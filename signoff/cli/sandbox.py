@@ -1,4 +1,4 @@
-"""`signoff sandbox`: what the sandbox for Python holds on this host, tried out with hostile programs."""
+"""`signoff sandbox`: shows what the Python sandbox enforces on this host, tested with hostile programs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _MOST_SEEN = 100
 
 @app.callback()
 def sandbox() -> None:
-    """The sandbox in which the model's Python runs."""
+    """The sandbox for the model's Python."""
 
 
 @app.command("selftest")
@@ -65,7 +65,7 @@ def run_selftest(
 
 
 def document(held: Mapping[str, bool | str], checks: Sequence[Check]) -> str:
-    """All of it as JSON, in ASCII."""
+    """Returns the whole result as JSON, in ASCII."""
     contained = sum(check.contained for check in checks)
     return json.dumps(
         {
@@ -86,7 +86,7 @@ def document(held: Mapping[str, bool | str], checks: Sequence[Check]) -> str:
 
 
 def held_table(held: Mapping[str, bool | str]) -> Table:
-    """What the sandbox says it enforces."""
+    """Returns the table of what the sandbox says it enforces."""
     table = Table(title="Enforced on this host", title_justify="left", box=None, show_header=False)
     for name, value in held.items():
         said = "no" if value is False else "yes" if value is True else cut(one_line(value), _MOST_SEEN)
@@ -95,7 +95,7 @@ def held_table(held: Mapping[str, bool | str]) -> Table:
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """The programs, one a row. What they wrote is shown harmless."""
+    """Returns the table of the programs, one per row, with their output sanitised."""
     table = Table("program", "tries to", "contained", "seen", "s", box=None, padding=(0, 2, 0, 0))
     for check in checks:
         verdict = Text("yes", "green") if check.contained else Text("LEAKED", "bold red")
@@ -105,17 +105,17 @@ def checks_table(checks: Sequence[Check]) -> Table:
 
 
 def watcher(checks: Sequence[Check]) -> Text:
-    """How soon a program that fills the disk is ended, as it was seen in this run."""
+    """Returns how soon a program that fills the disk was ended in this run."""
     files = max((check.files_over for check in checks), default=0)
     size = max((check.bytes_over for check in checks), default=0)
     return Text(
-        f"The watcher of files and bytes looks every {EVERY_DISK:g} s; at worst a program made {files:,} "
-        f"files and {size / 1e6:,.1f} MB more than it may before it was ended."
+        f"Files and disk space are checked every {EVERY_DISK:g} s; at worst, a program exceeded its limits "
+        f"by {files:,} files and {size / 1e6:,.1f} MB before it was ended."
     )
 
 
 def summary(checks: Sequence[Check]) -> Text:
-    """The result in one line."""
+    """Returns the result in one line."""
     leaked = [check.name for check in checks if not check.contained]
     if not leaked:
         return Text(f"All {len(checks)} hostile programs were contained.", "green")

@@ -1,6 +1,6 @@
-"""`signoff stats` and `signoff rate`: what the recorded outcomes say, and what people say of them.
+"""`signoff stats` and `signoff rate`: figures of the recorded outcomes, and people's ratings of them.
 
-A picture of them needs the extra `signoff[plot]`.
+A plot needs the extra `signoff[plot]`.
 """
 
 import json
@@ -42,9 +42,9 @@ _DPI = 120
 
 
 def plot(ended: Sequence[TaskRecord], document: Mapping[str, Any], file: Path) -> None:
-    """Draws the tasks, of which `document` tells the numbers, into `file`, a PNG or SVG by its suffix.
+    """Plots the tasks, whose figures are in `document`, into `file`, a PNG or SVG by its suffix.
 
-    Raises SetupError for another suffix, a missing package and a place that cannot be written to.
+    Raises SetupError for another suffix, a missing package, or a file that cannot be written.
     """
     check_suffix(file)
     figure_class, tickers = _matplotlib()
@@ -71,7 +71,7 @@ def check_suffix(file: Path) -> None:
 
 def _matplotlib() -> tuple[Any, Any]:
     try:
-        # An extra, and slow to import. Without pyplot there is no window and no global state.
+        # An extra, and slow to import. Without pyplot there are no windows and no global state.
         from matplotlib import ticker
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -93,7 +93,7 @@ def _histogram(axes: Any, ended: Sequence[TaskRecord], document: Mapping[str, An
 
 
 def _exit_shares(axes: Any, ended: Sequence[TaskRecord]) -> None:
-    """A bar for each exit, the most frequent on top, in the words and colours of its card."""
+    """Draws a bar for each exit, the most frequent on top, in the words and colours of its card."""
     found = Counter((_exit(task), _COLOURS[heading(vars(task)).tone]) for task in ended)
     ranked = [(name, colour, count) for (name, colour), count in reversed(found.most_common())]
     names, colours = [name for name, _, _ in ranked], [colour for _, colour, _ in ranked]
@@ -202,7 +202,7 @@ def _ended(file: Database, thread: str | None) -> list[TaskRecord]:
 
 
 def _known(file: Database, thread_id: str) -> None:
-    """Raises ThreadError for a thread that is not in the database; a missing file is not created."""
+    """Raises ThreadError for a thread that is not in the database. Does not create a missing file."""
     if file.exists():
         with file.entries() as found:
             if thread_id in found.threads() or read_ended(found.store, thread_id):
@@ -211,7 +211,7 @@ def _known(file: Database, thread_id: str) -> None:
 
 
 def table(document: Mapping[str, Any]) -> Table:
-    """What `signoff.stats.stats` gave, one line a figure."""
+    """Returns the figures of `signoff.stats.stats`, one per line."""
     shown = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
     shown.add_column(style="bold", no_wrap=True)
     shown.add_column()
@@ -221,7 +221,7 @@ def table(document: Mapping[str, Any]) -> Table:
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[Line]:
-    """Every line: what it is about, and what the figures say."""
+    """Yields every line: its subject, and the figures."""
     tasks, measured = document["tasks"], document["measured"]
     part = "" if measured == tasks else f" (figures of {measured})"
     yield "tasks", f"{tasks:,} on {document['threads']:,} threads{part}"
@@ -301,7 +301,7 @@ def _finish(document: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _judged(found: Mapping[str, Any], what: str, kinds: Mapping[str, int]) -> str:
-    """A rate of what was judged, with how; never a rate of what nobody and nothing has judged."""
+    """Returns the rate among judged tasks, and how they were judged; no rate if none was judged."""
     left = f"; {found['not_judged']:,} not judged" if found["not_judged"] else ""
     if not found["judged"]:
         return f"not judged: no check decided, and no person has confirmed or rated{left}"

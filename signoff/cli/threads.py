@@ -93,14 +93,16 @@ def show(
     html: Annotated[
         str | None,
         typer.Option(
-            "--html", metavar="FILE", help="Write it as one HTML page, for sharing; - prints the page."
+            "--html",
+            metavar="FILE",
+            help="Write the thread as one HTML page, for sharing; - prints the page.",
         ),
     ] = None,
 ) -> None:
     """Show a thread turn by turn: replies, calls, results, and the rules that fired."""
     thread_id, console = checked_thread_id(thread), stdout_console()
     if as_json and html is not None:
-        raise SetupError("--html writes a page and --json prints a document; give one of them.")
+        raise SetupError("--html writes a page and --json prints a document; use only one of them.")
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
@@ -108,7 +110,7 @@ def show(
         thread_status, told, outcomes = found.status, found.chapters, found.outcomes
         if thread_status.condition is Condition.UNKNOWN:
             if read_inbox(storage.store, thread_id):
-                raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; look later.")
+                raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; try again later.")
             raise unknown(thread_id, file)
         settings, running = found.settings, found.running
     if html is not None:
@@ -156,7 +158,7 @@ def _print_threads(console: Console, database: Database, limit: int, as_json: bo
 
 
 def _in_figures(workers: QueueFigures) -> str:
-    """The workers' line below the list."""
+    """Returns the workers' line below the list."""
     oldest = f" (the oldest for {workers.oldest:.0f} s)" if workers.waiting else ""
     return (
         f"{counted(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
@@ -166,13 +168,13 @@ def _in_figures(workers: QueueFigures) -> str:
 
 
 def _print_expired(console: Console, database: Database, as_json: bool) -> None:
-    """Answers every question whose deadline has passed, and says which."""
+    """Answers every question whose deadline has passed, and prints which."""
     found: list[Expired] = []
     if database.exists():
         with database.open() as storage:
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
-                    # What runs is not waiting, and what cannot be read shows in the list as damaged.
+                    # A running thread is not waiting, and one that cannot be read is listed as damaged.
                     if told := expire(reading_graph(storage, thread_id), thread_id):
                         found.append(told)
                         _go_on(storage, thread_id)
@@ -187,7 +189,7 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
 
 
 def _go_on(storage: OpenStorage, thread_id: str) -> None:
-    """Has a thread of the workers go on."""
+    """Lets the workers continue a thread."""
     if isinstance(storage, PostgresStorage) and of_workers(storage, thread_id):
         submit(storage, None, thread_id)
 
@@ -216,7 +218,7 @@ def _write_page(console: Console, file: str, run: Run) -> None:
 
     save(page(run), file)
     if file != STDOUT:
-        told = f"Written to {one_line(file)}. It shows all that the thread holds: look before you share it."
+        told = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
         console.print(Text(told), soft_wrap=True)
 
 
@@ -283,7 +285,7 @@ def _print_turn(display: Plain, turn: Turn) -> None:
 
 
 def _way(turn: Turn) -> list[str]:
-    """The states of a turn with its figures, and the rules that fired in it beside those of every turn."""
+    """Returns the states of a turn with its figures, and the rules that fired except those of every turn."""
     states = " → ".join(str(step.state) for step in turn.steps if step.state)
     figures = [counted(turn.tokens, "token")] if turn.tokens else []
     figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []

@@ -1,4 +1,4 @@
-"""`signoff submit` and `signoff worker`: threads that are run on other machines, on a graph of one's own."""
+"""`signoff submit` and `signoff worker`: run threads on other machines, optionally on a graph of your own."""
 
 import asyncio
 import logging
@@ -39,38 +39,39 @@ if TYPE_CHECKING:
 
 
 def own_graph(named: str, storage: PostgresStorage) -> Graph:
-    """The graph that the function at `package.module:name` or `path/to/file.py:name` makes on `storage`.
+    """Returns the graph that the function at `package.module:name` or `path/to/file.py:name` builds on
+    `storage`.
 
-    The function takes the open storage and returns `build_graph(…, storage=storage)`. It is called once in
-    a process; the graph then runs several threads at once. Raises SetupError for anything else.
+    The function takes the open storage and returns `build_graph(…, storage=storage)`. It is called once per
+    process; the graph then runs several threads at once. Raises SetupError for anything else.
     """
     make = load(named)
     if isinstance(make, Graph) or not callable(make):
         raise SetupError(
-            f"{named} is no function; name one that takes the storage of the workers and returns "
+            f"{named} is not a function; name one that takes the storage of the workers and returns "
             "build_graph(…, storage=storage)."
         )
     graph = run_theirs(partial(make, storage), named)
     if not isinstance(graph, Graph):
         raise SetupError(
-            f"{named} returned {type(graph).__name__}, no graph; return what build_graph gave you."
+            f"{named} returned {type(graph).__name__}, not a graph; return the result of build_graph."
         )
     if graph.checkpointer is not storage.checkpointer or graph.store is not storage.store:
         raise SetupError(
-            f"The graph of {named} keeps its threads elsewhere; build it with the storage that the function "
-            "is given: build_graph(…, storage=storage)."
+            f"The graph of {named} stores its threads elsewhere; build it with the storage that is passed "
+            "to the function: build_graph(…, storage=storage)."
         )
     return graph
 
 
 def queue_of(named: str) -> str:
-    """The queue that the workers of such a graph take threads from, when none is named: `module:name`."""
+    """Returns the default queue for the workers of such a graph: `module:name`."""
     place, _, name = named.rpartition(":")
     return f"{Path(place).stem if place.endswith('.py') else place}:{name}"
 
 
 class OneGraph:
-    """All threads on one graph."""
+    """Runs all threads on one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -122,8 +123,8 @@ Heartbeat = Annotated[
         min=0.5,
         max=600,
         metavar="S",
-        help="Seconds between heartbeats; after three missed ones another worker takes the threads over. "
-        "Give all workers the same value.",
+        help="Seconds between heartbeats; after three missed ones another worker takes the "
+        "threads over. Use one value for all workers.",
     ),
 ]
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when no submitted thread is left to run.")]
@@ -165,13 +166,13 @@ def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> No
     if waiting := look(reading_graph(storage), thread_id).waiting:
         how = report.of_waiting(waiting, thread_id, file).resume
         if isinstance(waiting, Approval | Confirmation):
-            # A decision is offered beside what it decides on, never without it.
+            # A decision is only offered together with what it decides on.
             how = report.command("resume", thread_id, file)
         raise ThreadError(f"Thread {thread_id!r} waits for {waiting.waits_for}; answer it first: {how}")
 
 
 def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: Given) -> None:
-    """Keeps what the thread runs with, unless its graph is somebody's own."""
+    """Stores the settings of the thread, unless it runs on a graph of the user's own."""
     if queue == DEFAULT_QUEUE:
         before = recall(storage.store, thread_id)
         remember(storage.store, thread_id, settle(given, before, os.environ))
@@ -206,7 +207,7 @@ def worker(
 
 
 def _graphs(named: str | None, storage: PostgresStorage, stack: ExitStack) -> "tuple[Graphs, str]":
-    """Where the graphs of threads come from, and the queue of these threads."""
+    """Yields the source of the threads' graphs, and the queue of these threads."""
     if named is not None:
         return OneGraph(own_graph(named, storage)), queue_of(named)
     graphs = OwnGraphs(storage)
@@ -215,16 +216,16 @@ def _graphs(named: str | None, storage: PostgresStorage, stack: ExitStack) -> "t
 
 
 async def _until_told(made: "Worker", until_idle: bool, what: str) -> None:
-    """Runs the worker; the first signal drains it, the second one ends the process at once."""
+    """Runs the worker; the first signal drains it, the second ends the process at once."""
     log = logging.getLogger("signoff.workers")
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def told() -> None:
         if made.draining:
-            log.warning("stopped at once; other workers take over what was running")
-            # Nothing that runs can be lost: it is as after a kill.
+            log.warning("stopped at once; other workers take over the running threads")
+            # Nothing is lost: this is the same as a kill.
             os._exit(Exit.PAUSED)
-        log.info("draining: what runs stops after its step and goes back to the queue")
+        log.info("draining: running threads stop after their step and return to the queue")
         made.drain()
 
     loop = asyncio.get_running_loop()
@@ -236,7 +237,7 @@ async def _until_told(made: "Worker", until_idle: bool, what: str) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """What threads are called, and what errors say, cannot steer a terminal."""
+    """Sanitises thread ids and error texts, so that they cannot control a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = cut(one_line(record.message), _LONGEST_LINE)
@@ -250,7 +251,7 @@ def _log_on_stderr() -> Iterator[None]:
     log = logging.getLogger("signoff.workers")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    # What matters of the queue's own remarks is said above, in fewer words.
+    # The relevant log messages of the queue are covered above, in fewer words.
     logging.getLogger("procrastinate").addHandler(logging.NullHandler())
     try:
         yield
@@ -259,8 +260,10 @@ def _log_on_stderr() -> Iterator[None]:
 
 
 class OwnGraphs:
-    """Makes the graph of a thread from its settings, with tools and a model of its own; the embedded model
-    is loaded once. `close` ends what was started."""
+    """Builds the graph of a thread from its settings, with its own tools and model.
+
+    The embedded model is loaded once. `close` ends what was started.
+    """
 
     def __init__(self, storage: PostgresStorage) -> None:
         self._storage = storage
@@ -296,4 +299,4 @@ class OwnGraphs:
 
 
 def _unheard(data: bytes) -> None:
-    """What commands write while they run is shown to nobody; their result has it."""
+    """Discards the output of running commands; it is in their results."""

@@ -1,4 +1,4 @@
-"""Calls as lines: what a call does, and what came of it, in short or in full."""
+"""Formats tool calls and their results as lines, in short or in full."""
 
 import json
 import re
@@ -23,12 +23,12 @@ SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
 
 
 def in_short(call: CallFinished) -> list[Text]:
-    """A call that has ended: one line that names it, and the lines of its result that matter most."""
+    """Returns a finished call: one line that names it, and the most important lines of its result."""
     command = call.args.get("command")
     if call.name == "run_shell" and isinstance(command, str) and (ended := SHELL_END.search(call.result)):
         return _shell(command, call.result, ended, call.person == "edited")
     head = Text.assemble(_mark(call.ok), (one_line(call.name), "bold"), "  ")
-    # A person may have answered in its place: then nothing was changed.
+    # A person may have answered instead: then nothing was changed.
     if call.name == "edit_file" and call.ok and not call.person and (change := _change(call.args)):
         head.append(cut(one_line(str(call.args.get("path", ""))), _PIECE))
         return [head, *_few(change, _CHANGE_LINES)]
@@ -42,7 +42,7 @@ def in_short(call: CallFinished) -> list[Text]:
 
 
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
-    """A call before it runs, with all that it would do; what is cut off says so."""
+    """Returns a call before it runs, with all that it would do; truncated parts say so."""
     command, code, content = args.get("command"), args.get("code"), args.get("content")
     rest = dict(args)
     body: list[Text] = []
@@ -64,7 +64,7 @@ def in_full(name: str, args: Mapping[str, Any]) -> Text:
 
 
 def arguments(args: Mapping[str, Any]) -> str:
-    """The arguments of a call in short: the path bare, the others as name=value."""
+    """Returns the arguments of a call in short: the path alone, the others as name=value."""
     parts: list[str] = []
     for name, value in args.items():
         shown = cut(one_line(value if isinstance(value, str) else json.dumps(value, default=str)), _PIECE)
@@ -78,7 +78,7 @@ def arguments(args: Mapping[str, Any]) -> str:
 
 
 def shortened(result: str) -> list[str]:
-    """The first lines of a result, and how many more there are."""
+    """Returns the first lines of a result, and how many more there are."""
     lines = _lines(result)
     shown = [cut(line, _LINE) for line in lines[:_RESULT_LINES]]
     if len(lines) > _RESULT_LINES:
@@ -95,9 +95,9 @@ def _result(result: str) -> list[Text]:
 
 
 def _shell(command: str, result: str, ended: re.Match[str], edited: bool) -> list[Text]:
-    """The command, the last lines of its output, and its exit code: there the outcome stands.
+    """Returns the command, the last lines of its output, which show the outcome, and its exit code.
 
-    edited: another command ran than the model wrote. That must not get lost among the lines before.
+    edited: a person changed the command. That must not get lost among the lines before.
     """
     lines = [line.rstrip() for line in plain(result[: ended.start()]).split("\n") if line.strip()]
     kept = 1 if edited else 0
@@ -137,7 +137,7 @@ def _named(key: str, value: Any) -> list[Text]:
 
 
 def _capped(lines: Iterable[Text]) -> list[Text]:
-    """At most so many lines and characters; the person must know that there is more."""
+    """Limits the lines and characters; the person must know that there is more."""
     shown: list[Text] = []
     room, left = _MOST_CHARACTERS, 0
     for line in lines:
@@ -149,7 +149,7 @@ def _capped(lines: Iterable[Text]) -> list[Text]:
         room -= len(line)
         shown.append(line)
     if left:
-        shown.append(Text(f"  … {left:,} more lines that are not shown", style="bold yellow"))
+        shown.append(Text(f"  … {left:,} more lines not shown", style="bold yellow"))
     return shown
 
 

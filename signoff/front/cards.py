@@ -1,4 +1,4 @@
-"""Cards and lines: how a task ended, what the model asks, what it thinks and does."""
+"""Cards and lines that show how a task ended, and what the model asks, thinks and does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ COLOURS: Mapping[Tone, str] = {
     "violet": "magenta",
 }
 """The tones of the vocabulary, as rich names them."""
-# A call that came back has run; whether it did what it should, its result says.
+# A call with a result has run; its result says whether it succeeded.
 _CAME = {"ok": "", "error": "✗ ", "unknown": "? "}
 NOTHING_OPEN = "the task itself; no finish of it was accepted"
 _SAID = 1200
@@ -51,8 +51,8 @@ WHY = {
     "truncated": "its reply was cut off",
     "filtered": "its reply was refused or filtered",
     "near_limit": "a limit is near",
-    "repeating": "it does the same again and again",
-    "round": "look at what came before the next round",
+    "repeating": "it repeats itself",
+    "round": "look at the results before the next round",
     "refused": "its finish was refused",
     "sent_back": "its finish was sent back",
 }
@@ -60,7 +60,7 @@ WHY = {
 
 @dataclass(frozen=True)
 class Card:
-    """A title, a colour of rich, a text, facts below it, and commands. All texts are already harmless."""
+    """A title, a colour of rich, a text, facts below it, and commands. All texts are already sanitised."""
 
     title: str
     colour: str
@@ -70,7 +70,7 @@ class Card:
 
 
 def card(content: Card, boxed: bool) -> RenderableType:
-    """The card as a box, or as plain text. Its commands are not in it: a box would break them."""
+    """Renders the card as a box or as plain text, without its commands, which a box would break."""
     if not boxed:
         body = str(content.body).split("\n") if content.body else []
         head = content.title if ":" in content.title else f"{content.title}:"
@@ -84,12 +84,12 @@ def card(content: Card, boxed: bool) -> RenderableType:
 
 
 def ending(report: CommandReport) -> Card:
-    """The card of a report: what it came to and how it goes on."""
+    """Returns the card of a report: the outcome and how to continue."""
     if report.waiting:
         return asking(report.waiting, report.ways)
     if report.status == "queued":
         return Card(
-            "Handed to the workers",
+            "Submitted to the workers",
             "green",
             f"thread {one_line(report.thread_id or '')}",
             commands=report.ways,
@@ -114,19 +114,21 @@ def _outcome(outcome: Mapping[str, Any], report: CommandReport) -> Card:
     title, colour = one_line(found.title), COLOURS[found.tone]
     if outcome["status"] == "success":
         return Card(title, colour, _told(outcome), [*rests_on(outcome), *facts])
-    more = "Go on with more turns" if outcome["status"] == "limit" else "Try again"
+    more = "Continue with more turns" if outcome["status"] == "limit" else "Try again"
     said = plain(outcome["error"] or "")
     body = "\n".join(part for part in (said, _claimed(outcome), _where_it_was(outcome)) if part)
     return Card(title, colour, body, facts, _command(more, report))
 
 
 def rests_on(outcome: Mapping[str, Any]) -> list[str]:
-    """What a finish rests on, a line each: what that means, and every check with its verdict."""
+    """Returns the basis of a finish: how it was verified, and every check with its verdict, in a line
+    each.
+    """
     return [VERIFIED[outcome["verified"] or "asserted"].meaning, *map(one_line, checked(outcome))]
 
 
 def checked(outcome: Mapping[str, Any]) -> list[str]:
-    """Every check that ran, with its verdict, in a line each."""
+    """Returns every check that ran, with its verdict, in a line each."""
     return [
         f"{'✓' if check['passed'] else '✗'} {check['name']}: {check['said']}".removesuffix(": ")
         for check in outcome.get("checks", ())
@@ -138,7 +140,7 @@ def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
 
 
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
-    """The card of what a thread waits for: a question with its options, or calls with all they would do."""
+    """Returns the card of what a thread waits for: a question with its options, or calls in full."""
     title = WAITS[waiting.waits_for].title
     if isinstance(waiting, Question):
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
@@ -150,19 +152,19 @@ def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
         refused = [f"The review refused it twice: {plain(waiting.problem)}"] if waiting.problem else []
         return Card(title, "magenta", body, refused, commands)
     if isinstance(waiting, Action):
-        facts = ["Run it yourself; what it gave is the answer."]
+        facts = ["Run it yourself; its result is the answer."]
         if waiting.unknown:
-            facts = ["It was handed out before and may have been done already: look before you run it."]
+            facts = ["It was handed out before and may already have been done: check before you run it."]
         return Card(title, "cyan", in_full(waiting.tool, waiting.args), facts, commands)
     calls = [approving(call) for call in waiting.calls]
     if len(calls) > 1:
         calls = [Text.assemble(f"{number}. ", told) for number, told in enumerate(calls, start=1)]
-    problem = [f"The answer before did not fit: {one_line(waiting.problem)}."] if waiting.problem else []
+    problem = [f"The previous answer was not valid: {one_line(waiting.problem)}."] if waiting.problem else []
     return Card(title, "magenta", Text("\n\n").join(calls), problem, commands)
 
 
 def approving(call: PendingCall) -> Text:
-    """One of the calls that wait, with all that it would do."""
+    """Returns one of the waiting calls, with all that it would do."""
     parts = [in_full(call.name, call.args)]
     if call.note and not call.note.endswith("waits for approval."):
         parts += [Text(f"  {line}", style="dim") for line in plain(call.note).splitlines()]
@@ -172,7 +174,7 @@ def approving(call: PendingCall) -> Text:
 
 
 def facts_of(outcome: Mapping[str, Any]) -> str:
-    """The numbers of a task on one line."""
+    """Returns the figures of a task on one line."""
     tokens = outcome["usage"]["total_tokens"]
     parts = [
         counted(outcome["turns"], "turn"),
@@ -186,7 +188,7 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
 
 
 def changed(outcome: Mapping[str, Any]) -> list[str]:
-    """The last calls that may have changed something, in a line each, with what came of them."""
+    """Returns the last calls that may have changed something, in a line each, with their results."""
     return [
         f"{_CAME[change['came']]}{change['call']} → {change['result']}"
         for change in outcome.get("changes", ())
@@ -194,7 +196,7 @@ def changed(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def is_open(outcome: Mapping[str, Any]) -> bool:
-    """Whether a task that has ended says what of it is open."""
+    """Whether the outcome of a task names open work."""
     return bool(outcome["open_work"] or outcome.get("open_points") or outcome["pending_issues"])
 
 
@@ -204,7 +206,7 @@ def _told(outcome: Mapping[str, Any]) -> str:
 
 
 def _claimed(outcome: Mapping[str, Any]) -> str:
-    """What a finish claims that could not be accepted without a person."""
+    """Returns the claim of a finish that could not be accepted without a person."""
     return f"It claims “{one_line(outcome['claim'])}”: {_told(outcome)}" if _holds(outcome) else ""
 
 
@@ -213,7 +215,7 @@ def _holds(outcome: Mapping[str, Any]) -> bool:
 
 
 def _where_it_was(outcome: Mapping[str, Any]) -> str:
-    """What a person who goes on with the work has to know: what was done, and what is open."""
+    """Returns what a person needs to continue the work: what was done, and what is open."""
     parts = [
         f"Reported: {phase['percentage']:g} % done: {cut(one_line(phase['summary']), 120)}"
         for phase in outcome["phases"]
@@ -226,7 +228,7 @@ def _where_it_was(outcome: Mapping[str, Any]) -> str:
 
 
 def _open(outcome: Mapping[str, Any]) -> list[str]:
-    """What is left of the work, as far as that is known."""
+    """Returns the open work, as far as it is known."""
     left = [f"not run: {work}" for work in outcome["open_work"]] + [*outcome.get("open_points", ())]
     if not _holds(outcome):
         left += outcome["pending_issues"]
@@ -236,20 +238,20 @@ def _open(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def waiting_for(told: Retrying) -> str:
-    """A wait for a provider in words: `waits 20 s: rate limit (try 1 of 5)`."""
+    """Returns a wait for a provider in words: `waits 20 s: rate limit (try 1 of 5)`."""
     if told.model:
         said = f"asks {one_line(told.model)}: {told.why}"
     else:
         said = f"waits {told.seconds:.1f} s: {told.why} (try {told.tries} of {told.most})"
-    return f"{said}; what has come of the reply does not count" if told.dropped else said
+    return f"{said}; the partial reply does not count" if told.dropped else said
 
 
 @dataclass
 class Lines:
-    """Renders events in order; a turn's number stands at the first line of the turn.
+    """Renders events in order; the number of a turn is on its first line.
 
-    `boxed` draws cards as boxes and fits lines to the terminal; else everything is plain, unwrapped text.
-    asked: the question that a card has just shown; only its answer is told then.
+    boxed: draw cards as boxes and fit lines to the terminal; otherwise everything is plain, unwrapped text.
+    asked: the question that a card has just shown; then only its answer is printed.
     """
 
     boxed: bool
@@ -257,7 +259,7 @@ class Lines:
     asked: str = ""
 
     def render(self, event: SessionEvent) -> RenderableType | None:
-        """What to print for `event`; None for one that is not shown as a line."""
+        """Returns what to print for `event`; None for an event without a line."""
         match event:
             case Wrote(text=text, answers=False):
                 self.turn = 0
@@ -281,7 +283,7 @@ class Lines:
         return None
 
     def remark(self, turn: int, text: str) -> RenderableType:
-        """A line about a turn: the way of the machine through it."""
+        """Returns a line about a turn: the states of the machine in it."""
         return self._numbered(turn, Text(text, style="dim"))
 
     def _numbered(self, turn: int, *parts: RenderableType) -> RenderableType:
@@ -305,7 +307,7 @@ def _indented(mark: str, parts: tuple[RenderableType, ...]) -> RenderableType:
 
 
 def _fitted(line: Text) -> Text:
-    """One line of the terminal, the rest of it cut off."""
+    """Truncates the line to the width of the terminal."""
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
 

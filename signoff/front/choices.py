@@ -23,7 +23,7 @@ from signoff.session.status import Condition, ThreadStatus
 
 SHELL = "run_shell"
 _OPTION = 40
-_UNKNOWN = "It is not known whether this was done. Look before you do it again."
+_UNKNOWN = "It is not known whether this was done. Check before you do it again."
 MOST_OPTIONS = 9
 """Options of a question that get a button of their own."""
 
@@ -49,7 +49,7 @@ def choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
     elif isinstance(waiting, Action):
         if waiting.unknown and waiting.tool == SHELL:
             yield Choice("g", "Run it again", "warning")
-        yield Choice("u", "Say that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
+        yield Choice("u", "Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
     elif call:
         known = {
             "approve": Choice("a", "Approve", "success", {"type": "approve"}),
@@ -68,7 +68,7 @@ def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
         try:
             return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
         except ValueError as error:
-            raise ThreadError(f"The arguments are no JSON ({error}).") from error
+            raise ThreadError(f"The arguments are not valid JSON ({error}).") from error
     if kind in ("reject", "respond"):
         return {"type": kind, "message": rest.strip()}
     if kind == "approve":
@@ -104,7 +104,7 @@ def hint(waiting: Waiting | None) -> str:
     if isinstance(waiting, Confirmation):
         return "yes, or what is wrong"
     if isinstance(waiting, Action):
-        return "what it gave"
+        return "its result"
     return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
 
 

@@ -1,4 +1,4 @@
-"""The database that a command works on: a SQLite file, or PostgreSQL by its address."""
+"""The database of a command: a SQLite file, or a PostgreSQL address."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -44,10 +44,10 @@ class OpenStorage(Protocol):
 
 @dataclass(frozen=True)
 class Database:
-    """`where` is a path or an address; printed without a password.
+    """A database. where: a path or an address; printed without a password.
 
-    named: whether it has to be named again in the commands that go on. config: what `--config` was given,
-    which then has to be given again. by_option: whether `--database` named it in this command.
+    named: whether the commands that continue have to name it again. config: the value of `--config`, which
+    they then have to repeat. by_option: whether `--database` named it in this command.
     """
 
     where: str
@@ -68,36 +68,37 @@ class Database:
         return self.where.startswith(_SCHEMES)
 
     def exists(self) -> bool:
-        """False only for a file that is not there."""
+        """Returns False only for a file that does not exist."""
         return self.is_postgres or Path(self.where).exists()
 
     def check_named(self) -> None:
-        """Raises SetupError for a file that this command was given and that is not there.
+        """Raises SetupError if `--database` names a file that does not exist.
 
-        For commands that only look: one that has nothing to show for a misspelt name would mislead."""
+        For commands that only read: an empty answer for a misspelt name would mislead.
+        """
         if self.by_option and not self.exists():
             raise SetupError(
-                f"There is no database {self}; name another one with --database, or leave that out for your "
-                "own."
+                f"There is no database {self}; name another one with --database, or omit the option for "
+                "your own."
             )
 
     def open(self) -> AbstractContextManager[OpenStorage]:
-        """Raises StorageError, or SetupError when a package is missing."""
+        """Opens the database. Raises StorageError, or SetupError when a package is missing."""
         if self.is_postgres:
             # Its driver is an extra.
             from signoff.storage.postgres import postgres_storage
 
             return postgres_storage(self.where)
-        # LangGraph takes a second to import; whoever only names a database needs none of it.
+        # LangGraph takes a second to import; naming a database does not need it.
         from signoff.storage.sqlite import sqlite_storage
 
         return sqlite_storage(self.where)
 
     @contextmanager
     def entries(self) -> Iterator[Readable]:
-        """Opens it to read what is recorded of the tasks: a SQLite file without LangGraph.
+        """Opens the database to read the records of tasks, a SQLite file without LangGraph.
 
-        Raises what `open` raises.
+        Raises the errors of `open`.
         """
         with ExitStack() as opened:
             found: Readable | None = None
@@ -107,26 +108,29 @@ class Database:
 
     @property
     def options(self) -> list[str]:
-        """The words that name it on a command line. A password stays in the environment."""
+        """Returns the options that name it on a command line. A password stays in the environment."""
         config = ["--config", self.config] if self.config else []
         return [*config, *(["--database", str(self)] if self.named else [])]
 
 
 def database(given: str | None, env: Mapping[str, str], config: Path | None = None) -> Database:
-    """The one that was named, else that of SIGNOFF_DATABASE, else that of the user's file, `config`, else the
-    file in the user's data folder."""
+    """Returns the named database, or the default.
+
+    The default is SIGNOFF_DATABASE, else the database of the user's file, `config`, else the file in the
+    user's data folder.
+    """
     if given == "":
-        raise SetupError("--database is empty; give a file, or postgresql://user@host/database.")
+        raise SetupError("--database is empty; pass a file, or postgresql://user@host/database.")
     named = Source({"database": given} if given else {}, flag)
     where = read_options((named, environment(env), user_file(config))).database
     if not where:
         return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)
     if where.startswith(_SCHEMES):
-        # An address from the environment or a file is there for the next command, too, with its password.
+        # An address from the environment or a file, with its password, is available to the next command too.
         return Database(where, named=bool(given), by_option=bool(given))
     if _ADDRESS.match(where):
         raise SetupError(
-            "The database is named by an address of a kind that is not known; give a file, or "
+            "The address of the database is of an unknown kind; pass a file, or "
             "postgresql://user@host/database."
         )
     path = str(Path(where).expanduser().absolute())
@@ -135,5 +139,5 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
 
 
 def unknown(thread_id: str, database: Database) -> ThreadError:
-    """The error for a thread that is not there."""
+    """Returns the error for a thread that does not exist."""
     return ThreadError(f"There is no thread {shown(thread_id)} in {database}; `signoff threads` lists them.")

@@ -1,4 +1,4 @@
-"""The arguments and options that commands share, and how a function takes them."""
+"""The arguments and options that commands share, and the decorator that adds them."""
 
 import functools
 import inspect
@@ -35,17 +35,17 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")]
 
 TO_BEGIN = tuple(RunOptions.model_fields)
-"""The options of a run that begins."""
+"""The options of a command that begins a run."""
 TO_GO_ON = ("workspace", "model", "base_url", "talk_turns", "model_seconds", "model_tries", "tools")
-"""The options of a run that goes on with a thread."""
+"""The options of a command that continues a thread."""
 
 Command = Callable[..., None]
 
 
 def takes(*options: str) -> Callable[[Command], Command]:
-    """Makes a function a command that has these options of a run, as `given`, and a database, as `file`.
+    """Turns a function into a command with these run options, as `given`, and a database, as `file`.
 
-    They stand before `--json` in its help, or at the end.
+    In its help they come before `--json`, or at the end.
     """
     shared = {name: _typed(name) for name in (*options, "database")} | {"config": Config}
 
@@ -72,7 +72,7 @@ def takes(*options: str) -> Callable[[Command], Command]:
             else made.replace(name=name, annotation=shared[name])
             for name in (*names[:at], *shared, *names[at:])
         ]
-        # What typer reads.
+        # typer reads these.
         vars(command)["__signature__"] = inspect.Signature(parameters)
         command.__annotations__ = {one.name: one.annotation for one in parameters}
         return command
@@ -81,7 +81,7 @@ def takes(*options: str) -> Callable[[Command], Command]:
 
 
 def _typed(name: str) -> Any:
-    """The option as typer takes it, from the field with its help."""
+    """Returns the parameter for typer, made from the field with its help."""
     field, extra = Options.model_fields[name], option_extra(name)
     kind = extra["kind"] or next(one for one in get_args(field.annotation) if one is not type(None))
     full = [one for one in extra["names"] if one.startswith("--")] or [flag(name)]
@@ -96,8 +96,11 @@ _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def moment(text: str, now: float, option: str) -> float:
-    """The time that the value of an option means, in seconds since 1970: a span before `now`, or a date in
-    ISO 8601. Raises SetupError for anything else."""
+    """Returns the time, in seconds since 1970, for an option's value: a span before `now`, or a date in ISO
+    8601.
+
+    Raises SetupError for anything else.
+    """
     if span := _SPAN.fullmatch(text.strip()):
         return now - int(span["count"]) * _SECONDS[span["unit"]]
     try:
@@ -109,5 +112,5 @@ def moment(text: str, now: float, option: str) -> float:
 
 
 def task_text(given: str) -> str:
-    """The text of a task that was given as `Task`; it may be empty."""
+    """Returns the text of a task from the argument `Task`; it may be empty."""
     return valid_text(sys.stdin.read() if given == "-" else given).strip()

@@ -1,4 +1,4 @@
-"""The shell of a terminal pane: what is typed into it, what it still has to show, and what ends it."""
+"""The shell of a terminal pane: its input, its pending output, and its end."""
 
 import atexit
 import queue
@@ -42,15 +42,15 @@ _WITH_CTRL = {
 }
 _NOT_PASTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 MOST = 200_000
-"""Bytes that are kept; what comes on top pushes the oldest out."""
+"""How many bytes are stored; more push the oldest out."""
 SLICE = 512
-"""Bytes handed out at once."""
+"""How many bytes are returned at once."""
 _SWITCHES = re.compile(rb"\x1b\[\?([0-9]{1,4})([hl])")
 _LONGEST_SWITCH = 8
 _CHUNK = 4_096
 _NAME = "SIGNOFF_PANE"
 _SECONDS = 2.0
-# Not as a module of the package, whose import takes long and much memory.
+# Not run as a module of the package, whose import takes long and much memory.
 _CODE = f"""
 import sys, types
 if not sys.stdin.buffer.read(1):
@@ -76,9 +76,9 @@ def remark(words: str) -> str:
 
 
 def typed(key: str, character: str | None, *, application: bool) -> bytes:
-    """The bytes for a key by its name, such as `ctrl+c`; none for one that no program knows.
+    """Returns the bytes for a key by its name, such as `ctrl+c`; none for a key that no program knows.
 
-    application: the program asked for the other sequences of the cursor keys.
+    application: the program asked for application cursor keys.
     """
     *names, base = key.split("+")
     modifiers = sum(_MODIFIERS.get(name, 0) for name in names)
@@ -107,9 +107,9 @@ def _named(base: str, modifiers: int, *, application: bool) -> bytes:
 
 
 def pasted(text: str, *, bracketed: bool) -> bytes:
-    """The bytes for a pasted text, which can press no key but Enter and Tab.
+    """Returns the bytes for a pasted text, which can press no keys except Enter and Tab.
 
-    bracketed: the program asked to be told what is pasted.
+    bracketed: the program asked for bracketed paste.
     """
     lines = _NOT_PASTED.sub("", text).replace("\r\n", "\n").replace("\n", "\r")
     data = lines.encode(errors="ignore")
@@ -118,14 +118,14 @@ def pasted(text: str, *, bracketed: bool) -> bytes:
 
 @dataclass(frozen=True)
 class Words:
-    """Words of the application itself, shown among the output on lines of their own."""
+    """Text of the application itself, shown in the output on lines of its own."""
 
     words: str
     over_prompt: bool = False
 
 
 class Backlog:
-    """Output and words in the order in which they came. Any thread may add, one takes."""
+    """Output and texts in the order in which they came. Any thread may add, one thread takes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class Backlog:
         return bool(self._items)
 
     def add(self, item: bytes | Words) -> bool:
-        """Adds one; whether nothing was waiting before."""
+        """Adds one; returns whether nothing was waiting before."""
         with self._lock:
             first = not self._items
             if isinstance(item, Words):
@@ -152,10 +152,10 @@ class Backlog:
             return first
 
     def take(self) -> bytes | Words | None:
-        """The next words or some hundred bytes; None when there is nothing.
+        """Returns the next text or some hundred bytes; None when there is nothing.
 
-        Where bytes were lost, it first gives the modes they set (as of a full-screen program, or of the
-        cursor), then words that say how much is missing.
+        If bytes were dropped, it first returns the modes they set (such as those of a full-screen program, or
+        of the cursor), then a text that says how much is missing.
         """
         with self._lock:
             if self._lost:
@@ -182,7 +182,7 @@ class Backlog:
 
     def _gap(self) -> bytes | Words:
         if self._switched:
-            # The first character ends a sequence whose end was lost.
+            # The first character ends a sequence whose end was dropped.
             modes = b"".join(b"\x1b[?%b%b" % each for each in self._switched.items())
             self._switched = {}
             return b"\x18" + modes + b"\x1b[m"
@@ -191,7 +191,7 @@ class Backlog:
         return Words(f"\x1b[2;3m[… {lost / 1e6:.1f} MB of output not shown …]")
 
     def _drop_first_line(self) -> None:
-        """Leaves out the line whose beginning was lost."""
+        """Drops the line whose beginning is missing."""
         if self._items and isinstance(self._items[0], bytes):
             line, end, rest = self._items[0].partition(b"\n")
             if end:
@@ -200,11 +200,11 @@ class Backlog:
 
 
 class Guard:
-    """A process that outlives this one by a moment, to end all that has `variables` in its environment.
+    """A process that briefly outlives this one, to end all processes with `variables` in their environment.
 
-    bash tells its background jobs that the terminal is gone only while it waits for a command, and a program
-    may ignore being told. So when the application is killed, somebody else has to end what it started.
-    On systems that do not tell what processes do it does nothing.
+    bash sends SIGHUP to its background jobs only while it waits for a command, and a program may ignore it.
+    So when the application is killed, another process must end what it started. Does nothing on systems that
+    do not show what processes do.
     """
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Starts watching, unless that was done."""
+        """Starts watching, unless it already does."""
         if self._process or not pty_processes.known():
             return
         mark = f"{_NAME}={self.variables[_NAME]}"
@@ -226,7 +226,7 @@ class Guard:
         )
 
     def end(self) -> None:
-        """Stops watching: nothing is left to end. May be repeated."""
+        """Stops watching: nothing is left to end. May be called again."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -238,9 +238,9 @@ class Guard:
 
 
 class PaneShell:
-    """A shell that `start` makes when it is first needed, and again when a person has ended it.
+    """A shell that `start` creates when it is first needed, and again after a person has ended it.
 
-    say: shows words to the person, from any thread. guard: ends what is left when this process is killed.
+    say: shows a text to the person, from any thread. guard: ends what is left when this process is killed.
     """
 
     def __init__(self, start: Callable[[], Shell], say: Callable[[str], None], guard: Guard) -> None:
@@ -263,7 +263,7 @@ class PaneShell:
         return self._shell.waiting_for if self._shell else None
 
     def run(self, command: str, timeout: float) -> ShellResult:
-        """Runs a command as `Shell.run` does."""
+        """Runs a command like `Shell.run`."""
         with self._opening:
             shell = self._opened()
             self._runs += 1
@@ -280,48 +280,48 @@ class PaneShell:
         self.write(b"")
 
     def write(self, data: bytes) -> None:
-        """Types `data` in another thread. What is too much for a program that reads nothing is dropped."""
+        """Types `data` in another thread. Drops what exceeds the buffer of a program that reads nothing."""
         if self._closed:
             return
         if self._typist is None:
             self._typist = threading.Thread(target=self._type_all, name="signoff-pane-typist", daemon=True)
             self._typist.start()
         if self._typed > _MOST_TYPED:
-            self._say("Too much was typed that no program has read; the rest is left out.")
+            self._say("Too much was typed that no program has read; the rest is dropped.")
             return
         self._count(len(data))
         self._keys.put(data)
 
     def interrupt(self) -> None:
-        """Presses ^C, ahead of everything that was typed and not read."""
+        """Presses ^C, ahead of all input that was not read."""
         self.forget()
         if self._shell:
             with suppress(ToolException):
-                # A shell that has ended runs nothing that could be interrupted.
+                # An ended shell runs nothing that could be interrupted.
                 self._shell.interrupt()
 
     def forget(self) -> None:
-        """Drops what was typed and has not been read."""
+        """Drops input that has not been read."""
         with suppress(queue.Empty):
             while True:
                 self._count(-len(self._keys.get_nowait() or b""))
 
     def reads_keys(self) -> bool:
-        """Whether the program that runs reads single keys rather than whole lines."""
+        """Whether the running program reads single keys rather than whole lines."""
         with suppress(ToolException):
-            # Nothing reads keys from a shell that has ended.
+            # Nothing reads keys from an ended shell.
             return self._shell is not None and self._shell.reads_keys()
         return False
 
     def resize(self, rows: int, cols: int) -> None:
-        """Tells the programs how large their terminal is."""
+        """Sets the size of the terminal."""
         if self._shell:
             with suppress(ToolException):
                 # The next shell starts in the new size.
                 self._shell.resize(rows, cols)
 
     def close(self) -> None:
-        """Ends the shell and all it started. May be repeated."""
+        """Ends the shell and all it started. May be called again."""
         self._closed = True
         self._keys.put(None)
         with self._opening:
@@ -337,7 +337,7 @@ class PaneShell:
             if self._shell is None:
                 self._guard.begin()
                 self._shell = self._start()
-                # An application that ends by an error must leave nothing running either.
+                # An application that ends with an error must not leave anything running either.
                 atexit.register(self.close)
             return self._shell
 
@@ -356,7 +356,7 @@ class PaneShell:
 
     def _type(self, data: bytes) -> None:
         shell = self._opened()
-        # Not above: where there is no such terminal, the line before has said so.
+        # Not at the top: where there is no such terminal, the previous line has raised an error.
         from signoff.tools.pty.bash import ShellEnded
 
         try:

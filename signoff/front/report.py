@@ -1,4 +1,4 @@
-"""How a command ended: the exit code, what to run next, and the JSON document."""
+"""The result of a command: the exit code, what to run next, and the JSON document."""
 
 import json
 import sys
@@ -23,18 +23,19 @@ class Exit(IntEnum):
     HONEST = 5  # a success that claims less than "done": partial, blocked or impossible
 
 
-# Words of `graph.vocabulary.STATUSES`, as everywhere else.
+# Words of `graph.vocabulary.STATUSES`, as everywhere.
 Status = Literal["success", "limit", "error", "waiting", "stopped", "queued"]
 ANSWER = "your answer"
-OBSERVATION = "what it gave"
+OBSERVATION = "its result"
 MORE_TURNS = 10
 
 
 @dataclass(frozen=True)
 class CommandReport:
-    """What one run came to. `resume` is the exact command that goes on, when one can.
+    """The result of one run.
 
-    ways: the commands that go on, with the label of each; the first is `resume`.
+    resume: the exact command that continues, if there is one. ways: the commands that continue, with their
+    labels; the first is `resume`.
     """
 
     thread_id: str | None
@@ -47,7 +48,7 @@ class CommandReport:
     ways: tuple[tuple[str, str], ...] = ()
 
     def document(self) -> str:
-        """The report as one JSON document, in ASCII: nothing in it can steer a terminal."""
+        """Returns the report as one JSON document, in ASCII, so that nothing in it can control a terminal."""
         found = {
             "thread_id": self.thread_id,
             "status": self.status,
@@ -61,7 +62,7 @@ class CommandReport:
 
 
 def documents(waiting: Waiting | None) -> dict[str, Any]:
-    """What a thread waits for, under its own name: `question`, `approval`, `action` or `confirmation`."""
+    """Returns what a thread waits for, under the key `question`, `approval`, `action` or `confirmation`."""
     return {
         kind.pause: waiting.document() if waiting and isinstance(waiting, kind) else None
         for kind in get_args(Waiting)
@@ -69,7 +70,7 @@ def documents(waiting: Waiting | None) -> dict[str, Any]:
 
 
 def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -> CommandReport:
-    """The report of a task that has ended."""
+    """Returns the report of a task that has ended."""
     if outcome["status"] == "success":
         code = Exit.SUCCESS if outcome["claim"] == "done" else Exit.HONEST
         return CommandReport(thread_id, "success", code, outcome)
@@ -82,7 +83,7 @@ def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -
 
 
 def of_waiting(waiting: Waiting, thread_id: str, database: Database) -> CommandReport:
-    """The report of a thread that waits for a person."""
+    """Returns the report of a thread that waits for a person."""
     ways = tuple(
         (label, command("resume", thread_id, database, answer)) for label, answer in _answers(waiting)
     )
@@ -96,7 +97,7 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
         return [("Answer", OBSERVATION)]
     if isinstance(waiting, Confirmation):
         return [("Confirm", f"yes@{waiting.shown}"), ("Send back", "what is wrong")]
-    # With the id of what is shown beside it: entered again, it fits nothing that came after it.
+    # With the id of the approval shown with it: if entered again, it does not apply to a later one.
     every, shown = [set(call.allowed) for call in waiting.calls], waiting.shown
     offered = [
         ("Approve", "approve", f"approve@{shown}"),
@@ -110,25 +111,25 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
 
 
 def of_stop(thread_id: str | None, database: Database) -> CommandReport:
-    """The report of a run that was told to stop. No thread: nothing was saved yet."""
+    """Returns the report of a run that was asked to stop. Without a thread, nothing was saved yet."""
     how = None if thread_id is None else command("resume", thread_id, database)
     return CommandReport(thread_id, "stopped", Exit.PAUSED, resume=how)
 
 
 def of_queued(thread_id: str, database: Database) -> CommandReport:
-    """The report of a thread that was handed to the workers."""
+    """Returns the report of a thread that was submitted to the workers."""
     look = shell_command(["signoff", "threads", *database.options])
     return CommandReport(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
 
 
 def command(verb: str, thread_id: str, database: Database, *words: str) -> str:
-    """The exact `signoff VERB THREAD …` for this thread, for a shell."""
+    """Returns the exact `signoff VERB THREAD …` for this thread, for a shell."""
     dashes = ["--"] if any(word.startswith("-") for word in (thread_id, *words)) else []
     return shell_command(["signoff", verb, *database.options, *dashes, thread_id, *words])
 
 
 def next_command(thread_id: str, database: Database) -> str:
-    """The exact `signoff run` that gives this thread its next task."""
+    """Returns the exact `signoff run` that gives this thread its next task."""
     return shell_command(["signoff", "run", "--thread", thread_id, *database.options, "the next task"])
 
 

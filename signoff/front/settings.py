@@ -1,7 +1,7 @@
-"""What a thread runs with: by the command line, the thread's last run, the environment, and `signoff.toml`.
+"""The settings of a thread: from the command line, its last run, the environment, and `signoff.toml`.
 
-The first of them that has a value decides. The user's file is read from the user's own folder for settings,
-or from where a person says: never from the folder in which the model works, where the model could write it.
+The first of them that has a value decides. The user's file is read from the user's configuration folder, or
+from a path that a person names: never from the workspace, where the model could write it.
 """
 
 import os
@@ -45,13 +45,13 @@ TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")
 THEMES = ("dark", "light")
 NO_CONFIG = "none"
-"""Stands for no file where the user's file is named."""
+"""The value that names no settings file."""
 CONFIG_VARIABLE = "SIGNOFF_CONFIG"
 _VARIABLES = {"base_url": ("SIGNOFF_BASE_URL", "OPENAI_BASE_URL")}
 _KEY = "settings"
 _MOST_BYTES = 100_000
 _MOST_SHOWN = 60
-# What to write in place of a wrong value, by the type of the option.
+# What a valid value is, by the type of the option.
 _WANTED: Mapping[Any, str] = {
     int: "a whole number from 1 on",
     float: "a number above 0",
@@ -64,9 +64,10 @@ _WANTED: Mapping[Any, str] = {
 def _option(
     metavar: str | None, description: str, *names: str, kind: Any = None, least: float | None = None
 ) -> Any:
-    """A field that is an option. names: its short name, or its full one where that is not the field's.
+    """Returns a field that is an option.
 
-    kind: the type in which the command line takes it, where that is not the field's. least: of a number.
+    names: its short name, or its full name if that differs from the field's. kind: its type on the command
+    line, if that differs from the field's. least: the minimum of a number.
     """
     extra = {"metavar": metavar, "names": list(names), "kind": kind, "least": least}
     number: dict[str, Any] = {} if least is None else {"ge": least}
@@ -76,7 +77,7 @@ def _option(
 
 
 def _listed(value: Any) -> Any:
-    """The names of a list, or of a text with commas, each once; `none` is the empty list."""
+    """Returns the names of a list, or of a text with commas, without duplicates; `none` is the empty list."""
     if not isinstance(value, str) and not _are_texts(value):
         return value
     given = value.split(",") if isinstance(value, str) else value
@@ -102,7 +103,7 @@ def _are_texts(value: Any) -> bool:
 
 
 class RunOptions(BaseModel):
-    """What a run can be given; None for what was not. The descriptions are the help of the command line."""
+    """The options of a run; None for an option that was not set. The descriptions are the help texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -143,8 +144,8 @@ class RunOptions(BaseModel):
     )
     model_tries: int | None = _option(
         "N",
-        "Ask the model at most this many times when its provider fails in a way that may pass, with longer "
-        f"and longer waits; 1 for no second try (default: the thread's own, else {MODEL_TRIES}).",
+        "Call the model at most this many times when its provider fails temporarily, with increasing "
+        f"waits; 1 for no retry (default: the thread's own, else {MODEL_TRIES}).",
         least=1,
     )
     talk_turns: int | None = _option(
@@ -181,12 +182,12 @@ class RunOptions(BaseModel):
     )
     checks: Annotated[tuple[str, ...], BeforeValidator(_commands)] | None = _option(
         "COMMAND",
-        "Run this in the workspace before a “done” is believed; what fails goes back to the model. May "
-        "be given several times; none for no check (default: the thread's own, else no check).",
+        "Run this command in the workspace before a “done” is accepted; a failure goes back to the model. "
+        "May be repeated; none for no check (default: the thread's own, else no check).",
         "--check",
         kind=list[str],
     )
-    system_prompt: str | None = _option("TEXT|@FILE", "What stands before the rules of the loop.")
+    system_prompt: str | None = _option("TEXT|@FILE", "The text before the rules of the loop.")
 
     @field_validator(
         "turns", "tokens", "seconds", "cost", "model_seconds", "model_tries", "talk_turns", mode="before"
@@ -221,7 +222,7 @@ class RunOptions(BaseModel):
 
 
 class Given(RunOptions):
-    """The options of one command. config: the user's file, where one is to be read.
+    """The options of one command. config: the user's file, if it is to be read.
 
     Raises SetupError for an option with a wrong value.
     """
@@ -238,19 +239,19 @@ class Given(RunOptions):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those that were given. An empty name is none."""
+        """Returns the options that were set. An empty name counts as not set."""
         found = self.model_dump(exclude={"config"}, exclude_none=True)
         return {name: value for name, value in found.items() if value != "" or name == "system_prompt"}
 
 
 class Options(BaseSettings, RunOptions):
-    """The options of all places together: for each one the value of the first place that has it."""
+    """The options of all sources: for each option the value of the first source that has it."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=True)
 
     database: str | None = _option(
         "FILE|URL",
-        "Where threads are kept: a SQLite file, or postgresql://… (default: SIGNOFF_DATABASE, else a "
+        "Where threads are stored: a SQLite file, or postgresql://… (default: SIGNOFF_DATABASE, else a "
         "file in your data folder).",
         "-d",
     )
@@ -281,14 +282,14 @@ class Options(BaseSettings, RunOptions):
 
 @dataclass(frozen=True)
 class Source:
-    """Where options come from. called: how a person finds the value of one there."""
+    """A source of options. called: returns how a person knows an option there."""
 
     values: Mapping[str, Any]
     called: Callable[[str], str]
 
 
 def read_options(places: Sequence[Source]) -> Options:
-    """The options of these places. Raises SetupError that names the place of a wrong value."""
+    """Returns the options of these sources. Raises SetupError that names the source of a wrong value."""
     try:
         from_places: dict[str, Any] = {"places": places}
         return Options(**from_places)
@@ -297,37 +298,37 @@ def read_options(places: Sequence[Source]) -> Options:
 
 
 def place_of(name: str, places: Sequence[Source]) -> Source:
-    """The place whose value of the option counts."""
+    """Returns the source whose value of the option counts."""
     return next(place for place in places if name in place.values)
 
 
 def flag(name: str) -> str:
-    """The option as it is typed on a command line."""
+    """Returns the option as it is typed on a command line."""
     names = option_extra(name)["names"] if name in Options.model_fields else ()
     full = [one for one in names if one.startswith("--")]
     return full[0].partition("/")[0] if full else f"--{name.replace('_', '-')}"
 
 
 def variables(name: str) -> Sequence[str]:
-    """The variables of the environment for this option; the first that is set counts."""
+    """Returns the environment variables for this option; the first that is set counts."""
     return _VARIABLES.get(name, (f"SIGNOFF_{name.upper()}",))
 
 
 def environment(env: Mapping[str, str]) -> Source:
-    """What `env` says. An empty variable says nothing."""
+    """Returns the options in `env`. An empty variable counts as not set."""
     named = {name: next(filter(env.get, variables(name)), "") for name in Options.model_fields}
     return Source({name: env[variable] for name, variable in named.items() if variable}, named.__getitem__)
 
 
 def option_extra(name: str) -> dict[str, Any]:
-    """How the command line writes an option: as `_option` was given it."""
+    """Returns how the command line writes an option, as passed to `_option`."""
     extra = Options.model_fields[name].json_schema_extra
     assert isinstance(extra, dict), "every option is made by `_option`"
     return extra
 
 
 def _refusal(error: ValidationError, called: Callable[[str], str]) -> SetupError:
-    """The first thing that is wrong, in a sentence."""
+    """Returns the first error as a sentence."""
     found = error.errors()[0]
     name = str(found["loc"][0])
     if found["type"] == "extra_forbidden":
@@ -340,8 +341,11 @@ def _refusal(error: ValidationError, called: Callable[[str], str]) -> SetupError
 
 
 def config_file(named: str | None, env: Mapping[str, str]) -> Path | None:
-    """The user's file: the one that was named, by an option or SIGNOFF_CONFIG, else the one in the user's
-    folder for settings, when there is one. Raises SetupError for one that was named and is not there."""
+    """Returns the path of the user's file.
+
+    It is the one named by the option or SIGNOFF_CONFIG, else the one in the user's configuration folder, if
+    it exists. Raises SetupError if a named file does not exist.
+    """
     given = env.get(CONFIG_VARIABLE) or None if named is None else named
     if given == NO_CONFIG:
         return None
@@ -349,7 +353,8 @@ def config_file(named: str | None, env: Mapping[str, str]) -> Path | None:
         raise SetupError("--config is empty; name a file, or none.")
     if given is None:
         folder = user_config_path("signoff")
-        # Older versions of platformdirs take a relative XDG_CONFIG_HOME: it would lie in the current folder.
+        # Older versions of platformdirs accept a relative XDG_CONFIG_HOME, which would be in the current
+        # folder.
         home = folder if folder.is_absolute() else Path.home() / ".config" / "signoff"
         return home / "signoff.toml" if os.path.exists(home / "signoff.toml") else None
     path = Path(given).expanduser().absolute()
@@ -360,7 +365,9 @@ def config_file(named: str | None, env: Mapping[str, str]) -> Path | None:
 
 
 def user_file(path: Path | None) -> Source:
-    """What the user's file says. Raises SetupError for one that cannot be read, or that others may write."""
+    """Returns the options in the user's file. Raises SetupError if it cannot be read, or if others may write
+    it.
+    """
     if path is None:
         return Source({}, str)
 
@@ -378,7 +385,7 @@ def user_file(path: Path | None) -> Source:
 
 def _read(path: Path) -> bytes:
     try:
-        # Without waiting for the other end of a pipe.
+        # Does not block on a pipe.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(path, flags)
         try:
@@ -389,7 +396,9 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise SetupError(f"The settings in {path} cannot be read ({error.strerror}).") from error
     if len(data) > _MOST_BYTES:
-        raise SetupError(f"{path} has more than {_MOST_BYTES:,} bytes; name a file with settings alone.")
+        raise SetupError(
+            f"{path} has more than {_MOST_BYTES:,} bytes; name a file that contains only settings."
+        )
     return data
 
 
@@ -406,26 +415,26 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
 
 
 def _absolute(value: Any, called: str, name: str) -> Any:
-    """The value, with a path in it made absolute: a relative one would change with the current folder."""
+    """Returns the value, with a path made absolute: a relative one would change with the current folder."""
     before = {"system_prompt": "@", "model": SCRIPTED}.get(name, "")
     is_path = name in ("workspace", "constitution") or (name == "database" and "://" not in str(value))
     if not isinstance(value, str) or not (is_path or (before and value.startswith(before))):
         return value
     path = os.path.expanduser(value.removeprefix(before))
     if not os.path.isabs(path):
-        raise SetupError(f"{called} is {value!r}; write the whole path, from / or ~ on.")
+        raise SetupError(f"{called} is {value!r}; write the full path, beginning with / or ~.")
     return before + path
 
 
 class Settings(BaseModel):
-    """What a thread runs with. Never a key: those stay in the environment.
+    """The settings of a thread. They never hold a key: keys stay in the environment.
 
-    workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address.
-    turns, tokens, seconds, cost, talk_turns: limits of one task. tools: groups of tools. approve: tools and
-    kinds whose calls a person must approve. model_seconds: how long the model may be silent. model_tries:
-    how often it is asked when its provider fails. constitution: the principles of an agent that works by
-    text; None for those of `TaggedText`. checks: commands that a claim of "done" must pass, run in the
-    workspace. approve_by: where a person has just said what `approve` is; None when it is as it was.
+    workspace: the folder. model: as `choose_model` takes it. base_url: None for OpenAI's own address. turns,
+    tokens, seconds, cost, talk_turns: limits of one task. tools: groups of tools. approve: tools and kinds
+    whose calls a person must approve. model_seconds: how long the model may be silent. model_tries: how often
+    it is called when its provider fails. constitution: the principles of an agent that works by text; None
+    for those of `TaggedText`. checks: commands that a claim of "done" must pass, run in the workspace.
+    approve_by: the source of a new value of `approve`; None when it is unchanged.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -462,18 +471,21 @@ class Settings(BaseModel):
 
 
 def theme_of(given: str | None, env: Mapping[str, str], config: Path | None) -> str:
-    """The theme of the application: the one that was given, else that of the environment, else that of the
-    user's file. Raises SetupError for one that there is not."""
+    """Returns the theme of the application: `given`, else that of the environment, else that of the user's
+    file.
+
+    Raises SetupError for an unknown theme.
+    """
     named = Source({"theme": given} if given is not None else {}, flag)
     return read_options((named, environment(env), user_file(config))).theme or THEMES[0]
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:
-    """What was given, else what the thread had before, else the environment, else the user's file, else the
-    defaults. Raises SetupError for what does not fit.
+    """Returns the settings of a run.
 
-    A model that is given brings its own address: the one remembered belongs to another model. Another
-    protocol brings its own tools and turns.
+    Each is taken from the options, else the thread's last run, else the environment, else the user's file,
+    else the default. A new model does not use the remembered address, which belongs to another model. A new
+    protocol has its own default tools and turns. Raises SetupError for values that do not fit together.
     """
     same = before if before and (given.protocol or before.protocol) == before.protocol else None
     command_line, thread = Source(given.options, flag), Source(_kept(given, before, same), _of_the_thread)
@@ -521,7 +533,9 @@ def _of_the_thread(name: str) -> str:
 
 
 def _kept(given: Given, before: Settings | None, same: Settings | None) -> dict[str, Any]:
-    """What a thread keeps of its last run, also that it had no limit. Texts from files are kept elsewhere."""
+    """Returns what a thread remembers of its last run, also that it had no limit. Texts from files are not
+    here.
+    """
     if before is None:
         return {}
     left = {"system_prompt", "constitution", "approve_by"}
@@ -529,7 +543,7 @@ def _kept(given: Given, before: Settings | None, same: Settings | None) -> dict[
     left |= set() if same else {"tools", "turns"}
     kept = before.model_dump(exclude=left)
     if "tools" in kept:
-        # Another version may know more of them.
+        # Another version may know more options.
         kept["tools"] = tuple(name for name in before.tools if name in TOOL_GROUPS)
     return kept
 
@@ -559,11 +573,11 @@ def _workspace(folder: Path) -> Path:
 def _check_outside(config: Path | None, workspace: Path) -> None:
     if config is None:
         return
-    # Neither the file nor a link to it.
+    # This excludes the file and every link to it.
     places = (config.resolve(), config.parent.resolve() / config.name)
     if any(place.is_relative_to(workspace.resolve()) for place in places):
         raise SetupError(
-            f"The settings in {config} lie in the workspace, where the model could change them; use another "
+            f"The settings in {config} are in the workspace, where the model could change them; use another "
             "workspace, or --config with a file elsewhere, or --config none."
         )
 
@@ -591,21 +605,21 @@ def _constitution(given: Given, same: Settings | None, options: Options, protoco
 
 
 def _default_tools(model: str, protocol: str) -> tuple[str, ...]:
-    # More tools confuse a model as small as the embedded one.
+    # More tools would confuse a model as small as the embedded one.
     if protocol == "tagged":
         return ("python",) if model == EMBEDDED else ("python", "files")
     return ("files",) if model == EMBEDDED else ("files", "shell")
 
 
 def remember(store: "BaseStore", thread_id: str, settings: Settings) -> None:
-    """Keeps the settings beside the thread, without anything in the address that could be a secret."""
+    """Stores the settings with the thread, without anything in the address that could be a secret."""
     kept = settings.model_copy(update={"base_url": settings.base_url and _bare(settings.base_url)})
     store.put(_place(thread_id), _KEY, kept.model_dump())
 
 
 def recall(store: "BaseStore", thread_id: str) -> Settings | None:
-    """The settings that the thread last ran with; None when it was made by another program."""
-    # Whoever reads only the options of a command needs no LangGraph.
+    """Returns the settings of the thread's last run; None when another program created the thread."""
+    # Reading the options of a command does not need LangGraph.
     from signoff.session.status import readable
 
     with readable(thread_id):
@@ -615,7 +629,7 @@ def recall(store: "BaseStore", thread_id: str) -> Settings | None:
     try:
         return Settings.model_validate(item.value)
     except ValidationError:
-        # Written by another version: the options and defaults stand in.
+        # Written by another version: the options and defaults are used instead.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Makes text harmless for a terminal, and words safe for a shell."""
+"""Makes text safe to print in a terminal, and words safe for a shell."""
 
 import json
 import re
@@ -14,47 +14,47 @@ _UNSEEN = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSEEN)
 _HIDES = re.compile(f"[{_UNSEEN}]")
 _TO_LOOK_AT = re.compile(f"[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff{_UNSEEN}]")
 _JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
-_VIRAMA = 9  # the combining class of the signs that make the letters around them one
+_VIRAMA = 9  # the combining class of the signs that join the letters around them
 
 
 def plain(text: str) -> str:
-    """`text` with every control character shown as a symbol (ESC as ␛), tabs as spaces, and with every
-    character named that shows nothing or only space, or that reorders what stands around it.
+    """Returns `text` with control characters as symbols (ESC as ␛), and tabs as spaces.
 
-    What a model or a tool wrote must not move the cursor, change colours or set the title of the terminal,
-    and must not read otherwise than it is. A few stay where they do what scripts and emoji need them for.
+    Every character that is invisible or blank, or that reorders its neighbours, is replaced by its name. The
+    output of a model or a tool must not move the cursor, change colours or set the title of the terminal, and
+    must not look different from what it is. A few such characters stay where scripts and emoji need them.
     """
     text = text.replace("\r\n", "\n").replace("\t", "    ")
     return _TO_LOOK_AT.sub(lambda found: _seen(text, found.start()), text)
 
 
 def named(text: str) -> str:
-    """JSON `text` with every character that shows nothing as an escape, so that it can be seen and edited."""
+    """Returns JSON `text` with invisible characters escaped, so that they can be seen and edited."""
     return _HIDES.sub(lambda found: found[0] if found[0].isascii() else json.dumps(found[0])[1:-1], text)
 
 
 def is_unseen(character: str) -> bool:
-    """Whether this shows nothing, or only space, and is neither the space nor a line end."""
+    """Whether this character is invisible or blank, and neither the space nor a newline."""
     return _HIDES.match(character) is not None
 
 
 def one_line(text: str) -> str:
-    """`plain(text)` on one line, white space joined."""
+    """Returns `plain(text)` on one line, with white space collapsed."""
     return " ".join(plain(text).split())
 
 
 def cut(text: str, width: int) -> str:
-    """`text`, at most `width` characters of it, the end cut off with an ellipsis."""
+    """Returns `text`, truncated with an ellipsis to at most `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def styled(text: str, style: str = "") -> Text:
-    """`text` made harmless, in a style of rich. Markup in it stays what it is: text."""
+    """Returns sanitised `text` in a style of rich. Markup in it is not interpreted."""
     return Text(plain(text), style=style)
 
 
 def shell_command(words: Iterable[str]) -> str:
-    """The command line that a POSIX shell reads as these words; printable, whatever they hold."""
+    """Returns the command line that a POSIX shell reads as these words; it is always printable."""
     return " ".join(_quoted(word) for word in words)
 
 
@@ -82,9 +82,9 @@ def _seen(text: str, at: int) -> str:
 
 
 def _needed(text: str, at: int) -> bool:
-    """Whether this character changes how its neighbours look, as their script or an emoji needs it.
+    """Whether this character changes how its neighbours look, as their script or an emoji requires.
 
-    Between letters that do not join, beside ASCII, at an end or in a row it could only hide.
+    Between letters that do not join, next to ASCII, at an end or in a row it could only hide something.
     """
     before, after = text[max(at - 1, 0) : at], text[at + 1 : at + 2]
     match text[at]:

@@ -1,4 +1,4 @@
-"""The ids of threads as a person types them: made of words, and not too long."""
+"""Thread ids that are easy to type: made of words, and of limited length."""
 
 import secrets
 from collections.abc import Container
@@ -23,7 +23,7 @@ tapir tern thrush toad turtle vole walrus weasel wren yak zebra
 
 
 def new_thread_id(taken: Container[str]) -> str:
-    """An id like `calm-otter-47` that is not among `taken`."""
+    """Returns an id like `calm-otter-47` that is not in `taken`."""
     while True:
         number = 10 + secrets.randbelow(90)
         name = f"{secrets.choice(_HOW)}-{secrets.choice(_WHO)}-{number}"
@@ -32,7 +32,7 @@ def new_thread_id(taken: Container[str]) -> str:
 
 
 def forked_thread_id(thread_id: str, taken: Container[str]) -> str:
-    """The id of the next fork of a thread: `calm-otter-47-fork-2`."""
+    """Returns the id of the next fork of a thread: `calm-otter-47-fork-2`."""
     number, own = 1, thread_id[: MOST_CHARACTERS - _ROOM]
     while (name := f"{own}-fork-{number}") in taken:
         number += 1
@@ -40,7 +40,7 @@ def forked_thread_id(thread_id: str, taken: Container[str]) -> str:
 
 
 def checked_thread_id(thread_id: str) -> str:
-    """`thread_id`, when it can name a thread; else SetupError."""
+    """Returns `thread_id` if it is a valid thread id. Raises SetupError otherwise."""
     if len(thread_id) > MOST_CHARACTERS:
         raise SetupError(
             f"A thread ID has at most {MOST_CHARACTERS} characters here; this one has {len(thread_id)}."

@@ -1,4 +1,4 @@
-"""Threads as a person knows them: their ids, where each stands, since when it waits and what for."""
+"""Lists threads for a person: their ids and statuses, and since when and for what they wait."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,12 +20,11 @@ from signoff.workers.inbox import Inbox, read_inbox
 class Row:
     """One thread.
 
-    status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read). Of a thread of
-    the workers also queued (a worker will go on with it), paused, or failed (they have given up on it).
-    claim, verified: of a success. turns: of the current task. changed: ISO 8601. task: the words that began
-    it.
-    waits_for: answer, approval, action or confirmation; since `changed`. what: the question, the calls that
-    wait, the summary to confirm, or why workers have given up.
+    status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read). A thread of the
+    workers may also be queued (a worker will continue it), paused, or failed (they have given up on it).
+    claim, verified: for a success. turns: of the current task. changed: ISO 8601. task: the text that began
+    it. waits_for: answer, approval, action or confirmation; since `changed`. what: the question, the waiting
+    calls, the summary to confirm, or why workers have given up.
     """
 
     thread_id: str
@@ -42,15 +41,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Found:
-    """The threads of a database, and the figures of its workers; None where there are none."""
+    """The threads of a database, and the figures of its workers; None without workers."""
 
     rows: list[Row]
     workers: QueueFigures | None = None
 
 
 def found_in(database: Database, limit: int) -> Found:
-    """The threads changed last, at most `limit`, those that have not begun yet first. A database that does
-    not exist has none."""
+    """Returns at most `limit` of the most recently changed threads, those that have not begun yet first.
+
+    A database that does not exist has none.
+    """
     if not database.exists():
         return Found([])
     with database.open() as storage:
@@ -61,8 +62,8 @@ def found_in(database: Database, limit: int) -> Found:
 
 
 def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
-    """One thread. job: what the queue of the workers says of it."""
-    # Asked first: else a run that ends in between would look as if it had been stopped.
+    """Returns the row of one thread. job: its entry in the workers' queue."""
+    # Read first: otherwise a run that ends in between would look as if it had been stopped.
     running = storage.checkpointer.is_running(thread_id)
     try:
         thread_status = look(reading_graph(storage), thread_id)
@@ -89,7 +90,7 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
 
 
 def _status(thread_status: ThreadStatus, inbox: Inbox | None, job: str | None) -> str:
-    """The status of a thread that does not run at this moment."""
+    """Returns the status of a thread that is not running now."""
     if inbox is None:
         return status_of(thread_status)
     goes_on = bool(inbox.orders) or thread_status.condition is Condition.STOPPED
@@ -101,7 +102,7 @@ def _status(thread_status: ThreadStatus, inbox: Inbox | None, job: str | None) -
 
 
 def _next_task(inbox: Inbox | None) -> str:
-    """The words of the first task that waits to be begun."""
+    """Returns the text of the first queued task."""
     orders = inbox.orders if inbox else ()
     return next((order.request for order in orders if isinstance(order.request, str)), "")
 
@@ -119,20 +120,22 @@ def _what(waiting: Waiting) -> str:
 
 
 def status_of(thread_status: ThreadStatus) -> str:
-    """`waiting`, `stopped`, or how the current task ended."""
+    """Returns `waiting`, `stopped`, or how the current task ended."""
     if thread_status.condition is Condition.ENDED and thread_status.outcome:
         return str(thread_status.outcome["status"])
     return str(thread_status.condition)
 
 
 def in_words(item: Row) -> Text:
-    """How a thread stands, as a person reads it: the title of its card, when its task has ended."""
+    """Returns the status of a thread for a person: the title of its card, if its task has ended."""
     found = stands(item.status, item.waits_for, asdict(item))
     return Text(one_line(found.title), style=COLOURS[found.tone])
 
 
 def ago(moment: str, now: datetime) -> str:
-    """How long before `now` the ISO 8601 `moment` was, in the largest unit that fits; empty for none."""
+    """Returns how long before `now` the ISO 8601 `moment` was, in the largest fitting unit; empty for
+    none.
+    """
     if not moment:
         return ""
     seconds = max(0, int((now - datetime.fromisoformat(moment)).total_seconds()))

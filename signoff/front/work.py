@@ -1,4 +1,4 @@
-"""One thread, without a screen: read back as it is saved, and driven. Its methods block."""
+"""Reads and drives one thread, without a screen. Its methods block."""
 
 import os
 import threading
@@ -36,11 +36,11 @@ RunCommand = Callable[[Settings, str, float], ShellResult]
 
 @dataclass(frozen=True)
 class Story:
-    """A thread, read back.
+    """A thread as it is saved.
 
-    events: everything that happened, oldest first, the end of each task among it. edges: how often the
-    machine went from one state to another in the current task. at: the state that ran last, or runs next.
-    running: whether a process runs the thread now.
+    events: all events, oldest first, including the end of each task. edges: how often the machine went from
+    one state to another in the current task. at: the state that ran last, or runs next. running: whether a
+    process runs the thread now.
     """
 
     status: ThreadStatus
@@ -51,8 +51,8 @@ class Story:
 
 
 def read_story(storage: OpenStorage, thread_id: str) -> Story:
-    """The thread as it is saved. Raises StorageError for one that cannot be read."""
-    # Asked first: a run that ends in between is looked at once more; one that had ended is read whole.
+    """Returns the thread as it is saved. Raises StorageError if it cannot be read."""
+    # Read first: a run that ends in between is checked again; one that had ended is read completely.
     running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
     status = look(graph, thread_id)
@@ -100,7 +100,7 @@ def _next_state(path: Sequence[Step]) -> State | None:
 
 @dataclass(frozen=True)
 class Loading:
-    """The embedded model is being made ready; `done` of `total`, 0 where that is not known."""
+    """The embedded model is loading; `done` of `total`, which is 0 when unknown."""
 
     stage: str
     done: int
@@ -126,7 +126,7 @@ class Models:
     _making: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, settings: Settings, tell: Callable[[News], None]) -> Chosen:
-        """Raises SetupError when the model cannot be had."""
+        """Returns the model. Raises SetupError when it is not available."""
         key = settings.model, settings.base_url
         with self._making:
             if key not in self._made:
@@ -149,7 +149,7 @@ def _enter(resource: AbstractContextManager[object]) -> None:
 class Work:
     """Drives one thread by its session.
 
-    tell: gets what happens, in the worker's thread. run_command: runs a command where a person sees it.
+    tell: called with events, in the worker's thread. run_command: runs a command where a person sees it.
     """
 
     storage: OpenStorage
@@ -162,13 +162,13 @@ class Work:
     _asked: str = ""
 
     def settings(self) -> Settings:
-        """What the thread runs with. Raises SetupError for options that do not fit."""
+        """Returns the settings of the thread. Raises SetupError for options that do not fit together."""
         return settle(self.given, recall(self.storage.store, self.thread_id), os.environ)
 
     def go(self, command: ThreadCommand) -> Decision:
-        """Runs until a person is needed or the task has ended; terminal commands run in the pane meanwhile.
+        """Runs until a person is needed or the task has ended; terminal commands run in the pane.
 
-        Raises ThreadBusy, ThreadError, SetupError or StorageError; nothing is lost by any of them.
+        Raises ThreadBusy, ThreadError, SetupError or StorageError; nothing is lost in any of these cases.
         """
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
@@ -202,7 +202,7 @@ class Work:
     def _drive(self, command: ThreadCommand) -> Decision:
         assert self._session is not None, "`go` has made it"
         for event in self._session.events(command):
-            # What was asked for while a command ran takes effect at the first state after it.
+            # A request made while a command ran takes effect at the first state after it.
             if isinstance(event, Entered) and self._asked:
                 asked, self._asked = self._asked, ""
                 self._session.pause(asked)
@@ -224,7 +224,7 @@ class Work:
         return self.go(Choose(run))
 
     def act(self, action: Action, settings: Settings) -> object:
-        """Runs the command of a terminal action in the pane; gives what is handed back to the model."""
+        """Runs the command of a terminal action in the pane; returns the result for the model."""
         try:
             asked = RunShell.model_validate(dict(action.args))
             result = self.run_command(settings, asked.command, asked.timeout)

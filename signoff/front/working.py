@@ -1,4 +1,4 @@
-"""The tools that a run works with, who must be asked about them, and the shell that it closes at its end."""
+"""The tools of a run, which calls need approval, and the shell that is closed at its end."""
 
 import os
 import shutil
@@ -31,10 +31,10 @@ _NARROWEST, _WIDEST = 40, 120
 
 @contextmanager
 def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[BaseTool]]:
-    """The tools of a run; what they started is ended afterwards.
+    """Yields the tools of a run; ends what they started afterwards.
 
-    on_output: gets what commands write while they run, in another thread. Raises SetupError when a tool
-    cannot be had on this host.
+    on_output: called in another thread with the output of running commands. Raises SetupError when a tool is
+    not available on this host.
     """
     found: list[BaseTool] = []
     with ExitStack() as stack:
@@ -46,7 +46,7 @@ def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[Base
             stack.callback(pool.close)
             found.append(terminal_tool(settings.workspace, pool))
         if "python" in settings.tools:
-            # Needed by nobody else, and it starts processes to see that it works.
+            # Not needed otherwise, and it starts processes to check that it works.
             from signoff.tools.sandbox import choose_sandbox, python_tool
 
             sandbox = choose_sandbox(workspace=settings.workspace)
@@ -56,10 +56,10 @@ def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[Base
 
 
 class HeardShell(Shell):
-    """A shell whose commands are heard while they run, whoever else listens."""
+    """A shell that also passes the output of its commands to `on_output` while they run."""
 
     def __init__(self, heard: OnOutput, env: Mapping[str, str], cwd: str | os.PathLike[str]) -> None:
-        # As wide as the lines are shown: else tables and rulers would be cut off.
+        # As wide as the displayed lines: otherwise tables and rules would be cut off.
         shown = shutil.get_terminal_size((_WIDEST + _INDENT, 24)).columns - _INDENT
         super().__init__(cwd, env=env, cols=max(_NARROWEST, min(_WIDEST, shown)))
         self._heard = heard
@@ -74,10 +74,11 @@ class HeardShell(Shell):
 
 
 def shell_path(env: Mapping[str, str], python: Path, program: Path) -> str:
-    """PATH for the shell: `python` comes first where a person called `program` from its environment.
+    """Returns the PATH for the shell, with the environment of `program` first if a person called it from
+    there.
 
-    So `python -m pytest` is the one that signoff was installed with. An environment that is active says so
-    in PATH already; a program installed for itself (pipx, uv) is no place to work in.
+    So `python -m pytest` is the one that signoff was installed with. An active environment is already in
+    PATH; an application installed on its own (pipx, uv) is not an environment to work in.
     """
     path = env.get("PATH", os.defpath)
     active = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX")
@@ -93,7 +94,7 @@ def graph_of(
     policy: Policy,
     handed_over: Collection[str],
 ) -> Graph:
-    """The graph that a thread with these settings runs on."""
+    """Returns the graph for a thread with these settings."""
     tagged = settings.protocol == "tagged"
     prompts = (settings.system_prompt, "" if tagged else chosen.prompt)
     principles = {} if settings.constitution is None else {"constitution": settings.constitution}
@@ -116,10 +117,11 @@ def graph_of(
 def policy_of(
     settings: Settings, tools: Sequence[BaseTool], waiting: Waiting | None
 ) -> dict[str, bool | Sequence[str]]:
-    """Which calls a person must approve. Raises SetupError for a name that is no tool here and no kind.
+    """Returns which calls a person must approve. Raises SetupError for a name that is neither a tool nor a
+    kind.
 
-    What waits for a decision needs it also when these settings say nothing of it: else a rejected call
-    would run.
+    A call that waits for a decision needs it even if these settings do not mention it: otherwise a rejected
+    call would run.
     """
     names = {tool.name for tool in tools}
     if settings.approve_by:
@@ -145,9 +147,10 @@ def _covered(name: str, policy: Mapping[str, Any], tools: Sequence[BaseTool]) ->
 
 
 def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[BaseTool], list[str]]:
-    """The tools with one that stands for the action that waits, and the names whose calls are handed over.
+    """Returns the tools, with a stand-in for a waiting action, and the names of tools whose calls are handed
+    over.
 
-    Raises SetupError when a call that waits for approval is of a tool that is not here.
+    Raises SetupError when a call that waits for approval belongs to a missing tool.
     """
     names = {tool.name for tool in tools}
     if isinstance(waiting, Approval):
@@ -155,7 +158,7 @@ def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[Ba
         if missing:
             raise SetupError(
                 f"{missing[0]} waits for approval and is not among the tools of this run; name its group "
-                "with --tools, or go on in the program that began the thread."
+                "with --tools, or continue in the program that began the thread."
             )
     if not isinstance(waiting, Action):
         return tools, []
@@ -164,12 +167,12 @@ def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[Ba
 
 def _stand_in(action: Action) -> BaseTool:
     def elsewhere(**arguments: Any) -> str:
-        raise SetupError(f"{action.tool} can only be run by the one who drives this thread.")
+        raise SetupError(f"{action.tool} can only be run by the program that drives this thread.")
 
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
     return StructuredTool(
         name=action.tool,
-        description="Run by the one who drives this thread.",
+        description="Run by the program that drives this thread.",
         func=elsewhere,
         args_schema=schema,
         metadata={"kind": action.kind if action.kind in _KINDS else str(Kind.WRITE)},

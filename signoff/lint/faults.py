@@ -1,6 +1,6 @@
-"""The faults of a loop, each found by one small function over the history.
+"""Finds the faults of a loop, each with one small function over the history.
 
-For that the results are put to their calls, and the tasks are told apart.
+First the results are linked to their calls, and the history is divided into tasks.
 """
 
 import json
@@ -19,7 +19,7 @@ from signoff.tools.control import should_continue
 
 @dataclass
 class LinkedCall:
-    """A call that was made, in which reply, and what came of it. Only the first result counts."""
+    """A call, its reply, and its results. Only the first result counts."""
 
     call: TraceCall
     reply: TraceReply
@@ -35,7 +35,7 @@ class LinkedCall:
 
     @property
     def ran(self) -> bool:
-        """Whether it has a result that is not an error: one that was refused did not run."""
+        """Whether it has a result that is not an error: a refused call did not run."""
         return bool(self.results) and not self.results[0].failed
 
 
@@ -50,19 +50,19 @@ class LinkedReply:
         return [made for made in self.made if names.works(made.call)]
 
     def finish(self, names: ControlNames) -> int | None:
-        """The place of the finish that ended the task, as far as the history says: none was refused."""
+        """Returns the position of the finish that ended the task: as far as known, it was not refused."""
         return next((i for i, made in enumerate(self.made) if _task_ends(made, names)), None)
 
 
 @dataclass
 class Linked:
-    """The replies by task: a task begins with a person's words. `lost` are results without a call."""
+    """The replies by task: a task begins with a person's message. `lost` are results without a call."""
 
     trace: Trace
     tasks: list[list[LinkedReply]]
     lost: list[Result]
     reminded: set[int] = field(default_factory=set)
-    """Where replies stand that a program answered with a reminder."""
+    """The positions of replies that a program answered with a reminder."""
 
     @property
     def steps(self) -> Iterator[LinkedReply]:
@@ -73,8 +73,11 @@ class Linked:
         return (made for step in self.steps for made in step.made)
 
     def left(self, task: list[LinkedReply], at: int) -> bool:
-        """Whether the reply `at` calls nothing, and was left at that: neither did a program remind the model,
-        nor does the next reply, which may be the rest of this one, make a call. Not of the last reply."""
+        """Whether the reply `at` makes no call and nothing followed from it; False for the last reply.
+
+        That is: no program reminded the model, and the next reply, which may be the rest of this one, makes
+        no call.
+        """
         step, after = task[at], task[at + 1 : at + 2]
         if step.made or step.reply.at in self.reminded or any(following.made for following in after):
             return False
@@ -82,13 +85,13 @@ class Linked:
 
     @cached_property
     def final(self) -> LinkedReply | None:
-        """The last reply, when nothing but results comes after it."""
+        """Returns the last reply, if only results come after it."""
         last = next((each for each in reversed(self.trace.entries) if not isinstance(each, Result)), None)
         return self.tasks[-1][-1] if isinstance(last, TraceReply) else None
 
 
 def link(trace: Trace) -> Linked:
-    """Puts each result to its call: the first open one with its id in the latest reply that has one."""
+    """Links each result to its call: the first open call with its id in the latest reply that has one."""
     tasks: list[list[LinkedReply]] = [[]]
     lost: list[Result] = []
     reminded: set[int] = set()
@@ -109,7 +112,7 @@ def link(trace: Trace) -> Linked:
 
 
 class _Index:
-    """The calls so far by id; `waiting` are the open ones, a queue for each reply."""
+    """The calls so far, by id; `waiting` are the open ones, a queue for each reply."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[deque[LinkedCall]]] = {}
@@ -126,7 +129,7 @@ class _Index:
             self.waiting.setdefault(call_id, []).append(queue)
 
     def meant(self, result: Result) -> LinkedCall | None:
-        """The call that the result answers; the last one with this id when all of them have an answer."""
+        """Returns the call that the result answers; the last one with this id if all are answered."""
         if not result.id:
             return self._nameless(result)
         queues = self.waiting.get(result.id)
@@ -138,14 +141,14 @@ class _Index:
         return made
 
     def _nameless(self, result: Result) -> LinkedCall | None:
-        """Without an id it is of the last reply, and of the tool it names."""
+        """Returns the call for a result without an id: in the last reply, of the tool that it names."""
         fits = [made for made in (self.step.made if self.step else ()) if not made.call.id]
         named = [made for made in fits if not result.name or made.call.name == result.name]
         return next((made for made in named if made.open), named[-1] if named else None)
 
 
 def _task_ends(made: LinkedCall, names: ControlNames) -> bool:
-    """Whether a call is a finish that was not refused, claims no mere phase, and was not told to go on."""
+    """Whether a call is a finish that was not refused, not only of a phase, and not answered with "go on"."""
     if not names.finishes(made.call) or made.failed or not made.call.whole:
         return False
     claim = json.loads(made.call.arguments)
@@ -171,7 +174,7 @@ _PERIODS = (1, 2, 3)
 
 
 class RepeatedSteps(NamedTuple):
-    """From step `start` on, `period` steps come round `times` times."""
+    """From step `start` on, `period` steps repeat `times` times."""
 
     start: int
     period: int
@@ -179,8 +182,10 @@ class RepeatedSteps(NamedTuple):
 
 
 def rows(steps: Sequence[Hashable], least: int) -> Iterator[RepeatedSteps]:
-    """The repetitions of at least `least` rounds, first to last, none within another. A step that is None
-    is like no other."""
+    """Returns the repetitions of at least `least` rounds, first to last, none within another.
+
+    A step that is None equals no other step.
+    """
     at = 0
     while at < len(steps):
         found = (RepeatedSteps(at, period, _rounds(steps, at, period)) for period in _PERIODS)
@@ -191,7 +196,7 @@ def rows(steps: Sequence[Hashable], least: int) -> Iterator[RepeatedSteps]:
 
 
 def _rounds(steps: Sequence[Hashable], start: int, period: int) -> int:
-    """How often the `period` steps from `start` on come round in a row."""
+    """Returns how often the `period` steps from `start` on repeat in a row."""
     at = start + period
     while at < len(steps) and steps[at] is not None and steps[at] == steps[at - period]:
         at += 1
@@ -201,7 +206,7 @@ def _rounds(steps: Sequence[Hashable], start: int, period: int) -> int:
 _END = 400
 _BETWEEN = re.compile(r"(?<=[.!?…:])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 
-# They are not looked for as parts of words.
+# They match only as whole words.
 _PROMISES = (
     *("I'll", "I will", "I shall", "I'm going to", "I am going to", "I'm about to", "I am about to"),
     *("hold on", "one moment", "just a moment", "give me a moment", "bear with me"),
@@ -222,7 +227,7 @@ _PROMISES = (
     *("ora vado", "ora procedo", "adesso procedo", "procederò", "сейчас я", "я сейчас", "я буду"),
 )
 _UNSPACED = ("我将", "我会", "我来", "接下来我", "让我", "これから")
-# With these it is an offer, a condition, a refusal or a farewell.
+# With these words it is an offer, a condition, a refusal or a farewell.
 _OFFERS = (
     *("let me know", "let's talk", "let's discuss", "if", "once you", "when you", "whenever", "unless"),
     *(
@@ -259,7 +264,7 @@ def _any(words: tuple[str, ...], unspaced: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{spaced})\b|{'|'.join(unspaced)}", re.IGNORECASE)
 
 
-# A question, or a request: of these sentences, the last ones are looked at.
+# A question or a request; only the last sentences are checked for it.
 _ASKING = 5
 _ASKED = re.compile(
     r"[?\uff1f][\s\"')*_]*$|\bplease\s+(?:\w+ly\s+)?(?:confirm|provide|share|specify|tell|send|reply|respond|choose"
@@ -273,9 +278,11 @@ _OFFERED = _any(_OFFERS, _OFFERS_UNSPACED)
 
 
 def promise(text: str) -> str | None:
-    """The last sentence of a reply, or the one before it, when it says that something will be done now. A
-    reply that asks the person for something waits for the person, whatever else it says; one that ends with
-    code or a tag has done something in a protocol of its own."""
+    """Returns the last sentence of a reply, or the one before it, if it promises to do something now.
+
+    A reply that asks the person for something waits for the person, whatever else it says; a reply that ends
+    with code or a tag has acted in a protocol of its own.
+    """
     if _ACTED.search(text):
         return None
     end = text[-_END:].replace("\u2019", "'")
@@ -289,7 +296,7 @@ def promise(text: str) -> str | None:
 
 
 REPEATS = 3
-"""How often work comes round before it counts as a repetition, unless told otherwise."""
+"""How many rounds of the same work count as a repetition, by default."""
 
 
 class FaultKind(StrEnum):
@@ -316,21 +323,22 @@ MEANINGS = {
     FaultKind.SAME_ID: "two calls have the same id",
     FaultKind.WORK_AFTER: "work was called after the task had been finished",
     FaultKind.FINISH_AGAIN: "the task was finished again",
-    FaultKind.FAILED_SIBLING: "a finish was accepted although work before it in its reply had failed",
+    FaultKind.FAILED_SIBLING: "a finish was accepted although earlier work in the same reply had failed",
     FaultKind.BLIND: "a finish was accepted in the same reply as work whose result the model had not seen",
-    FaultKind.REPEAT: "the same work had the same result again and again",
+    FaultKind.REPEAT: "the same work repeatedly had the same result",
     FaultKind.PROMISE: "a reply says what it will do, and calls nothing",
     FaultKind.TRUNCATED: "a call that was cut off ran",
-    FaultKind.NO_FINISH: "the history ends, and nothing says that the task is done",
+    FaultKind.NO_FINISH: "the history ends without a sign that the task is done",
 }
-"""Each fault in words."""
+"""Each fault, in words."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. at: index of the message. call_id: of the call, None where it is about no call.
+    """One fault.
 
-    remark: it is worth a word, and no fault of this system: its model had nothing to finish with.
+    at: index of the message. call_id: of the call; None if it concerns no call. remark: it is worth
+    mentioning, but not a fault of this system, whose model had no finishing tool.
     """
 
     kind: FaultKind
@@ -341,7 +349,7 @@ class Fault:
 
 
 def faults(trace: Trace, names: ControlNames, repeats: int = REPEATS) -> list[Fault]:
-    """All faults of the history, by position. repeats: how many rounds make a repetition."""
+    """Returns all faults of the history, by position. repeats: how many rounds make a repetition."""
     linked = link(trace)
     found = [fault for find in _FINDERS for fault in find(linked, names)]
     found += _repeats(linked, names, repeats)
@@ -349,7 +357,10 @@ def faults(trace: Trace, names: ControlNames, repeats: int = REPEATS) -> list[Fa
 
 
 def _dangling(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """A finish may stay open at the very end, where many loops stop, and so may a question."""
+    """Yields the calls without an answer.
+
+    A finish or a question may stay open at the very end, where many loops stop.
+    """
     for made in linked.calls:
         ending = names.finishes(made.call) or names.asks(made.call)
         at_end = linked.final is not None and linked.final.reply is made.reply
@@ -381,7 +392,7 @@ def _same_id(linked: Linked, _: ControlNames) -> Iterator[Fault]:
 
 
 def _after_finish(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """What was refused after the finish was not done, and is not a fault."""
+    """Yields calls after the finish. A refused call was not done, and is not a fault."""
     for task in linked.tasks:
         ended: LinkedCall | None = None
         for made, ends in _ends(task, names):
@@ -398,14 +409,14 @@ def _after_finish(linked: Linked, names: ControlNames) -> Iterator[Fault]:
 
 
 def _ends(task: Iterable[LinkedReply], names: ControlNames) -> Iterator[tuple[LinkedCall, bool]]:
-    """Every call of a task, with whether it is the finish of its reply."""
+    """Yields every call of a task, with whether it is the finish of its reply."""
     for step in task:
         finish = step.finish(names)
         yield from ((made, at == finish) for at, made in enumerate(step.made))
 
 
 def _beside(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """Of the work before a finish in its reply, what failed counts more than what was not seen."""
+    """Yields finishes in one reply with work that failed or, if none did, whose result was not seen."""
     for step in linked.steps:
         place = step.finish(names)
         if place is None:
@@ -436,7 +447,7 @@ def _truncated(linked: Linked, names: ControlNames) -> Iterator[Fault]:
 
 
 def _end(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """How the last task ends: with a finish, a question that waits, a promise, or none of them."""
+    """Yields the fault at the end of the last task, unless it ends with a finish or a waiting question."""
     if any(step.finish(names) is not None for step in linked.tasks[-1]):
         return
     final, last = linked.final, linked.trace.entries[-1]
@@ -455,8 +466,10 @@ def _end(linked: Linked, names: ControlNames) -> Iterator[Fault]:
 
 
 def _promised(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """A promise in the middle: nothing came of it until a person wrote again, or the model said more. How the
-    history ends is `_end`'s."""
+    """Yields promises in the middle that no call followed before the next message of a person or the model.
+
+    The end of the history is checked by `_end`.
+    """
     for task in linked.tasks:
         for at, step in enumerate(task):
             if step.finish(names) is not None:
@@ -489,7 +502,7 @@ def _repeats(linked: Linked, names: ControlNames, least: int) -> Iterator[Fault]
 
 
 def _done(step: LinkedReply, names: ControlNames) -> tuple[tuple[str, str, str], ...] | None:
-    """The work of a reply and what came of it, to compare; None while a call is open."""
+    """Returns the work of a reply and its results, for comparison; None while a call is open."""
     work = step.works(names)
     if any(made.open for made in work):
         return None

@@ -1,7 +1,7 @@
-"""From a file to a history: the JSON value in it, where the messages are, their format, the tools on offer.
+"""Reads a file into a history: finds the JSON value, the messages, their format and the offered tools.
 
-A file may be a state, a request, a log, a trajectory, or the results of a benchmark. Whatever it is, the end
-is a history or one clear sentence.
+A file may be a state, a request, a log, a trajectory, or the results of a benchmark. The result is a history
+or one clear sentence.
 """
 
 import json
@@ -14,7 +14,7 @@ from signoff.lint import harnesses, providers
 from signoff.lint.pieces import Item, is_cut, kind_of
 from signoff.lint.trace import Entry, Trace, Unreadable
 
-# Where programs keep the list: a state, a request, a response, a page of a conversation, a trajectory.
+# Where programs store the list: in a state, a request, a response, a page of a conversation, a trajectory.
 _PLACES = ("messages", "history", "traj", "items", "data", "input", "output")
 _AROUND = ("values", "kwargs", "state")
 _OFFERS = ("tools", "functions", "available_tools")
@@ -23,7 +23,10 @@ _MOST_SHOWN = 6
 
 
 class RunMessages(NamedTuple):
-    """The messages of one run. offered: the names of tools. cut: the last reply reached its limit."""
+    """The messages of one run.
+
+    offered: the names of the offered tools. cut: the last reply reached its limit.
+    """
 
     items: list[Item]
     offered: frozenset[str]
@@ -31,10 +34,10 @@ class RunMessages(NamedTuple):
 
 
 def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str) -> RunMessages:
-    """The messages in a JSON value: a list of them, or an object that holds one.
+    """Returns the messages in a JSON value: a list of them, or an object that contains one.
 
-    alone: whether an object is itself a message. name: of the file, for errors. run: which one, where the
-    file holds several. known: the formats, for errors. Raises Unreadable.
+    alone: whether an object is itself a message. name: of the file, for errors. run: which one, if the file
+    contains several. known: the formats, for errors. Raises Unreadable.
     """
     document = _chosen(document, name, run)
     _refuse_by_name(document, name)
@@ -45,7 +48,7 @@ def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | Non
             f"{name} holds {kind_of(document)}{what}, not a list of messages; known are {known}."
         )
     if not found:
-        raise Unreadable(f"{name} holds an empty list; there is no message to look at.")
+        raise Unreadable(f"{name} contains an empty list; there are no messages to check.")
     for at, item in enumerate(found):
         if not isinstance(item, dict):
             raise Unreadable(f"{name} holds a list in which item {at} is {kind_of(item)}, not a message.")
@@ -54,7 +57,7 @@ def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | Non
 
 
 def keys(item: Mapping[str, Any]) -> str:
-    """The keys of an object, for people."""
+    """Returns the keys of an object, for people."""
     if not item:
         return "no keys"
     shown = ", ".join(repr(key[:40]) for key in [*item][:_MOST_SHOWN])
@@ -62,26 +65,26 @@ def keys(item: Mapping[str, Any]) -> str:
 
 
 def _chosen(document: Any, name: str, run: int | None) -> Any:
-    """The run that was named, or the only one; the document itself where it is not a collection of runs."""
+    """Returns the selected or the only run; the document itself if it is not a collection of runs."""
     several = _runs(document)
     if several is None:
         if run:
-            raise Unreadable(f"{name} holds one run; leave --run out.")
+            raise Unreadable(f"{name} contains one run; omit --run.")
         return document
     what, runs = several
     if run is None and len(runs) > 1:
         raise Unreadable(
-            f"{name} holds {len(runs):,} {what}; name one of them with --run 0 to --run {len(runs) - 1}."
+            f"{name} holds {len(runs):,} {what}; select one of them with --run 0 to --run {len(runs) - 1}."
         )
     if not runs:
-        raise Unreadable(f"{name} holds no {what}; there is no message to look at.")
+        raise Unreadable(f"{name} holds no {what}; there are no messages to check.")
     if run is not None and run >= len(runs):
         raise Unreadable(f"{name} holds {len(runs):,} {what}; the last one is --run {len(runs) - 1}.")
     return _attached(runs[run or 0])
 
 
 def _runs(document: Any) -> tuple[str, list[Any]] | None:
-    """The runs of a file that is made for several, and what they are called; None for any other."""
+    """Returns the runs of a file format for several runs, and what they are called; None for any other."""
     if isinstance(document, dict):
         for key, what, inside in (
             ("samples", "samples of an inspect log", "messages"),
@@ -110,7 +113,7 @@ def _all_hold(runs: Any, key: str) -> bool:
 
 
 def _refuse_by_name(document: Any, name: str) -> None:
-    """What is known, and holds no messages."""
+    """Raises Unreadable for known formats without messages."""
     if not isinstance(document, dict):
         return
     if "eval" in document and "plan" in document and not document.get("samples"):
@@ -122,7 +125,7 @@ def _refuse_by_name(document: Any, name: str) -> None:
 
 
 def _messages(document: Any, alone: Callable[[Item], bool]) -> Any:
-    """The list of messages in the object around it."""
+    """Returns the list of messages in the object around it."""
     if not isinstance(document, dict) or alone(document):
         return [document] if isinstance(document, dict) else document
     for around in _AROUND:
@@ -136,7 +139,7 @@ def _messages(document: Any, alone: Callable[[Item], bool]) -> Any:
 
 
 def _only_in_trajectory(document: Item) -> Iterator[Item]:
-    """The submission of SWE-agent, which some versions keep out of the history."""
+    """Returns SWE-agent's submission, which some versions do not put into the history."""
     found = document.get("trajectory")
     steps = [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
     last = str(steps[-1].get("action")).strip() if steps else ""
@@ -148,7 +151,7 @@ def _only_in_trajectory(document: Item) -> Iterator[Item]:
 
 
 def _offered(document: Any) -> Iterator[str]:
-    """The names of the tools that were offered: in a request, a state, or the calls of the model in a log."""
+    """Returns the names of the offered tools: from a request, a state, or the model's calls in a log."""
     if not isinstance(document, dict):
         return
     for key in _OFFERS:
@@ -163,7 +166,7 @@ def _offered(document: Any) -> Iterator[str]:
 
 
 def _name_of(tool: Any) -> Iterator[str]:
-    """The name of a tool as requests write it: bare, at the top, or below `function`."""
+    """Returns the name of a tool as requests write it: a text, at the top, or below `function`."""
     if isinstance(tool, dict):
         function = tool.get("function")
         tool = function.get("name") if isinstance(function, dict) else tool.get("name")
@@ -172,7 +175,7 @@ def _name_of(tool: Any) -> Iterator[str]:
 
 
 def _attached(run: Any) -> Any:
-    """The run with the texts in place that inspect keeps apart in `attachments`."""
+    """Returns the run with the texts inserted that inspect stores separately in `attachments`."""
     parts = run.get("attachments") if isinstance(run, dict) else None
     if not isinstance(parts, dict) or not parts:
         return run
@@ -192,8 +195,11 @@ def _nothing(_: Sequence[Item]) -> frozenset[str]:
 
 
 class Format(NamedTuple):
-    """shows: whether an item can only be of this format. read: all entries of the items. offers: the
-    finishing tools that the items themselves speak of."""
+    """A message format.
+
+    shows: whether an item can only be of this format. read: returns all entries of the
+    items. offers: returns the finishing tools that the items themselves mention.
+    """
 
     name: str
     shows: Callable[[Item], bool]
@@ -221,25 +227,25 @@ FORMATS = (
     Format("Anthropic messages", providers.is_anthropic, _each(providers.read_anthropic)),
     Format("OpenAI chat messages", providers.is_chat, _each(providers.read_chat)),
 )
-"""The formats that are known; the first that an item shows is taken."""
+"""The known formats; the first one that an item shows is used."""
 
 KNOWN = ", ".join(known.name for known in FORMATS)
 """The formats, for people."""
 
 
 def read_trace(document: Any, name: str = "The file", run: int | None = None) -> Trace:
-    """The history in a JSON value: a list of messages, or an object that holds one.
+    """Returns the history in a JSON value: a list of messages, or an object that contains one.
 
-    name: of the file, for errors. run: which one, where the file holds several. Raises Unreadable, which says
+    name: of the file, for errors. run: which one, if the file contains several. Raises Unreadable, which says
     what was found and what is known.
     """
     items, offered, cut = held(document, _is_message, name, run, KNOWN)
     found = next((each for each in FORMATS if any(map(each.shows, items))), None)
     if found is None:
-        raise Unreadable(f"{name} holds {_shape(items)}, which is none of the formats known here: {KNOWN}.")
+        raise Unreadable(f"{name} holds {_shape(items)}, which is none of the known formats: {KNOWN}.")
     entries = tuple(found.read(items, cut))
     if not entries:
-        raise Unreadable(f"{name} holds instructions only ({found.name}); there is nothing to look at.")
+        raise Unreadable(f"{name} contains only instructions ({found.name}); there is nothing to check.")
     return Trace(found.name, len(items), entries, offered | found.offers(items))
 
 
@@ -252,16 +258,16 @@ def _shape(items: Sequence[Item]) -> str:
 
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A longer file is not read."""
+"""The largest file that is read, in bytes."""
 
 DEEPEST = 100
-"""Levels of nesting that a message history may have."""
+"""The most levels of nesting that a message history may have."""
 
 _ARCHIVE = b"PK\x03\x04"
 
 
 def read_file(path: Path) -> Any:
-    """The JSON value in the file at `path`; of JSON lines, the list of the values.
+    """Returns the JSON value in the file at `path`; for JSON lines, the list of the values.
 
     Raises Unreadable, naming the file, when it cannot be read, is too large, is not JSON, or is nested too
     deeply.
@@ -275,7 +281,7 @@ def read_file(path: Path) -> Any:
 
 
 def taken(file: IO[bytes], name: str) -> bytes:
-    """All bytes of an open file. Raises Unreadable when there are more than `MOST_BYTES`."""
+    """Returns all bytes of an open file. Raises Unreadable when there are more than `MOST_BYTES`."""
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise Unreadable(
@@ -285,7 +291,7 @@ def taken(file: IO[bytes], name: str) -> bytes:
 
 
 def parse(data: bytes, name: str) -> Any:
-    """The JSON value in `data`. name: of the file, for the sentence when there is none."""
+    """Returns the JSON value in `data`. name: of the file, for errors."""
     if data.startswith(_ARCHIVE):
         raise Unreadable(
             f"{name} is an archive, as inspect's logs (.eval) are; write the log as JSON, with "
@@ -311,7 +317,7 @@ def parse(data: bytes, name: str) -> Any:
 
 
 def _lines(text: str, name: str, error: json.JSONDecodeError) -> list[Any]:
-    """The values of JSON lines; `error`: why the whole is not JSON."""
+    """Returns the values of JSON lines; `error`: why the whole is not JSON."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     values: list[Any] = []
     for number, line in lines:

@@ -1,8 +1,7 @@
-"""What the messages of AgentDojo, inspect and tau2-bench have of their own. They are chat messages
-otherwise.
+"""The special features of the chat messages of AgentDojo, inspect and tau2-bench.
 
-Reads SWE-agent's and mini-swe-agent's messages: calls of tools, or commands in the text of a reply, whose
-output is the next message. Both end when their environment takes a submission.
+Also reads SWE-agent's and mini-swe-agent's messages: tool calls, or commands in the text of a reply, whose
+output is the next message. Both end when their environment accepts a submission.
 """
 
 import re
@@ -15,8 +14,11 @@ from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceRepl
 
 
 def is_agentdojo(item: Item) -> bool:
-    """Whether this can only be a message of AgentDojo's: blocks of text say `content`, calls name their
-    function in one word and have `args`, and a result carries its call."""
+    """Whether this can only be a message of AgentDojo's.
+
+    Its text blocks use `content`, calls name their function as a text and have `args`, and a result contains
+    its call.
+    """
     return (
         any(part.get("type") == "text" and "content" in part for part in _parts(item, "content"))
         or any(isinstance(part.get("function"), str) and "args" in part for part in _calls(item))
@@ -25,8 +27,10 @@ def is_agentdojo(item: Item) -> bool:
 
 
 def is_inspect(item: Item) -> bool:
-    """Whether this can only be a message of inspect's: calls name their function in one word, results name
-    it, too, and messages say where they come from."""
+    """Whether this can only be a message of inspect's.
+
+    Its calls and results name their function as a text, and messages name their source.
+    """
     role = item.get("role")
     return (
         any(isinstance(part.get("function"), str) and "arguments" in part for part in _calls(item))
@@ -36,7 +40,7 @@ def is_inspect(item: Item) -> bool:
 
 
 def is_tau2(item: Item) -> bool:
-    """Whether this can only be a message of tau2-bench's: a call, and a result, say who asked for it."""
+    """Whether this can only be a message of tau2-bench's: a call and a result name their requestor."""
     return "requestor" in item or any("requestor" in part for part in _calls(item))
 
 
@@ -50,7 +54,7 @@ def _parts(item: Item, key: str) -> list[Item]:
 
 
 SUBMIT = "submit"
-"""The name of the call that ends a run, also where it is a command with a certain output."""
+"""The name of the call that ends a run, also if it is a command with a certain output."""
 
 _WORD = r"(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)"
 _ECHOED = re.compile(rf"\becho\s+[\"']?{_WORD}\b")
@@ -66,8 +70,10 @@ def is_swe_agent(item: Item) -> bool:
 
 
 def is_mini(item: Item) -> bool:
-    """Whether this can only be a message of mini-swe-agent's: the instructions say how to submit, or a reply
-    has a command in its fence."""
+    """Whether this can only be a message of mini-swe-agent's.
+
+    That is: the instructions say how to submit, or a reply has a command in its fence.
+    """
     text = _plain(item.get("content"))
     if item.get("role") == "assistant":
         return "```mswea_bash_command" in text
@@ -75,27 +81,27 @@ def is_mini(item: Item) -> bool:
 
 
 def read_swe_agent(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
-    """What the messages hold; demonstrations are left out. Raises Unreadable for wrong types."""
+    """Returns the entries of the messages, without demonstrations. Raises Unreadable for wrong types."""
     return _read(items, _action)
 
 
 def read_mini(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
-    """What the messages hold. Raises Unreadable for wrong types."""
+    """Returns the entries of the messages. Raises Unreadable for wrong types."""
     return _read(items, _fenced)
 
 
 def offers(items: Sequence[Item]) -> frozenset[str]:
-    """The finishing command, where the instructions name it."""
+    """Returns the finishing command, if the instructions name it."""
     first = next((at for at, item in enumerate(items) if item.get("role") == "assistant"), len(items))
     told = (_plain(item.get("content")) for item in items[:first])
     return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in told) else frozenset()
 
 
 def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[TraceCall]]) -> Iterator[Entry]:
-    """command: the call in the text of a reply.
+    """Yields the entries. command: returns the call in the text of a reply.
 
-    Once there is a reply, no person writes any more: a message of the user is the output of the command
-    before it, or a reminder of the program.
+    After the first reply no person writes any more: a user message is the output of the command before it, or
+    a reminder of the program.
     """
     final = max((at for at, item in enumerate(items) if item.get("role") == "assistant"), default=-1)
     last: TraceReply | None = None
@@ -114,7 +120,7 @@ def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Tr
                 calls = entry.calls or tuple(command(at, item, entry.text))
                 entry = last = replace(entry, calls=tuple(map(_named, calls)))
             elif isinstance(entry, Result) and at < final and _submits(entry, last):
-                # The environment ends the run when it takes a submission: it did not take this one.
+                # The environment ends the run when it accepts a submission: it did not accept this one.
                 entry = replace(entry, failed=True)
             yield entry
 
@@ -126,8 +132,7 @@ def _observed(at: int, item: Item, last: TraceReply) -> Iterator[Entry]:
 
 
 def _exit(at: int, item: Item, last: TraceReply | None) -> Iterator[Entry]:
-    """The end of a run of mini-swe-agent: a submission is the answer to its call, all else is not a
-    message."""
+    """Returns the end of a mini-swe-agent run: a submission answers its call, all else is not a message."""
     status = mapping(at, "extra", item.get("extra")).get("exit_status")
     made = next((made for made in last.calls if made.name == SUBMIT), None) if last else None
     if status == "Submitted" and made:
@@ -135,14 +140,14 @@ def _exit(at: int, item: Item, last: TraceReply | None) -> Iterator[Entry]:
 
 
 def _action(at: int, item: Item, _: str) -> Iterator[TraceCall]:
-    """The command of a reply of SWE-agent, called by its first word."""
+    """Returns the command in a reply of SWE-agent, as a call named by its first word."""
     written = word(at, "the action", item.get("action")).strip()
     if written:
         yield call(at, "", written.split()[0], {"command": written})
 
 
 def _fenced(at: int, _: Item, text: str) -> Iterator[TraceCall]:
-    """The command of a reply of mini-swe-agent, which takes exactly one."""
+    """Returns the command in a reply of mini-swe-agent, which accepts exactly one."""
     found = _FENCED.findall(text)
     if len(found) == 1:
         yield call(at, "", "bash", {"command": found[0].strip()})
@@ -157,7 +162,7 @@ def _submits(result: Result, last: TraceReply | None) -> bool:
 
 
 def _plain(content: object) -> str:
-    """The text of a content, whatever it is."""
+    """Returns the text of a content of any type."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -1,4 +1,4 @@
-"""The pieces that the formats have in common: text, ids, arguments, how a reply stopped, what failed."""
+"""The common parts of the formats: text, ids, arguments, stop reasons and failures."""
 
 import json
 import re
@@ -14,7 +14,7 @@ Item = Mapping[str, Any]
 
 _STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details", "status")
 
-# Formats without a status leave a failure to the words of the result.
+# Formats without a status show a failure only in the text of the result.
 _FAILED = re.compile(
     r"\W{0,3}(?:Traceback \(most recent call last\)"
     r"|[\w.]*(?:error|exception)\s*(?::|\b(?:executing|running|calling|invoking|reading|writing|in)\b)"
@@ -24,18 +24,18 @@ _FAILED = re.compile(
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, for people."""
+    """Returns the type of a JSON value, for people."""
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
     return kinds.get(type(value), "a number")
 
 
 def wrong(at: int, what: str, value: Any) -> Unreadable:
-    """The error for a piece of message `at` that is of the wrong type."""
-    return Unreadable(f"Message {at}: {what} is {kind_of(value)}; that is no format known here.")
+    """Returns the error for a part of message `at` with the wrong type."""
+    return Unreadable(f"Message {at}: {what} is {kind_of(value)}; this is not a known format.")
 
 
 def mapping(at: int, what: str, value: Any) -> Item:
-    """`value` as an object, nothing being an empty one."""
+    """Returns `value` as an object; None becomes an empty one."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -44,7 +44,7 @@ def mapping(at: int, what: str, value: Any) -> Item:
 
 
 def listing(at: int, what: str, value: Any) -> list[Item]:
-    """`value` as a list of objects, nothing being an empty one."""
+    """Returns `value` as a list of objects; None becomes an empty one."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -53,7 +53,7 @@ def listing(at: int, what: str, value: Any) -> list[Item]:
 
 
 def word(at: int, what: str, value: Any) -> str:
-    """`value` as a name or an id: a text or a number, nothing being an empty one."""
+    """Returns `value`, a text or a number, as a name or an id; None becomes an empty one."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -62,7 +62,7 @@ def word(at: int, what: str, value: Any) -> str:
 
 
 def blocks(at: int, content: Any) -> list[Item]:
-    """The blocks of a content; a text is one block."""
+    """Returns the blocks of a content; a text is one block."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -78,18 +78,18 @@ def blocks(at: int, content: Any) -> list[Item]:
 
 
 def text_of(at: int, content: Any) -> str:
-    """What a content says."""
+    """Returns the text of a content."""
     texts = [_text(block) for block in blocks(at, content)]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def said(text: str) -> str:
-    """`text` of a reply without the thoughts that some models write before it."""
+    """Returns the `text` of a reply without the thoughts that some models write before it."""
     return words_of(AIMessage(text))
 
 
 def shown(at: int, content: Any) -> str:
-    """A result to compare and to look at, whatever its type."""
+    """Returns a result of any type as text, for comparing and matching."""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(part, str) or _is_text(part) for part in content):
@@ -98,7 +98,7 @@ def shown(at: int, content: Any) -> str:
 
 
 def call(at: int, call_id: Any, name: Any, arguments: Any) -> TraceCall:
-    """A call as it was written down. arguments: raw text, or the object itself."""
+    """Returns a recorded call. arguments: raw text, or the object itself."""
     found, called = word(at, "the id of a call", call_id), word(at, "the name of a call", name)
     if not isinstance(arguments, str):
         return TraceCall(at, found, called, json.dumps(arguments or {}, sort_keys=True))
@@ -116,7 +116,7 @@ def is_cut(metadata: Item) -> bool:
 
 
 def looks_failed(text: str) -> bool:
-    """Whether a result reads like an error, where the format has no other sign of it."""
+    """Whether a result reads like an error, for formats without another sign of it."""
     return bool(_FAILED.match(text)) or _says_so(text)
 
 
@@ -134,7 +134,7 @@ def _says_so(text: str) -> bool:
 
 
 def _text(block: Item) -> Any:
-    """The text of a block; AgentDojo's blocks of text have it as their content."""
+    """Returns the text of a block; AgentDojo's text blocks have it as their content."""
     return block.get("content") if block.get("type") == "text" and "text" not in block else block.get("text")
 
 

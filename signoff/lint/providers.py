@@ -33,7 +33,7 @@ def is_chat(item: Item) -> bool:
 
 
 def read_chat(at: int, item: Item) -> Iterator[Entry]:
-    """What the chat message `at` holds. Raises Unreadable for wrong types."""
+    """Returns the entries of the chat message `at`. Raises Unreadable for wrong types."""
     choice = _completed(item)
     message = mapping(at, "the message", choice.get("message")) if choice else item
     role = message.get("role")
@@ -46,11 +46,11 @@ def read_chat(at: int, item: Item) -> Iterator[Entry]:
         blocks(at, message.get("content"))
         yield TraceMessage(at)
     elif role not in _SILENT:
-        raise Unreadable(f"Message {at} has a role that no chat has: {str(role)[:40]!r}.")
+        raise Unreadable(f"Message {at} has an unknown role: {str(role)[:40]!r}.")
 
 
 def _results(at: int, message: Item) -> Iterator[Result]:
-    """The result in a message, or one for each of the calls that it answers together (SWE-agent)."""
+    """Yields the result in a message, or one for each of the calls that it answers together (SWE-agent)."""
     text, name = shown(at, message.get("content")), _tool(at, message)
     failed = _failed(message, text)
     if failed and not text:
@@ -69,14 +69,14 @@ def _results(at: int, message: Item) -> Iterator[Result]:
 
 
 def _tool(at: int, message: Item) -> str:
-    """The name of the tool that a result is of; AgentDojo and inspect have it elsewhere."""
+    """Returns the name of the tool of a result; AgentDojo and inspect have it elsewhere."""
     made = message.get("tool_call")
     called = made.get("function") if isinstance(made, dict) else message.get("function")
     return word(at, "the name of a tool", called if message.get("name") is None else message["name"])
 
 
 def _failed(message: Item, text: str) -> bool:
-    """By what the message says of itself, a status or an error; else by its words."""
+    """Whether the message is a failure: by its status or error field, else by its text."""
     if "status" in message:
         return bool(message["status"] == "error")
     if "error" in message or isinstance(message.get("function"), str):
@@ -85,8 +85,11 @@ def _failed(message: Item, text: str) -> bool:
 
 
 def raw_call(at: int, part: Item) -> TraceCall:
-    """A call as chat completions write it; short forms are understood, too: LangChain's, and those in which
-    the function is one word (AgentDojo, inspect) or the name and the arguments stand at the top."""
+    """Returns a call as chat completions write it, or in a short form.
+
+    Short forms are LangChain's, and those in which the function is a text (AgentDojo, inspect) or the name
+    and the arguments are at the top.
+    """
     function = part.get("function")
     short = next((key for key in ("args", "arguments") if key in part), None)
     if short and not isinstance(function, dict):
@@ -108,7 +111,7 @@ def _calls(at: int, message: Item) -> Iterator[TraceCall]:
 
 
 def _completed(item: Item) -> Item | None:
-    """The first choice of a whole chat completion."""
+    """Returns the first choice of a whole chat completion."""
     choices = item.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
@@ -120,20 +123,20 @@ def is_item(item: Item) -> bool:
 
 
 def read_items(items: Sequence[Item], cut: bool = False) -> Iterator[Entry]:
-    """What the items hold; those of the model that follow each other are one reply.
+    """Returns the entries of the items; consecutive items of the model are one reply.
 
-    cut: the last reply reached its limit, as the response around it says.
+    cut: the last reply reached its limit, according to the response around it.
     """
     run: list[tuple[int, Item]] = []
     for at, item in enumerate(items):
         role, kind = item.get("role"), item.get("type")
         if not isinstance(role, str | None) or not isinstance(kind, str | None):
-            raise Unreadable(f"Item {at} has a role or a type that is no text.")
+            raise Unreadable(f"Item {at} has a role or a type that is not a text.")
         if kind is None and role is None:
             raise Unreadable(f"Item {at} has neither a type nor a role ({_keys(item)}).")
         output = (kind or "").endswith("_call_output")
         if run and kind == "reasoning" and "call_id" in run[-1][1]:
-            # Nobody answered the calls before it: another reply begins.
+            # The calls before it were not answered: another reply begins.
             yield _spoken(run)
             run = []
         if not output and (role in _MODEL or role is None):
@@ -190,10 +193,10 @@ def is_anthropic(item: Item) -> bool:
 
 
 def read_anthropic(at: int, item: Item) -> Iterator[Entry]:
-    """What the message `at` holds. Raises Unreadable for wrong types.
+    """Returns the entries of the message `at`. Raises Unreadable for wrong types.
 
-    Tools that the provider runs itself are left out: their results stand in the same reply. Text beside
-    results is a reminder of the program that sent them, and begins no task.
+    Tools that the provider runs itself are left out: their results are in the same reply. Text next to
+    results is a reminder of the program that sent them, and does not begin a task.
     """
     role = item.get("role")
     parts = blocks(at, item.get("content"))
@@ -213,7 +216,7 @@ def read_anthropic(at: int, item: Item) -> Iterator[Entry]:
         if len(results) < len(parts) or not parts:
             yield TraceMessage(at, genuine=not results)
     elif role not in ("system", "developer"):
-        raise Unreadable(f"Message {at} has a role that Anthropic does not have: {str(role)[:40]!r}.")
+        raise Unreadable(f"Message {at} has a role that Anthropic does not know: {str(role)[:40]!r}.")
 
 
 _CALLING = ("tool_use", "tool_call", "function_call")
@@ -222,7 +225,7 @@ _TYPES = {*_LANGCHAIN_PEOPLE, "ai", "assistant", "tool", "function", "system", "
 
 
 def fields(item: Item) -> Item:
-    """The fields of a message out of what one of LangChain's functions has wrapped around them."""
+    """Returns the fields of a message without the wrapper of one of LangChain's functions."""
     if "lc" in item:
         kwargs, path = item.get("kwargs"), item.get("id")
         named = {"type": path[-1]} if isinstance(path, list) and path else {}
@@ -233,7 +236,7 @@ def fields(item: Item) -> Item:
 
 
 def type_of(item: Item) -> str:
-    """The type of a message, in small letters: `ai` also of a chunk (`AIMessageChunk`)."""
+    """Returns the type of a message, in lower case: `ai` also for a chunk (`AIMessageChunk`)."""
     found = fields(item).get("type")
     small = found.lower() if isinstance(found, str) else ""
     return small.removesuffix("chunk").removesuffix("message")
@@ -246,10 +249,10 @@ def is_langchain(item: Item) -> bool:
 
 
 def read_langchain(at: int, item: Item) -> Iterator[Entry]:
-    """What the message `at` holds. Raises Unreadable for wrong types."""
+    """Returns the entries of the message `at`. Raises Unreadable for wrong types."""
     message, kind = fields(item), type_of(item)
     if kind not in _TYPES:
-        raise Unreadable(f"Message {at} has a type that LangChain does not have: {kind or 'none'!r}.")
+        raise Unreadable(f"Message {at} has a type that LangChain does not know: {kind or 'none'!r}.")
     if kind in ("ai", "assistant"):
         yield _reply(at, message)
     elif kind in ("tool", "function"):
@@ -269,7 +272,7 @@ def read_langchain(at: int, item: Item) -> Iterator[Entry]:
 
 
 def langchain_offers(items: Sequence[Item]) -> frozenset[str]:
-    """Signoff's own finishing tool, where a message carries a mark of Signoff."""
+    """Returns Signoff's own finishing tool, if a message carries a mark of Signoff."""
     marked = (
         notes.get(KEY)
         for message in map(fields, items)
@@ -286,7 +289,7 @@ def _reply(at: int, message: Item) -> TraceReply:
 
 
 def _langchain_calls(at: int, message: Item, metadata: Item) -> list[TraceCall]:
-    """The calls, wherever they are: parsed, else as the provider sent them, else among the blocks."""
+    """Returns the calls: the parsed ones, else as the provider sent them, else from the content blocks."""
     good = [
         call(at, part.get("id"), part.get("name"), part.get("args"))
         for part in listing(at, "tool_calls", message.get("tool_calls"))
@@ -319,7 +322,7 @@ def _arguments(part: Item) -> object:
 
 
 def _in_order(found: list[TraceCall], raw: list[TraceCall], metadata: Item) -> list[TraceCall]:
-    """`found` (the malformed first) as it was noted, else as the provider sent it, else as it is."""
+    """Returns `found` (malformed calls first) in the recorded or the provider's order, else unchanged."""
     marks = metadata.get(KEY)
     order = marks.get("order") if isinstance(marks, dict) else None
     places = order if isinstance(order, list) and all(type(place) is int for place in order) else []

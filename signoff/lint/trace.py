@@ -1,4 +1,4 @@
-"""The normal form of a message history: what every fault is looked for in, whatever format it came in."""
+"""The normal form of a message history, in which faults are searched for, whatever its format was."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -12,8 +12,11 @@ class Unreadable(SetupError):
 
 @dataclass(frozen=True)
 class TraceCall:
-    """One call of a reply. at: index of its message in the history. arguments: as JSON text with sorted keys,
-    or as they were written when they are no JSON. whole: whether that text is complete."""
+    """One call of a reply.
+
+    at: index of its message in the history. arguments: as JSON text with sorted keys,
+    or as they were written if they are not JSON. whole: whether that text is complete.
+    """
 
     at: int
     id: str
@@ -24,7 +27,7 @@ class TraceCall:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to the call with this id; `name` stands in for it where the format knows no ids."""
+    """The answer to the call with this id; `name` replaces it where the format has no ids."""
 
     at: int
     id: str
@@ -45,7 +48,7 @@ class TraceReply:
 
 @dataclass(frozen=True)
 class TraceMessage:
-    """A message to the model. genuine: a person wrote it, so that a task begins or goes on with it."""
+    """A message to the model. genuine: a person wrote it, so that it begins or continues a task."""
 
     at: int
     genuine: bool = True
@@ -56,8 +59,11 @@ Entry = TraceReply | Result | TraceMessage
 
 @dataclass(frozen=True)
 class Trace:
-    """A history, read. format: its name for people. messages: how many the file holds. offered: the names of
-    the tools that the model was offered, as far as the file says."""
+    """A parsed history.
+
+    format: its name for people. messages: how many the file contains. offered: the names of the tools that
+    the model was offered, as far as the file says.
+    """
 
     format: str
     messages: int
@@ -72,20 +78,20 @@ FINISH = frozenset(
         *("finish", "finished", "done", "exit_loop", "exit_forfeit"),
     }
 )
-"""The tools by which agents end their work, unless others are named."""
+"""The default names of tools by which agents end their work."""
 
 ASK = frozenset({"ask_user", "ask_human", "ask_followup_question", "ask_user_question", "request_user_input"})
-"""The tools by which agents ask a person, unless others are named."""
+"""The default names of tools by which agents ask a person."""
 
 NOTE = frozenset({"think", "thought", "sequentialthinking"})
-"""The tools that do nothing but note a thought: they are not work."""
+"""The tools that only record a thought: they are not work."""
 
 
 @dataclass(frozen=True)
 class ControlNames:
-    """The control tools of the history, without regard to capitals. Every other tool is work.
+    """The control tools of the history, ignoring case. Every other tool is work.
 
-    told: the finishing tools were named by the user, so that the agent is known to have one.
+    told: the user named the finishing tools, so the agent is known to have one.
     """
 
     finish: AbstractSet[str] = FINISH
@@ -113,7 +119,7 @@ class ControlNames:
 
 
 def names(finish: AbstractSet[str] = frozenset(), ask: AbstractSet[str] = frozenset()) -> ControlNames:
-    """The control tools with these names in place of the usual ones, where any are given."""
+    """Returns the control tools, with these names instead of the default ones, if any are passed."""
     return ControlNames(
         frozenset(name.casefold() for name in finish) or FINISH,
         frozenset(name.casefold() for name in ask) or ASK,

@@ -1,4 +1,4 @@
-"""Chat models that Signoff brings."""
+"""Chat models that come with Signoff."""
 
 from signoff.models.scripted import (
     Player,

@@ -1,5 +1,4 @@
-"""Chooses the model of a run: one behind an OpenAI-compatible address, one of another provider, the embedded
-one, or a scripted one."""
+"""Chooses the model of a run: OpenAI-compatible, of another provider, embedded, or scripted."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from signoff.models.local.weights import Progress
 
 _NO_MODEL = (
-    "There is no model to work with: name one with --model (with OPENAI_API_KEY set, or --base-url for a "
+    "There is no model: name one with --model (with OPENAI_API_KEY set, or --base-url for a "
     "server that needs none), or install the embedded one with `signoff model install`."
 )
 
@@ -37,16 +36,14 @@ class Chosen:
 def choose_model(
     name: str, base_url: str | None, env: Mapping[str, str], on_progress: "Progress | None" = None
 ) -> Chosen:
-    """The model called `name`.
+    """Returns the model called `name`.
 
     name: `local` for the embedded model, `scripted:FILE.py`, `provider:model` for a provider that LangChain
-        knows, or the name that an OpenAI-compatible server knows the model by: so whatever has another word
-        before a colon, and every name where there is a base_url.
-    base_url: the address of that server; None for OpenAI's own. env: where the key is looked up.
-    on_progress: told how far the embedded model is with loading, which then happens here; None leaves it to
-        the first call.
-
-    Raises SetupError when a key, a package or a file is missing.
+    knows, or the model's name on an OpenAI-compatible server. The last form covers every name with another
+    word before a colon, and every name when there is a base_url. base_url: the address of that server; None
+    for OpenAI's own. env: where the key is looked up. on_progress: called with the loading progress of the
+    embedded model, which is then loaded here; None leaves loading to the first call. Raises SetupError when a
+    key, a package or a file is missing.
     """
     if name == EMBEDDED:
         return _embedded(on_progress)
@@ -58,7 +55,7 @@ def choose_model(
 
 
 def check_model(name: str, base_url: str | None, env: Mapping[str, str]) -> None:
-    """Raises SetupError when `choose_model` could not work; quick, and loads nothing."""
+    """Raises SetupError when `choose_model` would fail; quick, because it loads nothing."""
     if name == EMBEDDED:
         from signoff.models.local.install import is_installed
 
@@ -77,7 +74,7 @@ def _is_of_a_provider(name: str, base_url: str | None) -> bool:
 
 
 def _embedded(on_progress: "Progress | None") -> Chosen:
-    # Slow to import, and needless for every other model.
+    # Slow to import, and not needed for any other model.
     from signoff.models.local import WORKED_EXAMPLES, local_model
 
     model = local_model(on_progress=on_progress)
@@ -115,7 +112,7 @@ def _script_file(file: Path) -> Path:
 
 
 def _scripted(file: Path) -> BaseChatModel:
-    """What the file defines at its top: `model`, a chat model, or `script`, for a ScriptedModel."""
+    """Returns the model that the file defines: `model`, a chat model, or `script`, for a ScriptedModel."""
     spec = importlib.util.spec_from_file_location("signoff_scripted_model", _script_file(file))
     if spec is None or spec.loader is None:
         raise SetupError(f"{file} is not a Python file; name one that ends in .py.")

@@ -38,12 +38,12 @@ class UnexpectedCall(AssertionError):
 
 
 class UnusedSteps(AssertionError):
-    """The script was not played to its end."""
+    """Steps of the script were not used."""
 
 
 @dataclass(frozen=True)
 class ScriptedCall:
-    """One tool call as the provider sends it: `arguments` is the exact text, id None asks for a fresh one."""
+    """One tool call as the provider sends it: `arguments` is the exact text; id None asks for a new id."""
 
     name: str
     arguments: str
@@ -55,7 +55,7 @@ Usage: TypeAlias = UsageMetadata | tuple[int, int] | Literal[False] | None
 
 @dataclass(frozen=True)
 class ScriptedReply:
-    """One reply: its text and calls in order, and what the provider says about it (see `reply`)."""
+    """One reply: its text and calls in order, and the provider's metadata (see `reply`)."""
 
     parts: tuple[str | ScriptedCall, ...]
     finish_reason: str | None = None
@@ -65,7 +65,7 @@ class ScriptedReply:
     def __post_init__(self) -> None:
         for part in self.parts:
             if not isinstance(part, str | ScriptedCall):
-                raise TypeError(f"A reply is made of text and call(...), not of {part!r}.")
+                raise TypeError(f"A reply consists of text and call(...), not of {part!r}.")
 
 
 Step: TypeAlias = (
@@ -89,11 +89,11 @@ def call(
     args: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> ScriptedCall:
-    """One call of the tool `name` with these arguments.
+    """Returns one call of the tool `name` with these arguments.
 
-    id: the id that the provider gives; "" for a missing one, None for a fresh one ("call_1", "call_2", ...).
-    raw: the exact argument text, instead of arguments: for malformed JSON or JSON that was cut.
-    args: arguments as a mapping, for those whose names are taken here (`id`, `raw`, `args`).
+    id: the provider's id; "" for a missing one, None for a new one ("call_1", "call_2", ...). raw: the exact
+    argument text instead of arguments, for malformed or truncated JSON. args: arguments as a mapping, for
+    those named like a parameter of this function (`id`, `raw`, `args`).
 
     Raises TypeError for `raw` beside arguments, and for arguments that are not JSON.
     """
@@ -111,7 +111,7 @@ def reply(
     usage: Usage = None,
     refusal: str | None = None,
 ) -> ScriptedReply:
-    """One reply with text and calls in this order; `reply()` is an empty one.
+    """Returns one reply with text and calls in this order; `reply()` is empty.
 
     finish_reason: None means "tool_calls" when there are calls, else "stop".
     usage: (input tokens, output tokens) or LangChain's dict; False for a provider that reports none; None
@@ -123,7 +123,7 @@ def reply(
 
 @dataclass(frozen=True)
 class Seen:
-    """What the model was shown in one call; `tools` are OpenAI-style schemas, `kwargs` is all the rest."""
+    """What the model was shown in one call; `tools` are OpenAI-style schemas, `kwargs` all other options."""
 
     messages: list[BaseMessage]
     tools: list[dict[str, Any]]
@@ -132,13 +132,15 @@ class Seen:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the tools offered, in order."""
+        """Returns the names of the offered tools, in order."""
         return [tool["function"]["name"] if "function" in tool else tool["type"] for tool in self.tools]
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A reply as it goes over the wire: every call has its final id, a list is a message's content blocks."""
+    """A reply as a provider sends it: every call has its final id; a list holds a message's content
+    blocks.
+    """
 
     parts: Sequence[str | ScriptedCall | list[str | dict[Any, Any]]]
     usage: Usage
@@ -147,11 +149,11 @@ class Wire:
 
 
 class Player:
-    """The position in a script and the record, shared by every copy of a model."""
+    """The position in a script and the recorded calls, shared by all copies of a model."""
 
     def __init__(self, script: Script) -> None:
         if isinstance(script, str | ScriptedCall | ScriptedReply | BaseMessage | BaseException | type):
-            raise TypeError("A script is a list of steps, or one function: put a single step into a list.")
+            raise TypeError("A script is a list of steps or one function; put a single step into a list.")
         self._steps: Iterator[Step] = itertools.repeat(script) if callable(script) else iter(script)
         self._has_end = not callable(script)
         self._lock = threading.Lock()
@@ -242,15 +244,13 @@ class ScriptedModel(BaseChatModel):
     """Plays `script`, one step per call, streamed or not, sync or async.
 
     script: steps, taken one by one as they are needed (so a generator or `itertools.repeat` may be endless),
-        or one function that is given the messages and returns the step: it knows no position, so it also
-        serves a run that goes on in another process. A step is
-        - text, a `call(...)`, a list of both, or a `reply(...)`;
-        - an `AIMessage`, sent as a copy with its own id;
-        - an exception, which is raised;
-        - a function that is given the messages and returns one of these.
+    or one function that takes the messages and returns the step: it has no position, so it also works for a
+    run that continues in another process. A step is - text, a `call(...)`, a list of both, or a `reply(...)`;
+    - an `AIMessage`, sent as a copy with its own id; - an exception, which is raised; - a function that takes
+    the messages and returns one of these.
 
-    Every copy of the model (`bind_tools`, `bind`, `model_copy`) shares the position and the record. Options
-    that real models take (`temperature`, `max_tokens`, ...) are accepted and change nothing.
+    Every copy of the model (`bind_tools`, `bind`, `model_copy`) shares the position and the recorded calls.
+    Options of real models (`temperature`, `max_tokens`, ...) are accepted and ignored.
     """
 
     one_name: ClassVar[bool] = True
@@ -263,25 +263,25 @@ class ScriptedModel(BaseChatModel):
     _player: Player = PrivateAttr()
 
     def __init__(self, script: Script, **kwargs: Any) -> None:
-        # A cached answer would leave its step unplayed.
+        # A cached reply would leave its step unused.
         super().__init__(**{"cache": False, **kwargs})
         self._player = Player(script)
 
     @property
     def seen(self) -> list[Seen]:
-        """What the model was shown, call by call, also in calls that failed."""
+        """Returns what the model was shown in each call, also in calls that failed."""
         return self._player.seen
 
     @property
     def chunks_sent(self) -> int:
-        """Chunks handed out so far; it stands still once a stream is closed."""
+        """Returns the number of chunks sent so far; it no longer changes once a stream is closed."""
         return self._player.chunks_sent
 
     def assert_done(self) -> None:
-        """Check that the script was played exactly.
+        """Checks that the script was used exactly.
 
-        Raises `UnusedSteps` when steps are left. Raises again the first `UnexpectedCall`, or failed `assert`
-        in a step, of an earlier call: an agent may have treated it as a failing provider.
+        Raises `UnusedSteps` when steps are left. Raises the first `UnexpectedCall`, or failed `assert` in a
+        step, of an earlier call again: an agent may have treated it as a provider error.
         """
         self._player.assert_done()
 
@@ -301,7 +301,7 @@ class ScriptedModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This model with tools, as `BaseChatModel.bind_tools`; "any" and True read as "required"."""
+        """Returns this model with tools, like `BaseChatModel.bind_tools`; "any" and True mean "required"."""
         schemas = [_schema(tool) for tool in tools]
         choice = "required" if tool_choice == "any" or tool_choice is True else tool_choice
         chosen = {} if choice is None else {"tool_choice": choice}
@@ -347,7 +347,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         for chunk in self._chunks(messages, stop, kwargs):
-            await asyncio.sleep(self.delay)  # also without a delay: a network would let others run
+            await asyncio.sleep(self.delay)  # even without a delay: a network call would let other tasks run
             self._player.count_chunk()
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -377,7 +377,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 def _schema(tool: Any) -> dict[str, Any]:
-    """A tool as the model is told of it; one of a provider's own as it is."""
+    """Returns a tool's schema for the model; a provider's built-in tool unchanged."""
     described = {"function", "parameters", "input_schema", "title", "description"}
     if isinstance(tool, dict) and tool.get("type") != "function" and not described & tool.keys():
         return tool
@@ -385,7 +385,7 @@ def _schema(tool: Any) -> dict[str, Any]:
 
 
 def _cut(wire: Wire, shown: list[BaseMessage], model: str, size: int) -> Iterator[ChatGenerationChunk]:
-    """The reply in chunks, as providers stream it: reason and usage come in a last chunk of their own."""
+    """Yields the reply in chunks, as providers stream it: reason and usage come in a separate last chunk."""
     id = f"msg_{uuid.uuid4().hex}"
     index = -1
     for part in wire.parts:
@@ -404,7 +404,7 @@ def _cut(wire: Wire, shown: list[BaseMessage], model: str, size: int) -> Iterato
     last = AIMessageChunk(
         content="", response_metadata=metadata, usage_metadata=usage, id=id, chunk_position="last"
     )
-    # Not given above, where raw tool calls among them would be read as further calls.
+    # Not passed above, where raw tool calls among them would be read as further calls.
     last.additional_kwargs = wire.additional_kwargs
     yield ChatGenerationChunk(message=last, generation_info=metadata)
 

@@ -1,10 +1,10 @@
-"""A chat model that works by text: for models without tool calling, and for agents that act by writing code.
+"""A chat model for models without tool calling, and for agents that act by writing code.
 
-    graph = build_graph(TaggedText(model), [python_tool()], limits=TAGGED_LIMITS)
+graph = build_graph(TaggedText(model), [python_tool()], limits=TAGGED_LIMITS)
 
-The tools, the principles, the evidence and the current status become prompt text, and the reply, which has
-`<PLAN>`, Python code and `<STATE_UPDATE>` in it, is read back into tool calls. The loop does not know it from
-a model that calls tools by itself.
+The tools, the principles, the evidence and the current status become prompt text, and the reply, which
+contains `<PLAN>`, Python code and `<STATE_UPDATE>`, is parsed into tool calls. The loop cannot tell it from a
+model that calls tools by itself.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -48,22 +48,22 @@ __all__ = [
 ]
 
 TAGGED_LIMITS = Limits(turns=10)
-"""The limits of a task for an agent that acts by code: ten turns."""
+"""The limits of a task for an agent that acts by writing code: ten turns."""
 
-# The inner model is part of this one's call: with callbacks of its own its tokens would be told twice.
+# The inner model is part of this one's call: with callbacks of its own its tokens would be reported twice.
 _SILENT: RunnableConfig = {"callbacks": []}
 
 
 class TaggedText(BaseChatModel):
-    """`model`, made to work with tools by text alone. It is never sent a tool or a tool's result.
+    """Makes `model` work with tools by text alone. It never gets a tool or a tool result.
 
-    constitution: the principles of the work, as text. A thread keeps it: a graph that goes on with the thread
-    and is given none takes the thread's. code_tool: the tool that runs the code blocks; without
-    a tool of that name a code block is only text. think_tool, ask_tool, finish_tool: the control tools that
-    plan and state update, `<ASK>` and finishing stand for. older_evidence: characters that are shown of a
-    result that is not one of the last turn. texts: all other texts of the prompt.
+    constitution: the principles of the work, as text. It is saved with the thread: a graph that continues the
+    thread without one uses the thread's. code_tool: the tool that runs the code blocks; without a tool of
+    that name a code block is only text. think_tool, ask_tool, finish_tool: the control tools that plan and
+    state update, `<ASK>` and finishing stand for. older_evidence: how many characters are shown of a result
+    from before the last turn. texts: all other texts of the prompt.
 
-    `bind_tools` keeps the tools; its further options concern tool calling and have no meaning here.
+    `bind_tools` stores the tools; its other options concern tool calling and are ignored here.
     """
 
     model: BaseChatModel
@@ -75,16 +75,16 @@ class TaggedText(BaseChatModel):
     older_evidence: int = Field(default=1000, ge=0)
     texts: TaggedTexts = DEFAULT_TAGGED_TEXTS
     tools: tuple[dict[str, Any], ...] = ()
-    """What `bind_tools` was given, as OpenAI-style functions."""
+    """The tools of `bind_tools`, as OpenAI-style functions."""
     tool_choice: str | None = None
-    """The name of a tool that must be called; "any" for any; None when nothing must."""
+    """The name of a tool that must be called; "any" for any tool; None when no call is required."""
     executors: tuple[str, ...] = EXECUTORS
     """The tools whose failure makes the status `Debugging`."""
     standing: Any = Field(default=None, repr=False, exclude=True)
-    """Where the work of the thread stands, while a graph works on it; None to read it from the messages."""
+    """The position of the thread's work while a graph runs it; None to read it from the messages."""
 
     def __init__(self, model: BaseChatModel, **kwargs: Any) -> None:
-        # The prompt is budgeted by the profile; a reply is cached by the inner model, if by any.
+        # The profile sets the budget of the prompt; only the inner model may cache a reply.
         given = {"cache": False, "profile": getattr(model, "profile", None), **kwargs}
         super().__init__(**{"model": model, **given})
 
@@ -95,7 +95,7 @@ class TaggedText(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This model with tools, as `BaseChatModel.bind_tools`."""
+        """Returns this model with tools, like `BaseChatModel.bind_tools`."""
         if any(isinstance(tool, dict) and not {"function", "name"} & tool.keys() for tool in tools):
             raise ValueError("a text protocol has no tools of a provider")
         choice = _choice(tool_choice)
@@ -123,7 +123,7 @@ class TaggedText(BaseChatModel):
         return ToolNames(self.code_tool, self.think_tool, self.ask_tool, self.finish_tool)
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """What the inner model is shown for `messages`."""
+        """Returns the messages that the inner model gets for `messages`."""
         return Prompt(
             constitution=self.constitution,
             names=self._names,
@@ -136,8 +136,10 @@ class TaggedText(BaseChatModel):
         ).messages(messages)
 
     def kept(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
-        """What a graph keeps of this model in the state of a thread: the constitution that it goes by, the
-        approach, the evidence and the status."""
+        """Returns what a graph saves of this model in the state of a thread.
+
+        That is the constitution, the approach, the evidence and the status.
+        """
         now, shown = self._position(messages), None
         if now.evidence is not None:
             found = now.evidence
@@ -157,8 +159,11 @@ class TaggedText(BaseChatModel):
         )
 
     def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> "TaggedText":
-        """This model as it goes on in a thread: by the thread's constitution, unless it was given one of its
-        own, and from where the work stands in the whole history, of which a prompt may show a part."""
+        """Returns this model as it continues a thread.
+
+        It uses the thread's constitution unless it has one of its own, and the position of the work in the
+        whole history, of which a prompt may show a part.
+        """
         known = {"constitution": self._constitution(before), "standing": self._position(messages)}
         return self.model_copy(update=known)
 

@@ -1,4 +1,4 @@
-"""Makes the page by its templates, with as much of the timeline as there is room for, and writes it."""
+"""Renders the page from its templates, with as much of the timeline as there is room for, and writes it."""
 
 import importlib.metadata
 import os
@@ -26,7 +26,7 @@ _FOLDER = Path(__file__).parent / "templates"
 
 
 def page(run: Run) -> str:
-    """The thread as one HTML document, the same for the same thread; valid UTF-8 of a few MB at most."""
+    """Returns the thread as one deterministic HTML document; valid UTF-8 of a few MB at most."""
     tasks = groupby(_timeline(list(pieces(run))), key=itemgetter(0))
     template = templates().get_template("page.html")
     return template.render(
@@ -45,7 +45,7 @@ def templates() -> Environment:
 
 
 def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
-    """The parts, each after its task; of a run that is too long for a page, the first and the last."""
+    """Returns the parts, each after its task; of a run too long for a page, the first and the last."""
     first = list(_draw_first(parts, MOST_BYTES * 2 // 5))
     rest = parts[len(first) :]
     last = list(_draw_first(reversed(rest), MOST_BYTES - sum(len(part.encode()) for _, part in first)))[::-1]
@@ -56,7 +56,7 @@ def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
 
 
 def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple[int, str]]:
-    """The first of the parts, as many as there is room for, but at least one."""
+    """Renders as many of the first parts as there is room for, but at least one."""
     for at, (task, piece) in enumerate(parts):
         markup = fitted(piece)
         room -= len(markup.encode())
@@ -66,10 +66,10 @@ def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple
 
 
 def save(page: str, file: str) -> None:
-    """Writes the page into `file`, or to the standard output for `-`.
+    """Writes the page to `file`, or to the standard output for `-`.
 
-    A file that is there keeps what it holds until the new page is complete. Raises SetupError, with what to
-    do, when it cannot be written there.
+    An existing file keeps its contents until the new page is complete. Raises SetupError, with what to do,
+    when it cannot be written.
     """
     data = page.encode()
     if file == STDOUT:
@@ -87,7 +87,7 @@ def save(page: str, file: str) -> None:
 
 
 def _target(file: str) -> str:
-    """The file itself, where `file` is a link to it."""
+    """Returns the file itself, if `file` is a link to it."""
     if not file:
         raise SetupError("--html is empty; name a file, or - for the standard output.")
     try:
@@ -97,7 +97,7 @@ def _target(file: str) -> str:
     if stat.S_ISDIR(mode):
         raise SetupError(f"{_shortened(file)} is a folder; name a file in it.")
     if not stat.S_ISREG(mode):
-        raise SetupError(f"{_shortened(file)} is no ordinary file; name one, or - for the standard output.")
+        raise SetupError(f"{_shortened(file)} is not a regular file; name one, or - for the standard output.")
     if not os.access(file, os.W_OK):
         raise SetupError(f"{_shortened(file)} is write-protected; name another file.")
     return os.path.realpath(file)

@@ -11,14 +11,13 @@ stored.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
-from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import GetOp, Item, Op, PutOp
 
 from signoff.graph.build import Graph
@@ -30,21 +29,17 @@ from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
 from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
-from signoff.graph.state import MIDDLEWARE, AgentState, Context
+from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, STARTED
 from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
+from signoff.session.moments import Moment, moments_of
 from signoff.session.path import (
-    NO_TASK,
     Step,
-    all_between,
     known_state,
-    ran_between,
-    step_of,
     trail,
-    unsaved,
 )
 from signoff.session.status import config_of, deps_of, readable
 
@@ -103,78 +98,8 @@ def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
     with readable(thread_id):
-        moments = tuple(_moments(graph, trail(graph.checkpointer, thread_id)))
+        moments = tuple(moments_of(graph, trail(graph.checkpointer, thread_id)))
         return _Again(graph, deps, thread_id, moments, context).replay()
-
-
-@dataclass(frozen=True)
-class _Moment:
-    """One step of a state, with the state of the thread before and after it.
-
-    whole: no other step was between the two. state: None for one that this version does not know.
-    """
-
-    step: Step
-    before: AgentState
-    after: AgentState
-    whole: bool = True
-
-    @property
-    def state(self) -> State | None:
-        return self.step.state
-
-    @property
-    def written(self) -> Sequence[BaseMessage]:
-        """The messages that the step appended."""
-        return self.after["messages"][len(self.before["messages"]) :]
-
-    @property
-    def event(self) -> Event | None:
-        """What the state reported, by its name of today."""
-        name = self.step.event
-        return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
-
-
-def _moments(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[_Moment]:
-    """Every step of a state between two of these checkpoints, and the one after the last of them."""
-    kinds = {name: kind for name, kind in graph.channels.items() if isinstance(kind, DeltaChannel)}
-    live = {name: kind.from_checkpoint(kind.typ()) for name, kind in kinds.items()}
-    parent: CheckpointTuple | None = None
-    before = _values({}, live)
-    for one in saved:
-        stored = one.checkpoint["channel_values"]
-        _take_up(live, parent, by_tasks=True)
-        # Where a branch begins there is a full copy: what its parent holds beside is another branch's.
-        live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
-        after = _values(stored, live)
-        step = step_of(one, ran_between(one, parent), stored)
-        if step.name:
-            whole = len(all_between(one, parent)) == 1
-            yield _Moment(step, cast(AgentState, before), cast(AgentState, after), whole)
-        _take_up(live, one, by_tasks=False)
-        given = {name: value for task, name, value in one.pending_writes or () if task == NO_TASK}
-        before, parent = _values({**stored, **given}, live), one
-    if parent is not None and (found := unsaved(parent)):
-        step = step_of(parent, *found)
-        _take_up(live, parent, by_tasks=True)
-        if step.name:
-            yield _Moment(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
-
-
-def _take_up(
-    live: Mapping[str, "DeltaChannel[Any]"], saved: CheckpointTuple | None, *, by_tasks: bool
-) -> None:
-    """Adds what was written after this checkpoint: by the states that ran, or by whoever let them run."""
-    for task, name, value in (saved.pending_writes or ()) if saved else ():
-        if name in live and (task != NO_TASK) is by_tasks:
-            live[name].update([value])
-
-
-def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
-    """The state of a thread: the channels that are stored whole, and those that only what is written to."""
-    names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
-    plain = {name: stored[name] for name in names if name in stored}
-    return {**plain, **{name: channel.get() for name, channel in live.items()}}
 
 
 class _NotKept(Exception):
@@ -185,7 +110,7 @@ class _Again:
     """Decides the moments of one thread again."""
 
     def __init__(
-        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[_Moment], context: Any
+        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[Moment], context: Any
     ) -> None:
         self._graph = graph
         self._context = Context() if context is None else context
@@ -196,7 +121,7 @@ class _Again:
         self._works = works_of(self._deps)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
-        self._recorded: dict[str, tuple[_Moment, int, Any]] = {}
+        self._recorded: dict[str, tuple[Moment, int, Any]] = {}
         self._found: list[ReplayDifference] = []
         self._turn = 0
 
@@ -208,7 +133,7 @@ class _Again:
         self._check_records()
         return Replay(self._thread_id, tuple(again), tuple(taken), tuple(self._found))
 
-    def _look(self, at: int, moment: _Moment) -> bool:
+    def _look(self, at: int, moment: Moment) -> bool:
         """Checks the moment; whether it could be decided again."""
         run = self._run(moment)
         self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
@@ -220,7 +145,7 @@ class _Again:
         run.give_back()
         return done
 
-    def _run(self, moment: _Moment) -> NodeContext:
+    def _run(self, moment: Moment) -> NodeContext:
         # Whether a message told the end is taken as it is stored: version 0.1.0 wrote none.
         told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
         deps = self._deps if told else self._silent
@@ -229,11 +154,11 @@ class _Again:
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
         return NodeContext(deps, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
 
-    def _differs(self, moment: _Moment, what: str, stored: Any, now: Any) -> None:
+    def _differs(self, moment: Moment, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
         self._found.append(ReplayDifference(self._turn, moment.step.name, what, stored, now, place))
 
-    def _check_table(self, moment: _Moment, state: State) -> None:
+    def _check_table(self, moment: Moment, state: State) -> None:
         """Whether the stored event is one of its state, and leads where the thread went."""
         row, event = TRANSITIONS[state], moment.event
         led = [known_state(name) or name for name in moment.step.next]
@@ -245,7 +170,7 @@ class _Again:
         elif led != [next_state(state, event)]:
             self._differs(moment, "next", led, [next_state(state, event)])
 
-    def _decide(self, at: int, moment: _Moment, state: State, run: NodeContext) -> bool:
+    def _decide(self, at: int, moment: Moment, state: State, run: NodeContext) -> bool:
         """Runs the state once more and compares. False where the record does not hold what it asks for."""
         try:
             report = self._report(at, moment, self._works[state](moment.before, run))
@@ -260,7 +185,7 @@ class _Again:
         self._compare(moment, update)
         return True
 
-    def _report(self, at: int, moment: _Moment, work: Report | Steps) -> Report:
+    def _report(self, at: int, moment: Moment, work: Report | Steps) -> Report:
         if isinstance(work, Report):
             return work
         answer: Any = None
@@ -271,7 +196,7 @@ class _Again:
             report: Report = end.value
             return report
 
-    def _answer(self, request: Any, at: int, moment: _Moment) -> Any:
+    def _answer(self, request: Any, at: int, moment: Moment) -> Any:
         match request:
             case Store(ops=ops):
                 return [self._operation(op, at, moment) for op in ops]
@@ -285,7 +210,7 @@ class _Again:
                 return [_done(job.call.id, moment) for job in jobs]
         raise _NotKept
 
-    def _operation(self, op: Op, at: int, moment: _Moment) -> Any:
+    def _operation(self, op: Op, at: int, moment: Moment) -> Any:
         if isinstance(op, PutOp) and op.namespace[1] == OUTCOMES:
             self._recorded[op.key] = moment, self._turn, op.value
         if not isinstance(op, GetOp) or self._graph.store is None:
@@ -311,7 +236,7 @@ class _Again:
         begun = {**item.value, "status": STARTED, "attempt": max(1, item.value["attempt"] - 1)}
         return SimpleNamespace(value={**begun, "messages": []}) if cut_short else None
 
-    def _compare(self, moment: _Moment, update: Mapping[str, Any]) -> None:
+    def _compare(self, moment: Moment, update: Mapping[str, Any]) -> None:
         now: dict[str, Any] = {**moment.before, **update, "messages": moment.after["messages"]}
         if moment.state is State.DECIDE and (rules := _rules(moment, now)):
             self._differs(moment, "rule", *rules)
@@ -320,7 +245,7 @@ class _Again:
         if event != now["event"]:
             self._differs(moment, "event", moment.step.event, now["event"])
             return
-        if _is_refused_by_checks(moment):
+        if checks_refused(moment):
             # What the checks said is not kept as they said it: only that they refused is compared.
             now["verdicts"] = _kinds(now["verdicts"])
             stored: dict[str, Any] = {**moment.after, "verdicts": _kinds(moment.after["verdicts"])}
@@ -330,8 +255,9 @@ class _Again:
             now["messages"] = append_messages(moment.before["messages"], [written])
         now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
-            if not _is_same(stored.get(name), now.get(name)):
-                self._differs(moment, name, *_shown(name, moment, stored.get(name), now.get(name)))
+            was, is_now = _in_todays_names(name, stored.get(name)), now.get(name)
+            if not _is_same(was, _in_todays_names(name, is_now)):
+                self._differs(moment, name, *_shown(name, moment, was, is_now))
 
     def _check_records(self) -> None:
         """Compares the outcomes that the store keeps with those that were concluded again."""
@@ -339,13 +265,13 @@ class _Again:
         for task, (moment, turn, now) in self._recorded.items() if store is not None else ():
             assert store is not None, "as above"
             item = store.get(("signoff", OUTCOMES, label(self._thread_id)), task)
-            stored = item.value if item else None
+            stored = _in_todays_names("outcome", item.value if item else None)
             if not _is_same(stored, known := _known(stored, now)):
                 self._turn = turn
                 self._differs(moment, "recorded outcome", *_shown("", moment, stored, known))
 
 
-def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
+def _attempts(moments: Sequence[Moment]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
     """When each call was settled by the state that ran it, by reply and call; and when a reply's next call
     was tried, and brought no result."""
     settled: dict[tuple[str, str], int] = {}
@@ -362,7 +288,7 @@ def _attempts(moments: Sequence[_Moment]) -> tuple[dict[tuple[str, str], int], d
     return settled, tried
 
 
-def _done(call_id: str, moment: _Moment) -> Any:
+def _done(call_id: str, moment: Moment) -> Any:
     """What came of a call that was run in this step."""
     results = [message for message in moment.written if isinstance(message, ToolMessage)]
     found = [message for message in results if message.tool_call_id == call_id]
@@ -372,10 +298,18 @@ def _done(call_id: str, moment: _Moment) -> Any:
     return ToolResult(found[0], tuple(more))
 
 
-def _checked(moment: _Moment) -> CheckResults:
+def checks_run(moment: Moment) -> bool:
+    """Whether checks ran in the step, as far as it is kept, and did not refuse the finish."""
+    after: Any = moment.after
+    if moment.event is Event.NEEDS_PERSON:
+        return bool(after["verdicts"]["asked"].get("checks"))
+    return moment.event is Event.ACCEPTED and bool(after["ending"].get("checks"))
+
+
+def _checked(moment: Moment) -> CheckResults:
     """What came of the checks in this step, as far as it is kept."""
     after, event = moment.after, moment.event
-    if _is_refused_by_checks(moment):
+    if checks_refused(moment):
         return CheckResults(names=("a check",))
     runs: Sequence[dict[str, Any]] = ()
     if event is Event.NEEDS_PERSON:
@@ -392,7 +326,7 @@ def _checked(moment: _Moment) -> CheckResults:
     return CheckResults(tuple(runs), seconds[0] if seconds else 0.0)
 
 
-def _is_refused_by_checks(moment: _Moment) -> bool:
+def checks_refused(moment: Moment) -> bool:
     """Whether the step refused a finish since its checks did not pass."""
     if moment.state is not State.REVIEW or moment.event is not Event.REFUSED:
         return False
@@ -408,21 +342,32 @@ def _kinds(verdicts: Any) -> Any:
     return {**verdicts, "calls": calls}
 
 
-def _rules(moment: _Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
+def _rules(moment: Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
     """The rule that fired and the one that fires now, each with event and reason, where they differ."""
-    stored: dict[str, Any] = {**moment.after["decision"]}
-    stored["rule"] = RULE_ALIASES.get(stored["rule"], stored["rule"])
-    stored["event"] = str(EVENT_ALIASES.get(stored["event"], stored["event"]))
+    stored = _in_todays_names("decision", moment.after["decision"])
     if _is_same(stored, now["decision"]):
         return None
     return _told(stored), _told(now["decision"])
+
+
+def _in_todays_names(channel: str, value: Any) -> Any:
+    """The value of a channel, in which rules and events have their names of today."""
+    if not isinstance(value, Mapping):
+        return value
+    if channel == "decision":
+        event = str(EVENT_ALIASES.get(value["event"], value["event"]))
+        return {**value, "rule": RULE_ALIASES.get(value["rule"], value["rule"]), "event": event}
+    if channel in ("ending", "outcome") and value["reason"] in RULE_ALIASES:
+        # The reason of a task that a rule has ended is the rule.
+        return {**value, "reason": RULE_ALIASES[value["reason"]]}
+    return value
 
 
 def _told(decision: Mapping[str, Any]) -> str:
     return f"{decision['rule']} → {decision['event']}: {decision['why']}"
 
 
-def _named(written: Any, moment: _Moment) -> list[BaseMessage]:
+def _named(written: Any, moment: Moment) -> list[BaseMessage]:
     """What a state appends now, with the ids that LangGraph once gave to the messages that had none."""
     known, fresh = {message.id for message in moment.before["messages"]}, iter(moment.written)
     named = list[BaseMessage]()
@@ -433,7 +378,7 @@ def _named(written: Any, moment: _Moment) -> list[BaseMessage]:
     return named
 
 
-def _shown(name: str, moment: _Moment, stored: Any, now: Any) -> tuple[Any, Any]:
+def _shown(name: str, moment: Moment, stored: Any, now: Any) -> tuple[Any, Any]:
     """Two values that differ, cut to what differs in them."""
     if name == "messages":
         begin = len(moment.before["messages"])

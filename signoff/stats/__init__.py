@@ -1,4 +1,4 @@
-"""What the recorded outcomes say: how tasks end, how long they take, which reminders help."""
+"""Statistics of the recorded outcomes: how tasks end, how long they take, which reminders help."""
 
 from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.stats.numbers import CAPS, stats

@@ -1,12 +1,12 @@
-"""The numbers of `signoff stats`: pure functions of the tasks that have ended.
+"""The figures of `signoff stats`: pure functions of the tasks that have ended.
 
 False positives are finishes that came too early, false negatives runs that did not end in time. Nothing is
 guessed. A claim of "done" is judged by a person's rating (1 or 2: it was not done; 3 to 5: it was), else by a
 person who confirmed it, else by completion checks that all passed. A refusal by a check, and a finish that a
-person sent back, are judged by that. Whatever is judged by none of these is not counted, and a rate without
-anything judged is None. So a next task soon after judges nothing.
+person sent back, are judgements themselves. Whatever is judged by none of these is not counted, and a rate
+without any judgement is None. So a next task soon after is not a judgement.
 
-A table leads from signs in the figures to the parts of `graph/texts.py` that they say to strengthen.
+A table maps signs in the figures to the parts of `graph/texts.py` that should be strengthened.
 """
 
 import math
@@ -24,7 +24,7 @@ from signoff.graph.kinds import SENT_BACK
 from signoff.stats.records import STARS, TaskRecord
 
 LOW = 2
-"""The highest rating that says that a task was not done."""
+"""The highest rating of a task that was not done."""
 
 Judge = Literal["check", "person", "rating"]
 JUDGES: tuple[Judge, ...] = ("check", "person", "rating")
@@ -32,12 +32,11 @@ _CHECKS = "checks"
 
 
 def false_positives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
-    """Finishes that came too early: refused by a check, sent back by a person, or accepted and reopened by a
-    low rating.
+    """Returns the finishes that came too early: refused by a check, sent back by a person, or rated low.
 
-    count: of them, out of `judged` finishes; too_early: how many by each judge; not_judged: accepted claims
-    of "done" that nobody and nothing has judged. A refusal after which the same claim was accepted without
-    any work in between was none.
+    count: how many of the `judged` finishes; too_early: how many by each judge; not_judged: accepted claims
+    of "done" without a judgement. A refusal does not count if the same claim was accepted later without any
+    work in between.
     """
     early, right, unknown = Counter[Judge](), Counter[Judge](), 0
     for task in tasks:
@@ -56,12 +55,12 @@ def false_positives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
 
 
 def false_negatives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
-    """Runs that went on, or hit a limit, though the work was done.
+    """Returns the runs that went on, or hit a limit, although the work was done.
 
-    count: of them, out of `judged` tasks, which are those known to have been done. hit_limit: a limit ended
+    count: how many of the `judged` tasks, which are those known to have been done. hit_limit: a limit ended
     the task, and it was rated as done, or ended as done after it was extended, without a change in between.
-    went_on: after its last change it made replies that brought nothing (see `Figures.went_on`). One task may
-    be both. not_judged: tasks that ended as done, or at a limit, of which that is not known.
+    went_on: it made useless replies after its last change (see `Figures.went_on`). One task may be both.
+    not_judged: tasks that ended as done, or at a limit, for which this is not known.
     """
     ended = [task for task in tasks if task.accepted or task.status == "limit"]
     judges = [(task, judged_by(task)) for task in ended]
@@ -80,7 +79,7 @@ def false_negatives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
 
 
 def judged_by(task: TaskRecord) -> Judge | None:
-    """By what it is known whether the work of an ended task was done; None when it is not known."""
+    """Returns the source of knowledge whether the work of an ended task was done; None without one."""
     if task.rating is not None:
         return "rating"
     if not task.accepted:
@@ -122,12 +121,11 @@ Why = Literal["rated low", "next task"]
 def reopened(
     ended: Sequence[TaskRecord], within: float = REOPEN_SECONDS
 ) -> dict[tuple[str | None, str], Why]:
-    """The tasks that ended accepted as done and were reopened, by thread and task, and why.
+    """Returns the tasks accepted as done and then reopened, by thread and task, with the reason.
 
     A person's rating decides: 1 or 2 reopens a task, 3 to 5 says that it was done. Without a rating a task
-    counts as reopened when the next task of its thread began within `within` seconds of its end: most often
-    that is a correction. It is a guess, too high for threads on which people work off one task after another;
-    rate these.
+    counts as reopened when the next task of its thread began within `within` seconds of its end: usually that
+    is a correction. This estimate is too high for threads with one task after another; rate these.
     """
     followed = {
         _key(task)
@@ -145,7 +143,7 @@ def reopened(
 
 
 def _by_thread(ended: Iterable[TaskRecord]) -> Iterable[list[TaskRecord]]:
-    """The tasks of each thread as they began; those that ran without a thread have no next one."""
+    """Returns the tasks of each thread in the order they began; tasks without a thread have no next one."""
     threads: dict[str, list[TaskRecord]] = {}
     for task in ended:
         if task.thread_id is not None:
@@ -163,7 +161,7 @@ LOOK = "Look at the results of your work before you finish"
 FINISH = "the description of finish_task"
 NEAR = "the reminder near the limit"
 
-# Where each part stands: a field of `Texts` (or an entry of one), and how the part reads there.
+# The location of each part: a field of `Texts` (or an entry of one), and the words of the part there.
 PARTS = MappingProxyType(
     {
         HOW: ("system", "How this ends:"),
@@ -180,7 +178,7 @@ _ABOUT_ARGUMENTS = frozenset({"arguments", "empty_summary"})
 
 @dataclass(frozen=True)
 class SectionSign:
-    """What is seen in a task, and the part of the prompt that it speaks of."""
+    """A sign in a task, and the part of the prompt that it concerns."""
 
     name: str
     part: str
@@ -212,10 +210,10 @@ SIGNS: tuple[SectionSign, ...] = (
 
 
 def sections(tasks: Iterable[tuple[TaskRecord, bool]]) -> list[dict[str, Any]]:
-    """The parts of the prompt of which a sign is seen, that of the most tasks first.
+    """Returns the parts of the prompt with signs, those with the most tasks first.
 
     tasks: with each, whether it was reopened. `tasks` in the result counts tasks, not signs: one talkative
-    task weighs as much as one with a single slip.
+    task counts as much as one with a single slip.
     """
     every = list(tasks)
     found = []
@@ -239,18 +237,18 @@ def _cut_short(task: TaskRecord) -> bool:
 
 
 CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
-"""The limits of turns of which the statistics say how many successes each would have cut."""
+"""The turn limits for which the statistics show how many successes each would have cut."""
 
 
 def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
-    """The data of `signoff stats`, as JSON-like values.
+    """Returns the data of `signoff stats`, as JSON-like values.
 
-    since: only tasks that ended at this time or later, in seconds since 1970. caps: the caps of the what-if.
-
-    A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused, limits,
-    rules, models) are of the `measured` tasks, which have some. What counts as back to work, as a needless
-    refusal and as a task that was cut short is defined in `signoff.graph.finish.figures`, what as a false
-    positive and a false negative in `signoff.stats.numbers`, what as reopened in `signoff.stats.numbers`.
+    since: only tasks that ended at this time or later, in seconds since 1970. caps: the turn limits of the
+    what-if. A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused,
+    limits, rules, models) are those of the `measured` tasks, which have figures. What counts as back to work,
+    as a needless refusal and as a task that was cut short is defined in `signoff.graph.finish.figures`, what
+    as a false positive and a false negative in `signoff.stats.numbers`, what as reopened in
+    `signoff.stats.numbers`.
     """
     again = reopened(ended)
     tasks = [task for task in ended if task.at >= since]
@@ -286,7 +284,7 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int
 
 
 def what_if(tasks: Iterable[TaskRecord], caps: Iterable[int]) -> list[dict[str, int]]:
-    """How many of the successes took more turns than each cap allows."""
+    """Returns how many of the successes took more turns than each cap allows."""
     turns = [task.turns for task in tasks if task.status == "success"]
     return [
         {"cap": cap, "cut": sum(needed > cap for needed in turns), "successes": len(turns)}
@@ -304,7 +302,7 @@ def _exits(tasks: Sequence[TaskRecord]) -> dict[str, dict[str, int]]:
 
 
 def _turns(tasks: Iterable[TaskRecord]) -> dict[str, Any]:
-    """The turns to an accepted finish. p90: nine of ten needed no more (the nearest rank)."""
+    """Returns the turns to an accepted finish. p90: nine of ten needed no more (nearest rank)."""
     found = sorted(task.turns for task in tasks if task.status == "success")
     if not found:
         return {"successes": 0, "mean": None, "median": None, "p90": None, "most": None}
@@ -349,7 +347,7 @@ def _refused(figures: Iterable[Figures]) -> dict[str, Any]:
 
 
 def _limits(figures: Sequence[Figures]) -> dict[str, Any]:
-    """Limits that ended a task, those after which it was extended among them."""
+    """Returns the limits that ended a task, including those after which it was extended."""
     extended = sum(end["status"] == "limit" for found in figures for end in found["ends"])
     final = sum(found["end"]["status"] == "limit" for found in figures)
     short = sum(found["cut_short"] for found in figures)

@@ -1,4 +1,4 @@
-"""The tasks that have ended, read from the store: outcome, figures and rating of each, joined."""
+"""Reads the tasks that have ended from the store, each with its outcome, figures and rating."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, OUTCOMES, RATINGS, checked_thread_id, label, place
 
 if TYPE_CHECKING:
-    # A second to import, and these are only counted.
+    # Takes a second to import, and is not needed for counting.
     from langgraph.store.base import BaseStore
 
 _PAGE = 5000
@@ -70,20 +70,20 @@ class TaskRecord:
 
     @property
     def accepted(self) -> bool:
-        """Whether a finish was accepted that claims that all is done."""
+        """Whether a finish with the claim that all is done was accepted."""
         return self.status == "success" and self.claim == "done"
 
     @property
     def began(self) -> float:
-        """When its first model call began; when it ended, where that is not known."""
+        """Returns when its first model call began; if that is unknown, when it ended."""
         began = self.figures["began"] if self.figures else None
         return self.at if began is None else began
 
 
 def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]:
-    """Every task that has ended, of one thread or of all, in the order in which they began.
+    """Returns every task that has ended, of one thread or of all, in the order in which they began.
 
-    Raises StorageError when an entry is none of ours.
+    Raises StorageError when an entry was not written by Signoff.
     """
     figures = {_key(item): item.value for item in _items(store, FIGURES, thread_id)}
     ratings = {_key(item): item.value for item in _items(store, RATINGS, thread_id)}
@@ -94,8 +94,8 @@ def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]
             found[key] = _ended(item, figures.get(key), ratings.get(key))
     except (LookupError, TypeError) as error:
         raise StorageError(
-            f"An outcome in the database cannot be read ({type(error).__name__}: {error}); put back a copy "
-            "of the database, or name another one."
+            f"An outcome in the database cannot be read ({type(error).__name__}: {error}); restore a "
+            "backup of the database, or use another one."
         ) from error
     return sorted(found.values(), key=lambda ended: (ended.began, ended.at))
 
@@ -114,7 +114,7 @@ def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None
     number = len(ended) if task is None else task
     if not 1 <= number <= len(ended):
         raise SetupError(
-            f"{len(ended)} task(s) of thread {_shown(thread_id)} have ended; there is no number {number}."
+            f"{len(ended)} task(s) of thread {_shown(thread_id)} have ended; there is no task {number}."
         )
     rated = ended[number - 1]
     store.put(*place(RATINGS, thread_id, rated.task), {"rating": stars, "at": time.time()})
@@ -126,7 +126,7 @@ def _shown(thread_id: str) -> str:
 
 
 def _items(store: Entries, sort: str, thread_id: str | None) -> Iterator[RecordedItem]:
-    """Page by page, each entry at least once: what is written meanwhile moves others to the next page."""
+    """Yields the entries page by page, each at least once: writes may move others to the next page."""
     where = ("signoff", sort) if thread_id is None else ("signoff", sort, label(thread_id))
     offset = 0
     while page := store.search(where, limit=_PAGE, offset=offset):

@@ -1,4 +1,4 @@
-"""What our checkpointers and stores share: async runs by worker threads, and short version strings."""
+"""The shared parts of checkpointers and stores: async calls in worker threads, short version strings."""
 
 import asyncio
 import random
@@ -62,19 +62,19 @@ class SaverInThreads(BaseCheckpointSaver[str]):
         )
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """LangGraph's version strings, shorter: every checkpoint holds about twenty of them."""
+        """Returns the next version string. It is short: every checkpoint holds about twenty of them."""
         number = version_number(current) if current else 0
         return short_version(number + 1, self.fork_mark())
 
     def fork_mark(self) -> str:
-        """What tells two versions of the same number apart, which two forks may have."""
+        """Returns a mark that distinguishes two versions with the same number, which two forks may have."""
         return fork_mark(random.getrandbits(32))
 
 
 FORK_MARK, OLD_MARK = 6, 8
-"""How long it is: 32 bits; and how long it was."""
+"""The length of a mark, which encodes 32 bits, and of the marks in older databases."""
 
-# In the order in which texts are sorted.
+# In sort order of text.
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
@@ -87,23 +87,23 @@ def _in_digits(number: int) -> str:
 
 
 def fork_mark(bits: int) -> str:
-    """32 bits in the form of a version string's end."""
+    """Returns 32 bits encoded as the end of a version string."""
     return _in_digits(bits).rjust(FORK_MARK, _DIGITS[0])
 
 
 def short_version(number: int, mark: str) -> str:
-    """A version string that sorts by its number: a letter for the count of its digits, the number to the base
-    of 62, and what tells forks apart.
+    """Returns a version string that sorts by its number.
 
-    It sorts after those of older databases: ten decimal digits, a dot and a mark. What counts by these, as
-    LangGraph's savers do, fails instead of going on with a lower number.
+    It is a letter for the number of digits, the number in base 62, and the mark of the fork. It sorts after
+    the version strings of older databases: ten decimal digits, a dot and a mark. A program that counts in
+    that form, as LangGraph's savers do, fails instead of continuing with a lower number.
     """
     digits = _in_digits(number)
     return f"{_LENGTHS[len(digits)]}{digits}{mark}"
 
 
 def version_number(version: str) -> int:
-    """The number of a version string, of either kind."""
+    """Returns the number of a version string, of either form."""
     if "." in version:
         return int(version.partition(".")[0])
     number = 0
@@ -113,7 +113,7 @@ def version_number(version: str) -> int:
 
 
 def version_mark(version: str) -> str:
-    """What tells it from others of the same number."""
+    """Returns the mark that distinguishes it from others with the same number."""
     return version.partition(".")[2] if "." in version else version[_end(version) :]
 
 

@@ -1,9 +1,10 @@
-"""Deletes a thread with everything that is kept of it: checkpoints, journal, records, settings, its place in
-the queue of workers, and the files that hold its long results.
+"""Deletes a thread and all that is stored of it.
 
-Both checkpointers delete by `delete_thread` here, so that a server, a program and the command line leave the
-same behind: nothing. A row of `signoff_runners` in PostgreSQL stays, an id and a number: without it a runner
-that was cut off before could take a new thread of the same id for its own, and write into it.
+That is its checkpoints, journal, records, settings, place in the workers' queue, and the files that hold its
+long results. Both checkpointers use `delete_thread` here, so that a server, a program and the command line
+all leave nothing behind. Only a row of `signoff_runners` in PostgreSQL stays, an id and a number: without it
+a runner that lost its connection before could mistake a new thread with the same id for its own and write to
+it.
 """
 
 import json
@@ -22,22 +23,22 @@ _KEPT = re.compile(re.escape(OUTPUTS) + r"/([\w-]+\.txt)")
 
 
 class DeletingSaver(Protocol):
-    """A checkpointer that holds threads, and knows the rows that belong to them."""
+    """A checkpointer that locks threads, and knows the rows that belong to them."""
 
     def runner(self, thread_id: str) -> AbstractContextManager[None]: ...
 
     def workspace_of(self, thread_id: str) -> str | None:
-        """The folder in which the command line has this thread work; None where that is not known."""
+        """Returns the workspace of this thread in the command line; None when it is unknown."""
 
     def delete_rows(self, thread_id: str) -> None:
-        """Deletes the rows of a thread that is held, in one transaction."""
+        """Deletes the rows of a thread whose lock is held, in one transaction."""
 
 
 def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
-    """Deletes the thread; does nothing when there is none. Raises ThreadBusy while it runs."""
+    """Deletes the thread if it exists. Raises ThreadBusy while it runs."""
     checked_thread_id(thread_id)
     with saver.runner(thread_id):
-        # The files first: killed in between, the thread is still there to be deleted again.
+        # The files first: after a crash in between, the thread still exists and can be deleted again.
         for file in _in_workspace(saver, thread_id):
             file.unlink(missing_ok=True)
         Outputs.of(outputs_folder(), saver, thread_id).delete()
@@ -45,8 +46,8 @@ def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
 
 
 def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
-    """The files in the thread's workspace that hold the full texts of its results."""
-    # It brings the whole graph along, which most who open a database do not need.
+    """Deletes the files in the thread's workspace that hold the full texts of its results."""
+    # It imports the whole graph, which most users of a database do not need.
     from signoff.session.status import look, reading_graph
 
     workspace = saver.workspace_of(thread_id)
@@ -54,16 +55,16 @@ def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
         return
     folder = Path(workspace) / OUTPUTS
     if not folder.is_dir() or folder.resolve() != Path(workspace).resolve() / OUTPUTS:
-        # What the model may have put there as a link is nobody's to clear.
+        # The model may have put a link there; nothing is deleted through a link.
         return
     try:
         messages = look(reading_graph(_Threads(saver)), thread_id).values.get("messages", ())
     except StorageError:
-        # A thread that cannot be read can be deleted.
+        # A thread that cannot be read can still be deleted.
         return
     for message in messages:
-        # As `capped` and the cut of a long prompt name the files. The words of a tool may name any file:
-        # only those count that a tool of its name has written.
+        # The names that `capped` and the truncation of a long prompt give to files. The text of a tool may
+        # name any file: only files that a tool of that name has written count.
         name = message.name or message.type
         own = kept_name(name, "").rpartition("-")[0]
         named = (found for found in _KEPT.findall(message.text) if found.rpartition("-")[0] == own)
@@ -72,19 +73,19 @@ def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Threads:
-    """A storage of which only the threads are read."""
+    """A storage from which only threads are read."""
 
     checkpointer: Any
     store: Any = None
 
 
 Execute = Callable[[str, tuple[str, ...]], Any]
-"""Executes a statement in a transaction; gives the first value of its first row, None where it has none."""
+"""Executes a statement in a transaction; returns the first value of its first row, or None."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The tables of checkpoints, and how a database orders namespaces: by characters, with an index.
+    """The tables of checkpoints, and how a database compares namespaces: by characters, with an index.
 
     value: the placeholder of a statement.
     """
@@ -103,15 +104,17 @@ POSTGRES = Dialect(
 
 
 def delete_rows(execute: Execute, dialect: Dialect, thread_id: str) -> None:
-    """Deletes the rows of a thread from the tables of checkpoints, and every entry of the store whose
-    namespace is `signoff`, any name, the thread, and what is below these."""
+    """Deletes the rows of a thread from the tables of checkpoints, and its entries from the store.
+
+    Its entries are those whose namespace is `signoff`, any name and the thread, or begins with these.
+    """
     value, between = (
         dialect.value,
         f"prefix {dialect.least} {dialect.value} AND prefix {dialect.below} {dialect.value}",
     )
     for table in dialect.tables:
         execute(f"DELETE FROM {table} WHERE thread_id = {value}", (thread_id,))
-    # Names are looked up, not listed here: one that is added later is deleted as well.
+    # The names are looked up, not listed here, so that names added later are included.
     first = f"SELECT prefix FROM store WHERE {between} ORDER BY {dialect.order} LIMIT 1"
     begin, end = "signoff.", "signoff/"  # the character after the dot
     while found := execute(first, (begin, end)):
@@ -122,7 +125,7 @@ def delete_rows(execute: Execute, dialect: Dialect, thread_id: str) -> None:
 
 
 def workspace_of(execute: Execute, dialect: Dialect, thread_id: str) -> str | None:
-    """The workspace in the settings that the command line keeps of a thread."""
+    """Returns the workspace in the settings that the command line stores for a thread."""
     query = f"SELECT value FROM store WHERE prefix = {dialect.value} AND key = {dialect.value}"
     found = execute(query, (f"signoff.threads.{label(thread_id)}", "settings"))
     settings = json.loads(found) if isinstance(found, str | bytes) else found
@@ -130,5 +133,5 @@ def workspace_of(execute: Execute, dialect: Dialect, thread_id: str) -> str | No
 
 
 def lock_of(thread_id: str) -> str:
-    """The name by which the queue of the workers knows the jobs of a thread."""
+    """Returns the lock name that the jobs of a thread have in the workers' queue."""
     return f"signoff:{label(thread_id)}"

@@ -1,5 +1,6 @@
-"""What a SQLite file of threads holds beside their histories, read without LangGraph, which takes a second to
-import: for commands that only count.
+"""Reads the store of a SQLite file without LangGraph, which takes a second to import.
+
+It is for commands that only count.
 """
 
 import json
@@ -16,7 +17,7 @@ from signoff.storage.schema import BUSY_SECONDS, SCHEMA
 
 @dataclass(frozen=True)
 class StoredEntry:
-    """An entry of the store, with what is asked of LangGraph's `SearchItem`."""
+    """An entry of the store, with the attributes of LangGraph's `SearchItem` that are used."""
 
     namespace: tuple[str, ...]
     key: str
@@ -25,7 +26,7 @@ class StoredEntry:
 
 
 class EntryReader:
-    """Searches the store of an open database as LangGraph's `SqliteStore` does, and writes nothing."""
+    """Searches the store of an open database like LangGraph's `SqliteStore`, but writes nothing."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -35,16 +36,17 @@ class EntryReader:
         return self
 
     def threads(self) -> list[str]:
-        """The ids of all threads."""
+        """Returns the ids of all threads."""
         return [row[0] for row in self._connection.execute("SELECT DISTINCT thread_id FROM checkpoints")]
 
     def search(
         self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0
     ) -> Sequence[StoredEntry]:
-        """The entries below a namespace, the one changed last first."""
+        """Returns the entries below a namespace, the most recently changed first."""
         path = ".".join(namespace_prefix)
         rows = self._connection.execute(
-            # From "path." to before "path/", the next character: by the index, while the journal is long.
+            # From "path." to before "path/", the next character: this uses the index, because the journal is
+            # long.
             "SELECT prefix, key, value, updated_at FROM store WHERE prefix = :path "
             "OR (prefix >= :path || '.' AND prefix < :path || '/') ORDER BY updated_at DESC "
             "LIMIT :limit OFFSET :offset",
@@ -58,8 +60,10 @@ class EntryReader:
 
 @contextmanager
 def entry_reader(file: Path) -> Iterator[EntryReader | None]:
-    """Opens a database that this version has set up; None for any other file, which `sqlite_storage` sets up,
-    or says what is wrong with it."""
+    """Opens a database that this version has set up; yields None for any other file.
+
+    `sqlite_storage` sets up such a file, or reports what is wrong with it.
+    """
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS)
     except (sqlite3.Error, ValueError):
@@ -78,6 +82,6 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
 
 
 def _moment(text: str) -> datetime:
-    """As SQLite wrote it: in UTC, without saying so."""
+    """Returns the time that SQLite wrote, which is UTC without a time zone."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Where threads live when several machines share them: a checkpointer and a store in PostgreSQL."""
+"""Storage for threads that several machines share: a checkpointer and a store in PostgreSQL."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,23 +25,22 @@ class PostgresStorage:
     store: "PostgresEntries"
 
     def threads(self) -> list[str]:
-        """The ids of all threads, the one changed last first."""
+        """Returns the ids of all threads, the most recently changed first."""
         return self.checkpointer.threads()
 
 
 @contextmanager
 def postgres_storage(url: str) -> Iterator[PostgresStorage]:
-    """Opens the PostgreSQL database at `url` for threads and outcomes; makes its tables if they are missing.
+    """Opens the PostgreSQL database at `url` for threads and outcomes; creates missing tables.
 
-    url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Not through a pooler
-        that shares sessions between transactions: a runner holds its thread by a lock of its session.
-
-    Usable from sync and async graphs, by any number of processes at once. A runner that was cut off and
-    whose thread another one took over gets ThreadLost at its next write. Only known types are read back
-    (strict msgpack, no pickle), so that a crafted database cannot run code.
+    url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Do not use a pooler
+    that shares sessions between transactions: a runner locks its thread with its session. Usable from sync
+    and async graphs, by any number of processes at once. A runner that lost its connection and whose thread
+    another runner took over gets ThreadLost at its next write. Only known types are read back (strict
+    msgpack, no pickle), so that a crafted database cannot run code.
 
     Raises SetupError without the extra `signoff[postgres]`, StorageError when the database cannot be reached
-    or used, or was written by a newer version. No message holds the password.
+    or used, or was written by a newer version. No message contains the password.
     """
     try:
         from signoff.storage.postgres_address import Address

@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database: how it is connected to, and how its errors are told."""
+"""The address of a PostgreSQL database: connecting to it, and reporting its errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from signoff.graph.compiled.graph import closed
 from signoff.graph.errors import StorageError
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
-"""What LangGraph's classes want of a connection."""
+"""The connection options that LangGraph's classes require."""
 
-# A machine that is gone, on either side, is noticed within half a minute.
+# The loss of a machine, on either side, is noticed within half a minute.
 _DEFAULTS: dict[str, str | int | None] = {
     "application_name": "signoff",
     "connect_timeout": 5,
@@ -25,10 +25,10 @@ _DEFAULTS: dict[str, str | int | None] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-# What the sessions rely on, whatever is set for the server, the database, the user or in the address.
+# The settings that sessions rely on, whatever the server, the database, the user or the address sets.
 _SESSION = {
-    # A write looks at the fencing token after it has waited for a lock. On another level it would see the
-    # token as it was before it waited, and write although another runner has the thread.
+    # A write reads the fencing token after it has waited for a lock. On another isolation level it would read
+    # the token from before the wait, and write although another runner has the thread.
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
     "client_encoding": "UTF8",
@@ -36,9 +36,9 @@ _SESSION = {
     "bytea_output": "hex",
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
-    # The session by which a thread is held says nothing while a tool runs.
+    # The session that locks a thread is idle while a tool runs.
     "idle_session_timeout": "0",
-    # A stopped process must not hold up the one that takes its thread over.
+    # A stopped process must not block the one that takes over its thread.
     "lock_timeout": "8s",
     "idle_in_transaction_session_timeout": "8s",
     "tcp_keepalives_idle": "10",
@@ -52,21 +52,21 @@ _FORM = (
 
 
 class Address:
-    """Where a database is. Raises StorageError for text that is not an address. Never shows the password."""
+    """The address of a database, shown without its password. Raises StorageError for an invalid one."""
 
     def __init__(self, url: str) -> None:
         try:
-            # libpq would read no further than a NUL.
+            # libpq stops reading at a NUL.
             given = conninfo_to_dict(url) if url.strip() and "\0" not in url else None
         except (psycopg.Error, ValueError, TypeError, AttributeError):
             given = None
         if not given:
-            # What libpq says of it may quote the password.
+            # libpq's message may quote the password.
             raise StorageError(f"This is not the address of a PostgreSQL database; {_FORM}")
         self.conninfo = make_conninfo(url, **{key: _DEFAULTS[key] for key in _DEFAULTS if key not in given})
         self._secrets = [str(given[key]) for key in ("password", "sslpassword") if given.get(key)]
         host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
-        # A password that is not percent-encoded ends up in what is taken for host, port or name.
+        # A password that is not percent-encoded ends up in the host, port or database name.
         self._odd = "@" in host + name or bool(port.strip("0123456789,"))
         self._shown = f"{host or 'localhost'}{port and ':' + port}/{name}".rstrip("/")
 
@@ -74,7 +74,7 @@ class Address:
         return "that this address names" if self._odd else self._shown
 
     def connect(self) -> Connection[DictRow]:
-        """A connection of its own. Raises StorageError."""
+        """Opens a connection outside the pool. Raises StorageError."""
         with self.errors("check its address, and that it runs"):
             connection = Connection.connect(self.conninfo, **CONNECTION)
             try:
@@ -86,9 +86,9 @@ class Address:
 
     @contextmanager
     def errors(
-        self, advice: str = "nothing that was saved is lost, go on with the thread when the database is back"
+        self, advice: str = "nothing that was saved is lost; continue the thread when the database is back"
     ) -> Iterator[None]:
-        """Turns errors of the driver into StorageError."""
+        """Turns the driver's errors into StorageError."""
         try:
             yield
         except PoolClosed:
@@ -100,31 +100,34 @@ class Address:
             if not cut_off:
                 advice = "nothing that was saved is lost"
             what = "cannot be reached" if cut_off else "refused a request"
-            # Not chained: the driver's own text may quote the address.
+            # Not chained: the driver's message may quote the address.
             raise StorageError(f"The database {self} {what}{self._reason(error)}; {advice}.") from None
 
     def _reason(self, error: psycopg.Error) -> str:
         first = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
         reason = first.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
         if self._odd:
-            return f" (if its user or password holds special characters, {_FORM.rstrip('.')})"
+            return f" (if its user or password contains special characters, {_FORM.rstrip('.')})"
         return "" if not reason or any(secret in reason for secret in self._secrets) else f" ({reason})"
 
 
 def configure(connection: Connection[Any]) -> None:
-    """Sets what every session of ours relies on."""
+    """Applies the settings that every session relies on."""
     connection.execute(_settings())
 
 
 async def aconfigure(connection: AsyncConnection[Any]) -> None:
-    """As above, for a session that need not be in autocommit."""
+    """Like `configure`, for a session that need not be in autocommit mode."""
     await connection.execute(_settings())
     await connection.commit()
 
 
 def _settings() -> bytes:
-    """One statement, without the settings that an older server does not know. That an effect has started must
-    outlive a crash of the server, so `synchronous_commit` may be anything but off."""
+    """Returns one statement, without settings that an older server does not know.
+
+    The record that an effect has started must survive a crash of the server, so `synchronous_commit` may be
+    anything but off.
+    """
     values = ", ".join(f"('{key}', '{value}')" for key, value in _SESSION.items())
     return (
         f"WITH wanted (name, value) AS (VALUES {values} "

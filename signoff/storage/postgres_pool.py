@@ -1,9 +1,9 @@
 """The open PostgreSQL database: connections for storage calls, and one runner for each thread.
 
-A runner holds a lock by a session of its own, so that the server frees it when the process that holds it
-dies. But a process that is only stopped, or cut off, does not know that the server has ended its session and
-that another runner has taken the thread over. So each taking of a thread counts up its token, and every write
-of a runner makes sure, in its own transaction, that the token is still the runner's.
+A runner holds a lock with a session of its own, so that the server frees it when the process dies. But a
+process that was only stopped, or lost its connection, does not know that the server has ended its session and
+that another runner has taken over the thread. So taking a thread increments its fencing token, and every
+write of a runner checks, in its own transaction, that the token is still the runner's.
 """
 
 import hashlib
@@ -31,12 +31,11 @@ from signoff.storage.postgres_address import CONNECTION, Address, configure
 from signoff.storage.steps import Statement
 
 LONGEST_ID = 512
-"""The bytes of a thread id, as UTF-8; its rows are found by indexes, which cannot hold much more."""
+"""The largest thread id in bytes, as UTF-8; PostgreSQL's indexes cannot hold much more."""
 
 
 def usable(thread_id: str) -> str:
-    """The id itself. Raises SetupError for anything that is not an id, ThreadError when PostgreSQL cannot
-    hold it."""
+    """Returns the id. Raises SetupError if it is not an id, ThreadError if PostgreSQL cannot store it."""
     size = len(checked_thread_id(thread_id).encode())
     if size > LONGEST_ID:
         raise ThreadError(
@@ -51,7 +50,8 @@ _TAKE = (
     "DO UPDATE SET token = signoff_runners.token + 1 RETURNING token"
 )
 _TOKEN = "SELECT token FROM signoff_runners WHERE thread_id = %s"
-# In one statement after the lock, since each sees what was saved when it began. Nothing else of ours divides.
+# In a statement after the lock, because each statement sees the data of when it began. No other statement of
+# ours divides.
 _FENCE = "SELECT 1 / count(*) FROM signoff_runners WHERE thread_id = %s AND token = %s"
 _LOST = psycopg.errors.DivisionByZero
 _LOCKS = (
@@ -62,7 +62,7 @@ _LOCKS = (
 
 
 class HeldThread:
-    """A thread that a runner of this process holds."""
+    """A thread whose lock a runner of this process holds."""
 
     def __init__(self, address: Address, scope: int, thread_id: str, session: str = "") -> None:
         self.address = address
@@ -89,9 +89,9 @@ class HeldThread:
         self._connection = connection
 
     def make_sure(self) -> None:
-        """Takes the lock again when its session has ended without this process knowing.
+        """Takes the lock again if its session has ended without this process noticing.
 
-        Raises ThreadLost when another runner has it, StorageError when it cannot be had.
+        Raises ThreadLost when another runner has the lock, StorageError when it cannot be taken.
         """
         with self._lock:
             if self._lost:
@@ -100,14 +100,16 @@ class HeldThread:
                 self._take_again()
 
     def fence(self, connection: Connection[DictRow]) -> None:
-        """Lets the connection's transaction fail (`_LOST`) when another runner has taken the thread, and
-        lets none take it before that ends. Waits for no answer."""
-        # Not a lock of the row, which would be a write on the disk for each of ours.
+        """Makes the connection's transaction fail (`_LOST`) if another runner has taken the thread.
+
+        No runner can take the thread before that transaction ends. Does not wait for a response.
+        """
+        # Not a lock on the row, which would add a disk write to each of our writes.
         connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (self.write_key,))
         connection.execute(_FENCE, (self.thread_id, self._token))
 
     def check(self, connection: Connection[DictRow]) -> None:
-        """Raises ThreadLost when another runner has taken the thread; nothing more is written then."""
+        """Raises ThreadLost when another runner has taken the thread; this one then writes nothing more."""
         row = connection.execute(_TOKEN, (self.thread_id,)).fetchone()
         if row is None or row["token"] != self._token:
             with self._lock:
@@ -118,7 +120,7 @@ class HeldThread:
     def let_go(self) -> None:
         with self._lock:
             connection = self._connection
-            # The server has freed the lock of a session that is gone.
+            # The server frees the lock of a session that has ended.
             with suppress(psycopg.Error):
                 if connection is not None and not connection.closed:
                     connection.execute("SELECT pg_advisory_unlock(%s)", (self.run_key,))
@@ -140,8 +142,8 @@ class HeldThread:
             self._lost = True
             raise lost(self.thread_id)
         raise StorageError(
-            f"The connection that held thread {shown(self.thread_id)} was cut off, and the thread is not "
-            "free again yet; nothing is lost, go on with it in a minute."
+            f"The connection that held thread {shown(self.thread_id)} was lost, and the thread is not free "
+            "again yet; nothing is lost, continue it in a minute."
         )
 
     def _connected(self) -> Connection[DictRow]:
@@ -162,7 +164,7 @@ class HeldThread:
             time.sleep(_ASK_SECONDS)
 
     def _counted(self, connection: Connection[DictRow]) -> int:
-        """Counts the token up, when no write of the runner before is under way."""
+        """Increments the token when no write of the previous runner is in progress, and returns it."""
         for _ in range(2):
             try:
                 with connection.transaction():
@@ -172,7 +174,7 @@ class HeldThread:
                     assert row is not None, "RETURNING gives the row that was written"
                     return int(row["token"])
             except psycopg.errors.LockNotAvailable:
-                # A runner without its lock stands still in the middle of a write. It must not be finished.
+                # A runner that lost its lock is stopped in the middle of a write, which must not complete.
                 with suppress(psycopg.errors.InsufficientPrivilege):
                     connection.execute(
                         f"SELECT pg_terminate_backend(pid) {_LOCKS}".encode(), _parts(self.write_key)
@@ -186,9 +188,9 @@ class HeldThread:
 
 
 class Holds:
-    """The threads that runners of this process hold, by the label that the store knows them by.
+    """The threads that runners of this process hold, by their label in the store.
 
-    session: what the server shows the sessions as that hold them (`application_name`); empty: as any other.
+    session: the `application_name` of the sessions that hold them; empty for the default name.
     """
 
     def __init__(self, address: Address, scope: int) -> None:
@@ -200,8 +202,11 @@ class Holds:
 
     @contextmanager
     def hold(self, thread_id: str) -> Iterator[None]:
-        """Holds the thread. Raises ThreadBusy when another runner does, ThreadError for an id that cannot be
-        kept, StorageError when the database cannot be reached."""
+        """Holds the thread's lock during the block.
+
+        Raises ThreadBusy when another runner has it, ThreadError for an id that cannot be stored,
+        StorageError when the database cannot be reached.
+        """
         held = HeldThread(self._address, self._scope, usable(thread_id), self.session)
         self._enter(held)
         try:
@@ -215,20 +220,21 @@ class Holds:
                 del self._held[label(thread_id)]
 
     def among(self, labels: Collection[str]) -> list[HeldThread]:
-        """Those of `labels` that are held here."""
+        """Returns the threads with these labels that this process holds."""
         with self._lock:
             return [self._held[name] for name in labels if name in self._held]
 
     def is_held(self, cursor: Cursor[DictRow], thread_id: str) -> bool:
-        """Whether a runner of any process holds the thread."""
+        """Whether a runner in any process holds the thread."""
         key = _key("run", self._scope, thread_id)
         row = cursor.execute(f"SELECT count(*) AS holders {_LOCKS}".encode(), _parts(key)).fetchone()
         return row is not None and row["holders"] > 0
 
     def cut_off(self, cursor: Cursor[DictRow], thread_id: str, session: str) -> None:
-        """Ends the session of this name that holds the thread, if one does: its process is taken for dead.
+        """Ends the session of this name that holds the thread, if any: its process is presumed dead.
 
-        Should it come back, it holds the thread no more, or gets ThreadLost when another runner took it.
+        If the process comes back, it no longer holds the thread, or gets ThreadLost when another runner took
+        it.
         """
         key = _key("run", self._scope, thread_id)
         cursor.execute(
@@ -238,7 +244,7 @@ class Holds:
         )
 
     def _enter(self, held: HeldThread) -> None:
-        """One runner in this process: one that has lost its lock must not write in the name of the next."""
+        """Registers the thread's only runner in this process: one that lost its lock must not write."""
         until = time.monotonic() + GRACE_SECONDS
         while True:
             with self._lock:
@@ -250,9 +256,9 @@ class Holds:
 
 
 def _alive(connection: Connection[DictRow]) -> bool:
-    """Whether the session is there, as far as this machine knows; asks nothing of the server."""
+    """Whether the session is open, as far as this machine knows; sends nothing to the server."""
     try:
-        # Twice: the first one reads the server's farewell, the second one finds the end of the stream.
+        # Twice: the first call reads the server's last message, the second finds the end of the stream.
         connection.pgconn.consume_input()
         connection.pgconn.consume_input()
     except psycopg.Error:
@@ -261,33 +267,35 @@ def _alive(connection: Connection[DictRow]) -> bool:
 
 
 def _check(connection: Connection[Any]) -> None:
-    """Raises OperationalError for a connection that the server has ended, so that the pool gives another one.
-    It asks nothing of the server, which would be a round trip for each of ours."""
+    """Raises OperationalError for a connection that the server has ended; the pool then takes another one.
+
+    Sends nothing to the server, which would cost a round trip for each storage call.
+    """
     if not _alive(connection):
         raise psycopg.OperationalError("the connection was lost")
 
 
 def _key(kind: str, scope: int, thread_id: str) -> int:
-    """A lock of the database: 64 bits, of these tables and this thread alone."""
+    """Returns the 64-bit key of an advisory lock for this thread in these tables."""
     name = f"signoff\0{kind}\0{scope}\0{thread_id}".encode(errors="surrogatepass")
     return int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
 
 
 def _parts(key: int) -> tuple[int, int]:
-    """A key as `pg_locks` shows it."""
+    """Returns the two halves of a key as `pg_locks` shows them."""
     return divmod(key % 2**64, 2**32)
 
 
 _MOST_CONNECTIONS = 8
 _WAIT_SECONDS = 8.0
-# Shorter than the wait: a pool that has given up tries again as soon as it is asked again.
+# Shorter than the wait: a pool that has given up tries again at the next request.
 _RECONNECT_SECONDS = 4.0
 
 _threads: ContextVar[Collection[str]] = ContextVar("_threads", default=())
 
 
 class SharedDatabase:
-    """Gives out cursors, and holds threads."""
+    """Provides cursors, and locks threads."""
 
     def __init__(self, address: Address, pool: ConnectionPool[Connection[DictRow]], scope: int) -> None:
         self.address = address
@@ -296,18 +304,18 @@ class SharedDatabase:
 
     @contextmanager
     def cursor(self, *, together: bool = False) -> Iterator[Cursor[DictRow]]:
-        """A cursor. `together`: all that it does is one transaction, and in it every thread that is written
-        to (see `writing`) and is held here is known to be held still.
+        """Yields a cursor.
 
-        Raises ThreadLost when another runner has taken such a thread over, StorageError when the database
-        cannot be used.
+        together: everything runs in one transaction, which checks that this process still holds each of its
+        threads that is written to (see `writing`). Raises ThreadLost when another runner has taken over such
+        a thread, StorageError when the database cannot be used.
         """
         with self.connection(together=together) as connection, _cursor(connection) as cursor:
             yield cursor
 
     @contextmanager
     def connection(self, *, together: bool = False) -> Iterator[Connection[DictRow]]:
-        """A connection; `together` and what is raised as for `cursor`."""
+        """Yields a connection; `together` and the errors are those of `cursor`."""
         if not together:
             with self.address.errors(), self.pool.connection() as connection:
                 yield connection
@@ -315,12 +323,14 @@ class SharedDatabase:
         with self._fenced() as (connection, pipeline):
             yield connection
             if pipeline is not None:
-                # Errors of what was sent arrive inside of the transaction.
+                # Errors of the statements sent so far are raised inside the transaction.
                 pipeline.sync()
 
     def save(self, statements: Sequence[Statement]) -> DictRow | None:
-        """Carries them out in one transaction, in one round trip, fenced as `together` is; gives the row that
-        the first of them gives, if it does."""
+        """Executes the statements in one transaction and one round trip, fenced like `together`.
+
+        Returns the row of the first statement, if it has one.
+        """
         with self._fenced() as (connection, _):
             cursor = _cursor(connection)
             for query, rows in statements:
@@ -331,7 +341,7 @@ class SharedDatabase:
 
     @contextmanager
     def _fenced(self) -> Iterator[tuple[Connection[DictRow], Pipeline | None]]:
-        """A connection in a transaction in which the threads that are written to stay with their runners."""
+        """Yields a connection in a transaction during which no runner can take the written threads."""
         held = self.holds.among(_threads.get())
         for one in held:
             one.make_sure()
@@ -343,7 +353,7 @@ class SharedDatabase:
                     yield connection, pipeline
             except psycopg.Error as error:
                 if connection.pgconn.transaction_status == TransactionStatus.INERROR:
-                    # The end of the transaction was sent, but not heard: it stands after the error.
+                    # The end of the transaction was sent, but not executed: it comes after the error.
                     connection.rollback()
                 if isinstance(error, _LOST):
                     for one in held:
@@ -352,7 +362,7 @@ class SharedDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection[DictRow]]:
-        """A connection in a transaction that fences nothing: for what no runner writes.
+        """Yields a connection in a transaction without fencing, for data that no runner writes.
 
         Raises StorageError when the database cannot be used.
         """
@@ -361,11 +371,14 @@ class SharedDatabase:
 
 
 class FencedPool(ConnectionPool[Connection[DictRow]]):
-    """The database in the form in which LangGraph's saver and store take one: fenced, should they ever use it
-    by themselves, and not by the private `_cursor` that ours has in place of theirs."""
+    """The database as a connection pool for LangGraph's saver and store.
+
+    It is fenced, in case they ever use it directly instead of the private `_cursor` that our classes
+    override.
+    """
 
     def __init__(self, database: SharedDatabase) -> None:
-        # It opens nothing of its own.
+        # It opens no connections of its own.
         self.database = database
 
     @contextmanager
@@ -376,7 +389,7 @@ class FencedPool(ConnectionPool[Connection[DictRow]]):
 
 @contextmanager
 def writing(labels: Collection[str]) -> Iterator[None]:
-    """Says which threads the cursors that are asked for meanwhile write to."""
+    """Declares which threads the cursors opened in this block write to."""
     token = _threads.set(labels)
     try:
         yield
@@ -386,9 +399,9 @@ def writing(labels: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def open_pool(address: Address, scope: int) -> Iterator[SharedDatabase]:
-    """The database at `address`, whose tables are there; closed in the end."""
-    # The driver logs warnings of lost connections, which Python prints when no log is set up. What matters
-    # is raised by the calls that fail.
+    """Opens the database at `address`, whose tables exist; closes it at the end."""
+    # The driver logs warnings of lost connections, which Python prints when logging is not configured. The
+    # failing calls raise what matters.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     pool: ConnectionPool[Connection[DictRow]] = ConnectionPool(
         address.conninfo,
@@ -411,7 +424,7 @@ _MOST_ROWS = 16
 
 
 def batches(query: str, rows: Sequence[Any]) -> Iterator[tuple[bytes, Sequence[Any]]]:
-    """The statements that carry out `query` for all rows: several rows in one, where that does the same."""
+    """Yields statements that execute `query` for all rows, several rows in one where that is equivalent."""
     size = _MOST_ROWS if len(rows) > 1 and _takes_rows(query) else 1
     for first in range(0, len(rows), size):
         some = rows[first : first + size]
@@ -419,13 +432,13 @@ def batches(query: str, rows: Sequence[Any]) -> Iterator[tuple[bytes, Sequence[A
 
 
 def _takes_rows(query: str) -> bool:
-    # One that updates may not meet the same row twice.
+    # A statement that updates may not affect the same row twice.
     return "DO NOTHING" in query and _VALUES.search(query) is not None
 
 
 @lru_cache(maxsize=256)
 def _for_rows(query: str, count: int) -> bytes:
-    """`query`, which inserts one row, for so many."""
+    """Returns `query`, which inserts one row, changed to insert this many rows."""
     if count == 1:
         return query.encode()
     return _VALUES.sub(lambda found: "VALUES " + ", ".join([found[1]] * count), query, count=1).encode()

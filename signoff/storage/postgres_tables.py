@@ -1,4 +1,4 @@
-"""The checkpointer and the store in PostgreSQL, and their tables, made once by however many processes."""
+"""The checkpointer and the store in PostgreSQL, and the creation of their tables."""
 
 import builtins
 import time
@@ -33,7 +33,7 @@ __all__ = [
 class PostgresThreads(StepSaver, PostgresSaver):
     """LangGraph's PostgreSQL checkpointer, usable from sync and async runs alike, by several machines.
 
-    What is written to a thread that is held here is written only while it is: see `runner`.
+    Writes to a thread that this process holds succeed only while it still holds the thread: see `runner`.
     """
 
     def __init__(self, database: SharedDatabase) -> None:
@@ -41,16 +41,16 @@ class PostgresThreads(StepSaver, PostgresSaver):
         self.database = database
 
     def runner(self, thread_id: str) -> AbstractContextManager[None]:
-        """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
+        """Holds the thread's lock, so that no other runner in any process can. Raises ThreadBusy."""
         return self.database.holds.hold(thread_id)
 
     def is_running(self, thread_id: str) -> bool:
-        """Whether some process runs the thread now."""
+        """Whether a process runs the thread now."""
         with self.database.cursor() as cursor:
             return self.database.holds.is_held(cursor, thread_id)
 
     def threads(self) -> builtins.list[str]:
-        """The ids of all threads, the one changed last first."""
+        """Returns the ids of all threads, the most recently changed first."""
         with self.database.cursor() as cursor:
             cursor.execute(
                 "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY max(checkpoint_id) DESC"
@@ -73,20 +73,20 @@ class PostgresThreads(StepSaver, PostgresSaver):
         return super().get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        """Deletes the thread and all that is stored of it. Raises ThreadBusy while it runs."""
         delete_thread(self, thread_id)
 
     def delete_rows(self, thread_id: str) -> None:
-        """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
+        """Deletes the rows of a thread in one transaction; `delete_thread` also deletes the rest."""
         with writing((label(thread_id),)), self.database.cursor(together=True) as cursor:
             execute = partial(_first, cursor)
             delete_rows(execute, POSTGRES, thread_id)
             if execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL", ()):
-                # The events of a job go with it.
+                # This also deletes the events of the jobs.
                 execute("DELETE FROM procrastinate_jobs WHERE lock = %s", (lock_of(thread_id),))
 
     def workspace_of(self, thread_id: str) -> str | None:
-        """The folder in which the command line has this thread work; None where that is not known."""
+        """Returns the workspace of this thread in the command line; None when it is unknown."""
         with self.database.cursor() as cursor:
             return workspace_of(partial(_first, cursor), POSTGRES, thread_id)
 
@@ -95,14 +95,16 @@ class PostgresThreads(StepSaver, PostgresSaver):
             self.database.save(statements)
 
     def record(self, thread_id: str, write: Callable[[], Any]) -> builtins.list[Statement]:
-        # A saver that asks for no cursor of ours writes at once.
+        # A saver that does not use our cursor writes immediately.
         with writing((label(thread_id),)):
             return super().record(thread_id, write)
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
-        """LangGraph's saver does everything by such a cursor, with `pipeline` what must be done as one. The
-        name is private: a saver that asks for none like this uses the pool that it was given."""
+        """Yields the cursor of all operations of LangGraph's saver; `pipeline` asks for one transaction.
+
+        The method is private in LangGraph: a saver without it uses its connection pool.
+        """
         if (kept := recorder()) is not None:
             yield cast(Cursor[DictRow], kept)
             return
@@ -112,7 +114,7 @@ class PostgresThreads(StepSaver, PostgresSaver):
 
 def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> Any:
     cursor.execute(statement.encode(), values)
-    # Within a pipeline a cursor knows only afterwards whether its statement gives rows.
+    # In a pipeline a cursor knows only afterwards whether its statement returns rows.
     row = cursor.fetchone() if statement.startswith("SELECT") else None
     return row and next(iter(row.values()))
 
@@ -120,8 +122,8 @@ def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> 
 class PostgresEntries(StoreInThreads, PostgresStore):
     """LangGraph's PostgreSQL store, usable from sync and async runs alike, and with an atomic `swap`.
 
-    What is written of a thread that is held here is written only while it is (`PostgresThreads.runner`).
-    NUL and half characters, which PostgreSQL refuses, become U+FFFD.
+    Writes for a thread that this process holds succeed only while it still holds the thread
+    (`PostgresThreads.runner`). NUL and lone surrogates, which PostgreSQL refuses, become U+FFFD.
     """
 
     def __init__(self, database: SharedDatabase) -> None:
@@ -139,17 +141,19 @@ class PostgresEntries(StoreInThreads, PostgresStore):
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
     ) -> bool:
-        """Puts `after` if the value is still `before` (None: there is none). False when it is not.
+        """Replaces the value by `after` if it is still `before` (None: no entry); otherwise returns False.
 
-        Atomic between threads and processes: of two that claim the same entry, one gets it.
+        Atomic across threads and processes: if two claim the same entry, one gets it.
         """
         with writing((_thread_of(namespace),)):
             return self.database.save([_swapped(namespace, key, before, after)]) is not None
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
-        """LangGraph's store does everything by such a cursor, with `pipeline` what must be done as one;
-        private as the saver's."""
+        """Yields the cursor of all operations of LangGraph's store, private like the saver's.
+
+        `pipeline` asks for one transaction.
+        """
         if (kept := recorder()) is not None:
             yield cast(Cursor[DictRow], kept)
             return
@@ -164,7 +168,7 @@ def swap_in(
     before: dict[str, Any] | None,
     after: dict[str, Any],
 ) -> bool:
-    """`PostgresEntries.swap` as a part of the cursor's transaction."""
+    """Does what `PostgresEntries.swap` does, as a part of the cursor's transaction."""
     query, (values,) = _swapped(namespace, key, before, after)
     cursor.execute(query.encode(), values)
     return cursor.fetchone() is not None
@@ -173,7 +177,7 @@ def swap_in(
 def _swapped(
     namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
 ) -> Statement:
-    """What does it; it gives a row when it was done."""
+    """Returns the statement of a swap; it returns a row if the swap was done."""
     entry = (".".join(namespace), valid_text(key))
     value = Jsonb(valid_values(after))
     if before is None:
@@ -189,7 +193,7 @@ def _swapped(
 
 
 def _thread_of(namespace: tuple[str, ...]) -> str:
-    """The label of the thread that an entry of ours belongs to: ("signoff", "journal", label, …)."""
+    """Returns the label of the thread that an entry of ours belongs to: ("signoff", "journal", label, …)."""
     return namespace[2] if namespace[:1] == ("signoff",) and len(namespace) > 2 else ""
 
 
@@ -205,20 +209,20 @@ def _savable(op: Op) -> Op:
 SCHEMA = 1
 """The version of the database, kept in the table `signoff_schema`."""
 
-# Any number that no other program uses.
+# An arbitrary number that no other program uses.
 _LOCK = 0x5167_6E0F_F5E7_0001
 
 _WAIT_SECONDS = 30.0
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS signoff_schema (version integer NOT NULL)",
-    # One row for each thread that was ever run: how often a runner has taken it.
+    # One row for each thread that was ever run: how often runners have taken it.
     "CREATE TABLE IF NOT EXISTS signoff_runners (thread_id text PRIMARY KEY, token bigint NOT NULL)",
 )
 
 
 def set_up(address: Address) -> int:
-    """Makes the tables that are missing; gives a number that stands for these tables in this database.
+    """Creates missing tables; returns a number that identifies these tables in this database.
 
     Raises StorageError when the database cannot be used or was written by a newer version.
     """
@@ -226,7 +230,7 @@ def set_up(address: Address) -> int:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StorageError(
-                f"The database {address} has the encoding {encoding}; make one with ENCODING 'UTF8'."
+                f"The database {address} has the encoding {encoding}; create one with ENCODING 'UTF8'."
             )
         if _version(connection, address) < SCHEMA or not _is_current(connection):
             with alone(connection, address):
@@ -247,7 +251,7 @@ def _version(connection: Connection[DictRow], address: Address) -> int:
 
 
 def _is_current(connection: Connection[DictRow]) -> bool:
-    """Whether LangGraph has nothing to do: making its tables needs rights that a runner may not have."""
+    """Whether LangGraph's tables are up to date: creating them needs rights that a runner may not have."""
     migrations = {
         "checkpoint_migrations": PostgresSaver.MIGRATIONS,
         "store_migrations": PostgresStore.MIGRATIONS,
@@ -256,7 +260,7 @@ def _is_current(connection: Connection[DictRow]) -> bool:
 
 
 def _highest(connection: Connection[DictRow], table: str, column: str) -> int:
-    """The highest number in a table; -1 when there is no table, or nothing in it."""
+    """Returns the highest number in a table; -1 when the table is missing or empty."""
     found = connection.execute("SELECT to_regclass(%s) AS found", (table,)).fetchone()
     if found is None or found["found"] is None:
         return -1
@@ -278,13 +282,16 @@ def _migrate(connection: Connection[DictRow], address: Address) -> None:
 
 @contextmanager
 def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
-    """One process at a time. Asks again and again, because LangGraph makes an index CONCURRENTLY, which waits
-    for every statement that was running before: one that waits for this lock, too."""
+    """Lets one process at a time set up the database.
+
+    Polls for the lock, because LangGraph creates an index CONCURRENTLY, which waits for every statement that
+    was running before: also one that waits for this lock.
+    """
     until = time.monotonic() + _WAIT_SECONDS
     while not _locked(connection):
         if time.monotonic() > until:
             raise StorageError(
-                f"The database {address} is being set up by another process; try again when that has ended."
+                f"The database {address} is being set up by another process; try again when it has finished."
             )
         time.sleep(0.05)
     try:

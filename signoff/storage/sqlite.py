@@ -1,7 +1,7 @@
-"""Where threads live on one machine: a checkpointer and a store in one SQLite file.
+"""Storage for threads on one machine: a checkpointer and a store in one SQLite file.
 
-One runner holds a thread, by a lock file in a folder beside the database. The lock is the operating system's,
-held by the process, so a killed process frees it.
+One runner holds a thread, with a lock file in a folder next to the database. It is a lock of the operating
+system that the process holds, so a killed process frees it.
 """
 
 import builtins
@@ -48,16 +48,16 @@ __all__ = [
 
 
 def lock_folder(database: Path) -> Path:
-    """Where the lock files of `database` are."""
+    """Returns the folder of the lock files of `database`."""
     real = database.expanduser().resolve()
     return real.with_name(f"{real.name}.locks")
 
 
 @contextmanager
 def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
-    """Holds the lock of a thread; another process, or another `thread_lock` of this one, cannot.
+    """Holds the lock of a thread, exclusively among all processes and calls.
 
-    Raises ThreadBusy at once when it is held already, StorageError when no lock file can be made.
+    Raises ThreadBusy at once when the lock is taken, StorageError when no lock file can be created.
     """
     lock = _lock(database, thread_id)
     try:
@@ -65,10 +65,10 @@ def thread_lock(database: Path, thread_id: str) -> Iterator[None]:
             _acquire(lock, database, thread_id)
             yield
         finally:
-            # Also when Ctrl-C comes as soon as it is held; does nothing when it is not.
+            # Even when Ctrl-C comes right after locking; does nothing when the lock is not held.
             lock.release()
     finally:
-        # Should an interrupt have come to the line above.
+        # In case a signal interrupted the line above.
         lock.release()
 
 
@@ -84,12 +84,11 @@ def _acquire(lock: FileLock, database: Path, thread_id: str) -> None:
 
 @contextmanager
 def opening_lock(database: Path, seconds: float) -> Iterator[None]:
-    """Holds the right to open and set up `database`, for which it waits so long.
+    """Holds the lock for opening and setting up `database`; waits up to `seconds` for it.
 
-    Two connections that make the same new file at once would meet: SQLite answers one of them "database is
-    locked" without waiting, since both have begun to read.
-
-    Raises StorageError when another process holds it all that time, or no lock file can be made.
+    Without it, of two connections that create the same file at once SQLite would answer one "database is
+    locked" without waiting, because both have begun to read. Raises StorageError when another process holds
+    the lock all that time, or no lock file can be created.
     """
     lock = FileLock(lock_folder(database) / "opening.lock")
     try:
@@ -97,8 +96,8 @@ def opening_lock(database: Path, seconds: float) -> Iterator[None]:
         lock.acquire(timeout=seconds, poll_interval=0.01)
     except Timeout:
         raise StorageError(
-            f"Another process has been opening the database {database} for {seconds:g} s; end it, or try "
-            "again."
+            f"Another process has been opening the database {database} for {seconds:g} s; end that process "
+            "or try again."
         ) from None
     except (OSError, NotImplementedError) as error:
         raise _no_lock_files(database, error) from error
@@ -109,7 +108,7 @@ def opening_lock(database: Path, seconds: float) -> Iterator[None]:
 
 
 def is_locked(database: Path, thread_id: str) -> bool:
-    """Whether some process runs the thread now. Makes no files."""
+    """Whether a process runs the thread now. Creates no files."""
     lock = _lock(database, thread_id)
     if not Path(lock.lock_file).exists():
         return False
@@ -123,8 +122,8 @@ def is_locked(database: Path, thread_id: str) -> bool:
 def _no_lock_files(database: Path, error: Exception) -> StorageError:
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return StorageError(
-            "Too many files are open: each thread that runs holds the file of its lock. Allow more open "
-            "files (ulimit -n), or run fewer threads at once."
+            "Too many files are open: each running thread keeps its lock file open. Allow more open files "
+            "(ulimit -n), or run fewer threads at once."
         )
     return StorageError(
         f"The folder {lock_folder(database)} cannot hold lock files ({error}); use a database on another "
@@ -134,7 +133,7 @@ def _no_lock_files(database: Path, error: Exception) -> StorageError:
 
 def _lock(database: Path, thread_id: str) -> FileLock:
     name = hashlib.sha256(thread_id.encode(errors="surrogatepass")).hexdigest()[:32]
-    # An async run may be taken up by one thread of a pool and let go by another.
+    # One thread of a pool may take the lock for an async run, and another release it.
     return FileLock(lock_folder(database) / f"{name}.lock", thread_local=False)
 
 
@@ -142,7 +141,7 @@ _T = TypeVar("_T")
 
 
 class _Work(Generic[_T]):
-    """What the main thread waits for."""
+    """Work whose result the main thread waits for."""
 
     def __init__(self, work: Callable[[], _T]) -> None:
         self._work = work
@@ -154,7 +153,7 @@ class _Work(Generic[_T]):
     def run(self) -> None:
         try:
             self._result.append(self._work())
-        except BaseException as error:  # noqa: BLE001  it is raised where the result is waited for
+        except BaseException as error:  # noqa: BLE001  it is raised by `result`
             self._error = error
         finally:
             self._done.release()
@@ -166,12 +165,15 @@ class _Work(Generic[_T]):
         try:
             raise self._error
         finally:
-            # Else the error would hold this frame, and the frame the error.
+            # Otherwise the error would reference this frame, and the frame the error.
             self._error = None
 
 
 class Turns:
-    """Does what is to be done with a connection. Its thread ends when nobody refers to it."""
+    """Runs work on a connection one piece at a time, in a thread of its own where the main thread asks.
+
+    That thread ends when this object is garbage-collected.
+    """
 
     def __init__(self) -> None:
         self._begin()
@@ -182,11 +184,11 @@ class Turns:
         self._queue: SimpleQueue[_Work[Any] | None] | None = None
 
     def do(self, work: Callable[[], _T]) -> _T:
-        """What `work` gives or raises. It may itself ask for something to be done."""
+        """Returns or raises what `work` does. `work` may call `do` itself."""
         if self._process != os.getpid():
-            # In a child process that was forked there are no threads, and nobody gives a lock back.
+            # A forked child has no other threads, and nothing would release the lock.
             self._begin()
-        # While Python ends, other threads run no more.
+        # While Python shuts down, other threads no longer run.
         if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
             return self._do(work)
         if self._queue is None:
@@ -201,7 +203,7 @@ class Turns:
 
 
 def _served(turns: Turns) -> "SimpleQueue[_Work[Any] | None]":
-    """A queue of work that a thread does."""
+    """Returns a queue whose work a new thread runs."""
     queue: SimpleQueue[_Work[Any] | None] = SimpleQueue()
     threading.Thread(target=_serve, args=(queue,), name="signoff-sqlite", daemon=True).start()
     weakref.finalize(turns, queue.put, None).atexit = False
@@ -211,15 +213,18 @@ def _served(turns: Turns) -> "SimpleQueue[_Work[Any] | None]":
 def _serve(queue: "SimpleQueue[_Work[Any] | None]") -> None:
     while (one := queue.get()) is not None:
         one.run()
-        # Kept until the next one comes, it would keep its result, and whoever asked for it.
+        # Otherwise it would keep its result, and its caller, alive until the next one comes.
         del one
 
 
 @contextmanager
 def in_transaction(connection: sqlite3.Connection, begin: str | None) -> Iterator[sqlite3.Cursor]:
-    """A cursor whose work is kept as a whole or not at all. begin: how the transaction begins; None where the
-    connection begins one by itself. To be used in a turn (`Turns`)."""
-    # What somebody has left open who uses the connection by himself.
+    """Yields a cursor whose changes are committed together or not at all.
+
+    begin: the statement that begins the transaction; None where the connection begins one by itself. Use it
+    inside `Turns.do`.
+    """
+    # A transaction that another user of the connection left open.
     _roll_back(connection)
     cursor = connection.cursor()
     try:
@@ -243,8 +248,8 @@ _PAGE = 100
 class ThreadSaver(StepSaver, SqliteSaver):
     """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
 
-    It knows its file, beside which the lock of each thread is kept. No interrupt leaves its
-    connection in a transaction (`Turns`).
+    It knows its file, next to which the lock files of threads are. No signal leaves its connection in a
+    transaction (`Turns`).
     """
 
     def __init__(self, connection: sqlite3.Connection, file: Path, serde: SerializerProtocol) -> None:
@@ -279,12 +284,12 @@ class ThreadSaver(StepSaver, SqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        # Not one by one: LangGraph's holds its lock, and a reading of the database, as long as it goes on.
-        # Not all at once: who asks may need only the first.
+        # Not one by one: LangGraph's method keeps its lock and a read transaction until it ends. Not all at
+        # once: the caller may need only the first.
         self.save_all_held(config)
         read = super().list
         if config is None:
-            # Forks have the checkpoint ids of their originals: a page of all threads has no certain end.
+            # Forks have the checkpoint ids of their originals, so a page over all threads has no unique end.
             everything = read(None, filter=filter, before=before, limit=limit)
             yield from self._turns.do(partial(tuple, everything))
             return
@@ -308,7 +313,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
-        # What it needs beside the database is imported for those who delete.
+        # Its further imports are needed only for deleting.
         from signoff.storage.deleting import delete_thread
 
         delete_thread(self, thread_id)
@@ -326,7 +331,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
         return self._turns.do(partial(self._in_one, lambda execute: workspace_of(execute, SQLITE, thread_id)))
 
     def _in_one(self, work: Callable[[Callable[[str, tuple[str, ...]], Any]], _T]) -> _T:
-        """What `work` gives, whose statements are one transaction."""
+        """Runs `work` with all its statements in one transaction; returns its result."""
         with in_transaction(self.conn, None) as cursor:
 
             def execute(statement: str, values: tuple[str, ...]) -> Any:
@@ -336,7 +341,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
             return work(execute)
 
     def fork_mark(self) -> str:
-        """None: a checkpoint has its values with it, and nothing is looked up by a version."""
+        """Returns no mark: a checkpoint contains its values, and nothing is looked up by a version."""
         return ""
 
     def get_delta_channel_history(
@@ -354,7 +359,10 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """LangGraph's saver does everything by such a cursor; its own keeps what was done before an error."""
+        """Yields the cursor of all operations of LangGraph's saver.
+
+        The original commits what precedes an error.
+        """
         if (kept := recorder()) is not None:
             yield cast(sqlite3.Cursor, kept)
             return
@@ -369,7 +377,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
 class ThreadStore(StoreInThreads, SqliteStore):
     """LangGraph's SQLite store, usable from async runs too, and with an atomic `swap`.
 
-    No interrupt leaves its connection in a transaction (`Turns`).
+    No signal leaves its connection in a transaction (`Turns`).
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -410,8 +418,10 @@ class ThreadStore(StoreInThreads, SqliteStore):
 
     @contextmanager
     def _cursor(self, *, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """LangGraph's store does everything by such a cursor; its own begins outside of its `try`, and keeps
-        what was done before an error."""
+        """Yields the cursor of all operations of LangGraph's store.
+
+        The original begins outside its `try`, and commits what precedes an error.
+        """
         with in_transaction(self.conn, "BEGIN" if transaction else None) as cursor:
             yield cursor
 
@@ -431,38 +441,38 @@ class SqliteStorage:
 
 @contextmanager
 def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
-    """Opens, or creates, the SQLite file at `path` for threads and outcomes.
+    """Opens or creates the SQLite file at `path` for threads and outcomes.
 
-    WAL with `synchronous=NORMAL`: safe when the process is killed, several times faster than FULL. Only
-    known types are read back (strict msgpack, no pickle), so that a crafted file cannot run code.
+    It uses WAL with `synchronous=NORMAL`: safe when the process is killed, several times faster than FULL.
+    Only known types are read back (strict msgpack, no pickle), so that a crafted file cannot run code.
 
     Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
     Raises StorageError when the file is not a database of this kind, was written by a newer version, or
     cannot be opened.
     """
-    # Most who import this package open no database.
+    # Most users of this package open no database.
     from signoff.tools.processes.held import end_with
 
     if not isinstance(path, str | PathLike):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
     if str(path).startswith(("postgres://", "postgresql://")):
-        raise SetupError("This is the address of a PostgreSQL database; open it with postgres_storage(url).")
+        raise SetupError("This is the address of a PostgreSQL database; use postgres_storage(url).")
     file = Path(fspath(path)).expanduser()
     if file.is_dir():
-        raise StorageError(f"The database {file} cannot be used (it is a folder); name a file.")
+        raise StorageError(f"The database {file} cannot be used (it is a folder); pass the path of a file.")
     connections: list[sqlite3.Connection] = []
     storage = None
     try:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with opening_lock(file, BUSY_SECONDS):
-                # The checkpointer commits its own transactions, the store wants autocommit.
+                # The checkpointer commits its own transactions; the store needs autocommit.
                 connections += [_connect(file, "DEFERRED"), _connect(file, None)]
                 storage = _opened(file, *connections)
         except (sqlite3.Error, OSError) as error:
             raise StorageError(
-                f"The database {file} cannot be used ({error}); move it away or name another one."
+                f"The database {file} cannot be used ({error}); move it away or use another one."
             ) from error
         yield storage
     finally:
@@ -482,7 +492,7 @@ def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Conne
 
 
 def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection) -> SqliteStorage:
-    # LangGraph's store for SQLite brings numpy along, which takes longer to import than all of Signoff.
+    # LangGraph's store for SQLite imports numpy, which takes longer than importing all of Signoff.
     from signoff.graph.foreign import strict_serde
 
     (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()

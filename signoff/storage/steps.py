@@ -1,8 +1,8 @@
-"""Saves a step as a whole: what its state wrote, and the checkpoint that follows, in one transaction.
+"""Saves a super-step as a whole: the writes of its state and the next checkpoint, in one transaction.
 
-LangGraph saves what a node wrote as soon as it has run, and the checkpoint right after. Where one state runs
-at a time nothing happens between the two, so the writes may wait for the checkpoint. A process that is
-killed in that moment runs the state again: its effects are in the journal by then.
+LangGraph saves the writes of a node as soon as it has run, and the checkpoint right after. Where one state
+runs at a time nothing happens between the two, so the writes may wait for the checkpoint. If the process is
+killed in between, the state runs again: its effects are in the journal by then.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from signoff.graph.errors import ThreadLost
 from signoff.storage.base import SaverInThreads
 
 Statement = tuple[str, Sequence[Any]]
-"""SQL, and the rows of parameters that it is carried out with."""
+"""SQL, and the rows of parameters to execute it with."""
 
 _OF_A_NODE = "~__pregel_pull, "
-"""How LangGraph begins the path of a node; that of a task which a node has started begins otherwise."""
+"""The prefix of a node's task path in LangGraph; a task that a node has started has another prefix."""
 
 
 class Recorder:
-    """Stands in for a cursor, and keeps what is written by it."""
+    """Stands in for a cursor and records its statements."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
@@ -42,14 +42,14 @@ _recorder: ContextVar[Recorder | None] = ContextVar("_recorder", default=None)
 
 
 def recorder() -> Recorder | None:
-    """What a cursor that is asked for now is to be; None for a real one."""
+    """Returns the recorder to use instead of a cursor now; None for a real cursor."""
     return _recorder.get()
 
 
 def recorded(write: Callable[[], Any]) -> list[Statement]:
-    """What `write` writes by a cursor, which is not carried out."""
+    """Returns the statements that `write` would execute, without executing them."""
     found = Recorder()
-    # A context of its own is left whatever interrupts it, and wherever.
+    # A context of its own is left correctly wherever a signal interrupts it.
     copy_context().run(_record, found, write)
     return found.statements
 
@@ -60,15 +60,15 @@ def _record(found: Recorder, write: Callable[[], Any]) -> None:
 
 
 Held = dict[int, Statement]
-"""What waits, numbered in the order in which it was written."""
+"""The waiting statements, numbered in the order in which they were written."""
 
 
 class HeldWrites:
-    """What waits for its checkpoint, by thread; only for threads that are run step by step now.
+    """The writes that wait for their checkpoint, by thread; only for threads inside `whole_steps`.
 
-    Without a lock, which an interrupt could leave held: each line changes one dict once, which Python does as
-    a whole. What is saved is taken out only afterwards, so that it cannot get lost in between; what two save
-    at once is in the database once, as none of it replaces anything.
+    It has no lock, which a signal could leave held: each line changes one dict once, which is atomic in
+    Python. Writes are removed only after they were saved, so that none gets lost in between; writes that two
+    callers save at once are in the database once, because none of them replaces anything.
     """
 
     def __init__(self) -> None:
@@ -79,22 +79,22 @@ class HeldWrites:
         self._by_thread[thread_id] = held
 
     def end(self, thread_id: str, held: Held) -> None:
-        # Not that of a run that has begun since this one was interrupted.
+        # Not the entry of a run that began after this one was interrupted.
         if self._by_thread.get(thread_id) is held:
             self._by_thread.pop(thread_id, None)
 
     def add(self, thread_id: str, statements: Iterable[Statement]) -> bool:
-        """Whether they are held. They are not when the run has come to its end meanwhile."""
+        """Adds statements; returns False if the run has ended meanwhile, and they are not held."""
         held = self._by_thread.get(thread_id)
         if held is None:
             return False
         for statement in statements:
             held[next(self._numbers)] = statement
-        # Had the run ended before the last one was there, nobody might save it any more.
+        # If the run ended before the last statement was added, nothing would save it any more.
         return self._by_thread.get(thread_id) is held
 
     def of(self, thread_id: str) -> Held:
-        """A copy of what waits now."""
+        """Returns a copy of the waiting statements."""
         held = self._by_thread.get(thread_id)
         return held.copy() if held else {}
 
@@ -104,7 +104,7 @@ class HeldWrites:
             held.pop(number, None)
 
     def runs(self, thread_id: str) -> bool:
-        """Whether what comes is held."""
+        """Whether new writes of the thread are held."""
         return thread_id in self._by_thread
 
     def there(self, thread_id: str) -> bool:
@@ -115,9 +115,9 @@ class HeldWrites:
 
 
 class StepSaver(SaverInThreads):
-    """A checkpointer over SQL that saves what a state wrote together with the checkpoint that follows.
+    """A SQL checkpointer that saves the writes of a state together with the next checkpoint.
 
-    It does so only inside `whole_steps`. What is read of a thread, by this checkpointer, is everything.
+    It does so only inside `whole_steps`. Reads through this checkpointer include the waiting writes.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -125,27 +125,29 @@ class StepSaver(SaverInThreads):
         self._held = HeldWrites()
 
     def save(self, thread_id: str, statements: Sequence[Statement]) -> None:
-        """Carries them out in one transaction."""
+        """Executes the statements in one transaction."""
         raise NotImplementedError
 
     def record(self, thread_id: str, write: Callable[[], Any]) -> list[Statement]:
-        """What `write` writes to the thread."""
+        """Returns the statements by which `write` writes to the thread."""
         return recorded(write)
 
     def in_turn(self, work: Callable[[], Any]) -> Any:
-        """Does the work where no interrupt can cut it short."""
+        """Runs `work` where no signal can interrupt it."""
         return work()
 
     @contextmanager
     def whole_steps(self, thread_id: str) -> Iterator[None]:
-        """For a run that holds the thread, and runs one state at a time: meanwhile the writes of a state may
-        wait for their checkpoint. Whatever still waits in the end is saved then."""
+        """Lets the writes of a state wait for their checkpoint inside the block.
+
+        For a run that holds the thread and runs one state at a time. Saves at the end whatever still waits.
+        """
         held: Held = {}
         try:
             self._held.begin(thread_id, held)
             yield
         except BaseException:
-            # What ended the run is told, and not that a database which failed still does.
+            # Report what ended the run, not that the database still fails.
             with suppress(Exception):
                 self.save_held(thread_id)
             raise
@@ -159,11 +161,11 @@ class StepSaver(SaverInThreads):
                 self._held.end(thread_id, held)
 
     def holds(self, thread_id: str) -> bool:
-        """Whether something of the thread waits for its checkpoint."""
+        """Whether writes of the thread wait for their checkpoint."""
         return self._held.there(thread_id)
 
     def save_held(self, thread_id: str) -> None:
-        """Saves what waits."""
+        """Saves the waiting writes."""
         if self._held.there(thread_id):
             self.in_turn(lambda: self._save(thread_id, []))
 
@@ -203,10 +205,10 @@ class StepSaver(SaverInThreads):
             await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
     def save_all_held(self, config: RunnableConfig | None) -> None:
-        """Saves what waits of the thread that is to be read, or of all."""
+        """Saves the waiting writes of the thread that is about to be read, or of all threads."""
         asked = None if config is None else config["configurable"].get("thread_id")
         for thread_id in self._held.threads() if asked is None else [asked]:
-            # Of a thread that another runner has taken, the database tells all that counts.
+            # For a thread that another runner has taken, only what is in the database counts.
             with suppress(ThreadLost):
                 self.save_held(thread_id)
 
@@ -215,7 +217,7 @@ class StepSaver(SaverInThreads):
         self.in_turn(lambda: self._save(thread_id, statements))
 
     def _save(self, thread_id: str, statements: Sequence[Statement]) -> None:
-        """Saves them after what waits."""
+        """Saves the statements after the waiting ones."""
         held = self._held.of(thread_id)
         if held or statements:
             self.save(thread_id, [*held.values(), *statements])
@@ -226,10 +228,11 @@ _COUNTERS, _HISTORY, _MOST_STEPS = "counters_since_delta_snapshot", "messages", 
 
 
 def _leave_copies_to_channel(metadata: CheckpointMetadata) -> None:
-    """Keeps LangGraph from copying the whole history whenever 5,000 steps are over, which lets the place of a
-    long thread grow with the square of its length: `HistoryChannel` has copies in proportion to it.
+    """Keeps LangGraph from copying the whole history every 5,000 steps.
 
-    LangGraph counts on from what stands here. Should it once count elsewhere, it copies as often as before.
+    With those copies the size of a long thread would grow with the square of its length; `HistoryChannel`
+    makes copies in proportion to it. LangGraph continues counting from the value here. If it ever counts
+    elsewhere, it copies as often as before.
     """
     counters = metadata.get(_COUNTERS)
     if isinstance(counters, dict) and _HISTORY in counters:
@@ -238,7 +241,7 @@ def _leave_copies_to_channel(metadata: CheckpointMetadata) -> None:
 
 
 def _may_wait(config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_path: str) -> bool:
-    """Whether the checkpoint follows at once: after an error, an interrupt or an answer to one, none does."""
+    """Whether the checkpoint follows at once; none does after an error, an interrupt or a resume value."""
     return (
         task_path.startswith(_OF_A_NODE)
         and not config["configurable"].get("checkpoint_ns")

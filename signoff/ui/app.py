@@ -1,4 +1,4 @@
-"""The application: its keys, what opens above it, and how it ends."""
+"""The application: its keys, its dialogs, and how it ends."""
 
 import gc
 import os
@@ -75,7 +75,7 @@ _ON_THE_BOARD = frozenset(
 
 
 class Threads(ModalScreen[str | None]):
-    """Gives the id of the thread that was chosen, "" for a new one, None for none."""
+    """Returns the id of the chosen thread, "" for a new one, None for none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "close"),
@@ -110,7 +110,7 @@ class Threads(ModalScreen[str | None]):
 
 
 class Editor(ModalScreen[str | None]):
-    """Gives the text as it was edited; None when it was left."""
+    """Returns the edited text; None when it was closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave"),
@@ -225,12 +225,12 @@ class SignoffApp(App[None]):
         self.push_screen(Editor("the arguments", arguments_text(call)), edited)
 
     def on_app_focus(self) -> None:
-        """A page, or a window, may be opened without the focus; then no widget has it."""
+        """A page or a window may open without the focus; then no widget has it."""
         if self.focused is None and len(self.screen_stack) == 1:
             self.desk.prompt.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the board mean nothing while something is open above it."""
+        """Disables the keys of the board while a dialog is open above it."""
         return len(self.screen_stack) == 1 or action not in _ON_THE_BOARD
 
     def action_pause(self) -> None:
@@ -267,7 +267,7 @@ class SignoffApp(App[None]):
         self.desk.prompt.focus()
 
     def action_out(self) -> None:
-        """Out of the search, then out of the prompt, so that single keys work."""
+        """Leaves the search, then the prompt, so that single keys work."""
         if self.searching:
             self.searching = False
             self.desk.prompt.clear()
@@ -286,7 +286,7 @@ class SignoffApp(App[None]):
         self.desk.toggle_class("-no-machine")
 
     def action_light(self) -> None:
-        """Light in place of dark, and back."""
+        """Switches between light and dark."""
         self.theme = THEMES["light" if self.theme == THEMES["dark"] else "dark"]
 
     def action_copy(self) -> None:
@@ -298,13 +298,15 @@ class SignoffApp(App[None]):
         self.push_screen(Help())
 
     def action_leave(self) -> None:
-        """Leaves; a run is paused first, and left where it stands when asked twice."""
+        """Leaves; a run is paused first; a second request leaves at once."""
         if not self.desk.driving or self.leaving:
             self.exit()
             return
         self.leaving = True
         self.desk.pause()
-        self.notify("It stops after this step, then leaves. Once more leaves at once.", severity="warning")
+        self.notify(
+            "It stops after this step, then leaves. Press again to leave at once.", severity="warning"
+        )
 
     def on_desk_rested(self) -> None:
         if self.leaving:
@@ -312,10 +314,10 @@ class SignoffApp(App[None]):
 
 
 def run_app(database: Database, given: Given, thread_id: str | None, theme: str = "dark") -> int:
-    """Runs the application until the person leaves; the exit code."""
+    """Runs the application until the person leaves; returns the exit code."""
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id, theme)
-        # What is imported stays: without this a full collection halts the screen for half a second.
+        # Imported objects stay: without this a full garbage collection halts the screen for half a second.
         gc.freeze()
         try:
             app.run()
@@ -323,6 +325,6 @@ def run_app(database: Database, given: Given, thread_id: str | None, theme: str 
             app.desk.models.close()
             app.desk.close_terminal()
         if app.desk.driving:
-            # A model call cannot be broken off from here, and all that is finished is saved.
+            # A model call cannot be cancelled from here, and everything finished is saved.
             os._exit(0)
     return app.return_code or 0

@@ -1,4 +1,4 @@
-"""What the thread waits for, and the ways to answer it: a card with buttons above the prompt."""
+"""What the thread waits for, and the ways to answer: a card with buttons above the prompt."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,10 @@ from signoff.session.decisions import Action, Approval, PendingCall, Question, W
 
 
 class Asking(Vertical):
-    """Shows one waiting thing. Several calls are decided one after the other and delivered together."""
+    """Shows one waiting question, action or approval.
+
+    Several calls are decided one by one and delivered together.
+    """
 
     class Answered(Message):
         """A person has answered `waiting` with `value`."""
@@ -25,14 +28,14 @@ class Asking(Vertical):
             self.waiting, self.value = waiting, value
 
     class Wanted(Message):
-        """More is to be typed for the choice `key`: a reason, new arguments, words to the model."""
+        """The choice `key` needs typed text: a reason, new arguments, an answer for the model."""
 
         def __init__(self, key: str, call: PendingCall) -> None:
             super().__init__()
             self.key, self.call = key, call
 
     class Again(Message):
-        """An action whose outcome is unknown is to be run once more."""
+        """The person wants to run an action with unknown outcome again."""
 
         def __init__(self, action: Action) -> None:
             super().__init__()
@@ -54,7 +57,7 @@ class Asking(Vertical):
         self._show()
 
     def press(self, key: str) -> bool:
-        """Takes the choice of this key; False when there is none."""
+        """Takes the choice with this key; returns False when there is none."""
         found = next((choice for choice in self.choices() if choice.key == key), None)
         if found is None or self.waiting is None:
             return False
@@ -67,7 +70,7 @@ class Asking(Vertical):
         return True
 
     def take(self, value: Any) -> None:
-        """An answer, or a decision on the call that is shown. Raises ThreadError when it does not fit."""
+        """Takes an answer, or a decision on the shown call. Raises ThreadError when it is not valid."""
         waiting = self.waiting
         if not isinstance(waiting, Approval):
             if waiting is not None:
@@ -83,7 +86,7 @@ class Asking(Vertical):
             self._show()
 
     def typed(self, text: str) -> None:
-        """What was typed into the prompt. Raises ThreadError when it does not fit."""
+        """Takes what was typed into the prompt. Raises ThreadError when it is not valid."""
         waiting = self.waiting
         if isinstance(waiting, Question):
             self.take(option_of(text, waiting))
@@ -94,7 +97,7 @@ class Asking(Vertical):
 
     @property
     def call(self) -> PendingCall | None:
-        """The call that is to be decided on now."""
+        """Returns the call to decide on now."""
         waiting = self.waiting
         return waiting.calls[len(self.decided)] if isinstance(waiting, Approval) else None
 

@@ -1,4 +1,4 @@
-"""All that the application shows of one thread, and how each piece of news changes it."""
+"""The view of one thread, and how each event changes it."""
 
 import os
 import sys
@@ -48,8 +48,10 @@ _NUMBERS = 4
 
 @dataclass
 class Facts:
-    """What the line says. word: what goes on, in one or two words. seconds: of work in the current task, up
-    to when the run began."""
+    """The contents of the status line.
+
+    word: the activity, in one or two words. seconds: of work in the current task, until the run began.
+    """
 
     word: str = "ready"
     style: str = "dim"
@@ -63,7 +65,7 @@ class Facts:
 
 
 class Status(Static):
-    """Renders the facts, four times a second while something goes on."""
+    """Renders the facts, four times a second while the thread runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,12 +75,12 @@ class Status(Static):
         self.set_interval(0.25, self._tick)
 
     def begin(self, seconds: float) -> None:
-        """The thread runs from now on; it has worked for so long already."""
+        """Starts the clock of a run, after so many seconds of work."""
         self.facts.seconds, self.facts.begun = seconds, time.monotonic()
         self.tell("starting", "bold cyan")
 
     def worked(self, seconds: float) -> None:
-        """So long has been worked in the current task, by what is saved; until more is known nothing runs."""
+        """Shows the saved seconds of work in the current task; nothing runs until the next event."""
         self.facts.seconds, self.facts.begun = seconds, None
 
     def end(self, word: str, style: str) -> None:
@@ -98,7 +100,7 @@ class Status(Static):
         self.tell(str(event.state), "bold cyan")
 
     def streamed(self) -> None:
-        """A piece of a reply came in: about a token."""
+        """Counts a chunk of a reply, about one token."""
         self.facts.tokens += 1
 
     def render(self) -> Text:
@@ -119,7 +121,7 @@ class Status(Static):
 
 
 class _Row(NamedTuple):
-    """One line of the picture, and the number at its end."""
+    """One line of the picture, and the count at its end."""
 
     text: Text
     number: Text
@@ -127,10 +129,10 @@ class _Row(NamedTuple):
 
 
 class MachineView(Static):
-    """Shows where the machine stands in the current task and which way it came.
+    """Shows the machine's state in the current task and its path.
 
-    Where there is no room for all edges, those that were never taken are left out, except the ones that
-    lead away from the current state; where there is still none, the part around that state is shown.
+    If there is no room for all edges, those that were never taken are left out, except the ones that leave
+    the current state; if there is still no room, only the part around that state is shown.
     """
 
     def __init__(self) -> None:
@@ -141,7 +143,7 @@ class MachineView(Static):
         self.last: Edge | None = None
 
     def reset(self, at: State | None = None, taken: Counter[Edge] | None = None) -> None:
-        """Shows another task."""
+        """Clears the path for another task."""
         self.at, self.taken, self.last = at, Counter(taken or ()), None
         self.refresh(layout=True)
 
@@ -175,7 +177,7 @@ class MachineView(Static):
             yield from self._edge(state, to, to is shown[-1])
 
     def _edge(self, state: State, to: State, is_last: bool) -> Iterator[_Row]:
-        """The events of an edge, in as many lines as they need."""
+        """Returns the events of an edge, in as many lines as they need."""
         count, now = self.taken[state, to], (state, to) == self.last
         style = "bold yellow" if now else "" if count else "dim"
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -197,7 +199,7 @@ class MachineView(Static):
 
 def _colour(state: State) -> str:
     if state is State.FINISH:
-        # How it ended is for the card to say.
+        # The card says how it ended.
         return "white"
     return "magenta" if state in PAUSES else "blue" if state in MAIN_PATH else "cyan"
 
@@ -224,7 +226,7 @@ class Board(Vertical):
         yield self.status
 
     async def show(self, story: Story, settings: Settings, thread_id: str) -> None:
-        """Shows a thread as it stands."""
+        """Shows a thread as it is saved."""
         status = story.status
         self.conversation.begin(thread_id, story.events, _welcome(settings))
         self.machine.reset(story.at, story.edges)
@@ -238,7 +240,7 @@ class Board(Vertical):
         self.status.end(*status_word(story))
 
     async def _terminal_in(self, folder: str) -> None:
-        """A terminal in this folder; the one that is there when it is the same."""
+        """Returns a terminal in this folder; the current one if its folder is the same."""
         if self.pane and self.folder == folder:
             return
         if self.pane:
@@ -248,7 +250,7 @@ class Board(Vertical):
         await self.mount(self.pane, after="#main")
 
     def catch_up(self, story: Story, seen: int) -> None:
-        """What another process has done since `seen` events."""
+        """Shows what another process has done since `seen` events."""
         for event in story.events[seen:]:
             self.conversation.add(event)
         self.machine.reset(story.at, story.edges)
@@ -258,21 +260,21 @@ class Board(Vertical):
         self.status.tell(*status_word(story))
 
     def ask(self, waiting: Waiting | None) -> None:
-        """Shows what waits for the person; None for nothing."""
+        """Shows what waits for the person; None hides it."""
         self.asking.ask(waiting)
         self.hint()
         if waiting:
             self.status.end(WAITS[waiting.waits_for].to_you, "bold magenta")
 
     def hint(self) -> None:
-        """Says what the prompt is for."""
+        """Sets the hint of the prompt."""
         self.prompt.placeholder = hint(self.asking.waiting)
 
     def to_terminal(self) -> None:
-        """Lets the person type into the terminal."""
+        """Moves the focus to the terminal."""
         if self.pane and not self.has_class("-no-terminal"):
             self.add_class("-terminal")
-            # A widget that is not shown yet takes no focus.
+            # A widget that is not shown yet cannot take the focus.
             self.call_after_refresh(self.pane.focus)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
@@ -284,11 +286,11 @@ class Board(Vertical):
             self.pane.close()
 
     def remark(self, text: str) -> None:
-        """A line of the application itself."""
+        """Shows a line of the application itself."""
         self.conversation.say(Text(f"    {text}", style=AMBER))
 
     def happened(self, news: News) -> None:
-        """Shows a piece of news of the thread that runs."""
+        """Shows an event of the running thread."""
         match news:
             case Loading():
                 of = f" {news.done * 100 // news.total} %" if news.total else ""
@@ -297,7 +299,7 @@ class Board(Vertical):
                 self.status.facts.model = settings.model
             case Entered():
                 if news.turn == 0 and news.source is FIRST:
-                    # A new task: its picture begins anew.
+                    # A new task starts a new picture.
                     self.machine.reset()
                 self.machine.enter(news.state, news.source)
                 self.status.entered(news)
@@ -315,15 +317,15 @@ class Board(Vertical):
 
 
 def _welcome(settings: Settings) -> RenderableType:
-    """What an empty thread shows: what to type, what it works with, and the keys that one needs first."""
+    """Returns the text of an empty thread: what to type, the settings, and the first keys to know."""
     tools = ", ".join(settings.tools) or "no tools"
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="bold", no_wrap=True)
     rows.add_column()
     for key, does in (
-        ("Enter", "send the task below"),
+        ("Enter", "send the task"),
         ("Ctrl-J", "begin a new line in it"),
-        ("F2", "go on with another thread"),
+        ("F2", "open another thread"),
         ("F1", "all keys"),
     ):
         rows.add_row(key, does)
@@ -346,7 +348,7 @@ def _welcome(settings: Settings) -> RenderableType:
 
 
 def status_word(story: Story) -> tuple[str, str]:
-    """A word for where the thread stands, and its style."""
+    """Returns a word for the thread's status, and its style."""
     status = story.status
     if story.running:
         return "watching: another process runs this thread", "bold yellow"

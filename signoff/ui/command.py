@@ -37,7 +37,7 @@ def ui(
     _needs("textual")
     colours = theme_of(theme, os.environ, given.config)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do without.")
+        raise SetupError("The application needs a terminal; `signoff run` and `signoff show` do not.")
     # Textual is an extra, and slow to import.
     from signoff.ui.app import run_app
 

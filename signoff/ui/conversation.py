@@ -1,4 +1,4 @@
-"""The conversation: everything that happened in a thread, one item each, cards among them."""
+"""The conversation: every event of a thread as an item or a card."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -26,7 +26,7 @@ _REMINDER = 400
 
 
 class Item(Static):
-    """One thing that happened. `words` is what a search looks at."""
+    """One event. words: the text that a search looks at."""
 
     def __init__(self, content: RenderableType, words: str) -> None:
         super().__init__(_as_rich(content), classes="item")
@@ -34,12 +34,12 @@ class Item(Static):
 
 
 def _as_rich(content: RenderableType) -> RenderableType:
-    """Textual reads a bare Text anew, and knows fewer colours."""
+    """Textual converts a bare Text, and supports fewer colours."""
     return Group(content) if isinstance(content, Text) else content
 
 
 class Foldable(Item):
-    """An item that opens: Enter or a click shows all of it, or its short form again."""
+    """An item that Enter or a click opens to its full form, and closes again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "fold", "open / close")]
     can_focus = True
@@ -57,9 +57,9 @@ class Foldable(Item):
 
 
 class Conversation(VerticalScroll):
-    """Shows events as they come; keeps to the end while it is scrolled there.
+    """Shows events as they come; follows the end while it is scrolled there.
 
-    Of a long thread the newest items are shown; `earlier` says how many are left out.
+    Of a long thread the newest items are shown; `earlier` is the number of those left out.
     """
 
     BORDER_TITLE = "conversation"
@@ -74,7 +74,7 @@ class Conversation(VerticalScroll):
     def begin(
         self, thread_id: str, events: Sequence[SessionEvent], welcome: RenderableType | None = None
     ) -> None:
-        """Shows another thread. welcome: what an empty one shows, until something happens."""
+        """Shows another thread. welcome: what an empty thread shows until its first event."""
         self.thread_id = thread_id
         self.query(Item).remove()
         self.query("#welcome").remove()
@@ -84,7 +84,7 @@ class Conversation(VerticalScroll):
         hidden = max(0, len(events) - _SHOWN)
         items = [item for event in events[hidden:] if (item := self._item(event))]
         if hidden:
-            note = f"{hidden:,} earlier entries; `signoff show` tells all of them."
+            note = f"{hidden:,} earlier entries; `signoff show` prints all of them."
             items.insert(0, Item(Text(note, style="dim"), note))
         self.mount_all(items)
         self.anchor()
@@ -97,13 +97,13 @@ class Conversation(VerticalScroll):
             self._mount(item)
 
     def say(self, content: Card | Text) -> None:
-        """A card or a remark of the application itself."""
+        """Shows a card or a remark of the application itself."""
         shown = card(content, boxed=True) if isinstance(content, Card) else content
         words = f"{content.title} {content.body}" if isinstance(content, Card) else content.plain
         self._mount(Item(shown, words))
 
     def token(self, text: str) -> None:
-        """A piece of the reply that is coming in."""
+        """Adds a chunk of the arriving reply."""
         self.coming = (self.coming + text)[-_COMING:]
         shown = Text(plain(self.coming), style="italic dim")
         if known := self.query("#coming"):
@@ -112,7 +112,7 @@ class Conversation(VerticalScroll):
             self.mount(Static(Group(shown), id="coming"))
 
     def find(self, words: str) -> bool:
-        """Goes to the next item that holds `words`, from the newest backwards; False when there is none."""
+        """Goes to the next older item that contains `words`; returns False if there is none."""
         items, wanted = list(self.query(Item)), words.lower()
         order = [*range(self.found - 1, -1, -1), *range(len(items) - 1, self.found - 1, -1)]
         at = next((at for at in order if wanted in items[at].words), None) if wanted else None
@@ -137,7 +137,7 @@ class Conversation(VerticalScroll):
         before = self.lines.turn
         item = self._shown(event)
         if item and (isinstance(event, Wrote | Ended) or self.lines.turn != before):
-            # A little room before each turn.
+            # A little space before each turn.
             item.add_class("-opens")
         return item
 
@@ -164,7 +164,7 @@ def _texts(event: SessionEvent) -> str:
 
 
 def _call(call: CallFinished) -> RenderableType:
-    """A call with all its arguments and all of its result, as far as a person can read them."""
+    """Returns a call with all its arguments and its whole result, up to a readable length."""
     head = in_short(call)[0]
     style = "" if call.ok else "red"
     result = Text(_cut(call.result), style=style)
@@ -178,10 +178,10 @@ def _whole(text: str) -> RenderableType:
 
 
 def _cut(text: str) -> str:
-    """At most so much of it; the person must know that there is more."""
+    """Truncates the text; the person must know that there is more."""
     left = len(text) - _MOST
     shown = plain(text[:_MOST])
-    return shown if left <= 0 else f"{shown}\n… {left:,} more characters that are not shown"
+    return shown if left <= 0 else f"{shown}\n… {left:,} more characters not shown"
 
 
 def _reminder(why: str, text: str) -> RenderableType:

@@ -1,4 +1,4 @@
-"""One thread at a time: opened, driven by a worker, watched while another process runs it."""
+"""Opens one thread at a time, drives it in a worker, and watches it while another process runs it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ _WATCH_SECONDS = 1.0
 
 
 class Desk(Board):
-    """The board of a thread that can be run. One worker at a time drives it by its session."""
+    """The board of a thread that can be run. One worker at a time drives its session."""
 
     def __init__(self, database: Database, storage: OpenStorage, given: Given, thread_id: str | None) -> None:
         super().__init__(database)
@@ -47,7 +47,7 @@ class Desk(Board):
         return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
 
     async def open(self, thread_id: str) -> None:
-        """Shows this thread as it stands; nothing runs yet. An empty id begins a new one."""
+        """Shows this thread as it is saved, without running it. An empty id begins a new one."""
         self.thread_id = thread_id or new_thread_id(self.storage.threads())
         self.work = self._work()
         try:
@@ -59,7 +59,7 @@ class Desk(Board):
         self._stand(self.story)
 
     def _stand(self, story: Story) -> None:
-        """What a person can do with a thread as it is saved."""
+        """Shows what a person can do with the thread as it is saved."""
         self.prompt.focus()
         waiting = story.status.waiting
         if story.running:
@@ -69,7 +69,7 @@ class Desk(Board):
         elif outcome := story.status.outcome:
             self._say_how(outcome["status"])
         elif story.status.condition in (Condition.STOPPED, Condition.WAITING):
-            self.remark("It was stopped in the middle. F5 goes on; a new task takes its place.")
+            self.remark("It was stopped in the middle. F5 continues it; a new task replaces it.")
 
     @property
     def watching(self) -> bool:
@@ -85,7 +85,7 @@ class Desk(Board):
             self._stand(self.story)
 
     def typed(self, text: str) -> None:
-        """What was sent from the prompt: an answer, or a task. Raises ThreadError for what does not fit."""
+        """Takes what was sent from the prompt: an answer or a task. Raises ThreadError if it is not valid."""
         if self.asking.waiting:
             self.asking.typed(text)
         else:
@@ -93,7 +93,7 @@ class Desk(Board):
             self.drive(text)
 
     def pause(self) -> None:
-        """Pauses at the next state, or goes on."""
+        """Pauses at the next state, or continues."""
         if self.driving:
             self.work.ask("pause")
             self.status.tell("pausing after this step", "bold yellow")
@@ -105,10 +105,10 @@ class Desk(Board):
         elif self.story and self.story.status.condition in (Condition.STOPPED, Condition.WAITING):
             self.drive(None)
         else:
-            self.notify("There is nothing to go on with; send a task.", severity="warning")
+            self.notify("There is nothing to continue; send a task.", severity="warning")
 
     def stop(self) -> None:
-        """Ends the task as cancelled; a command that runs is interrupted."""
+        """Ends the task as cancelled; interrupts a running command."""
         if self.driving:
             self.work.ask("stop")
             self.status.tell("stopping", "bold yellow")
@@ -120,7 +120,7 @@ class Desk(Board):
             self.notify("There is no task to stop.", severity="warning")
 
     def more(self) -> None:
-        """More turns after a limit; another try after an error."""
+        """Gives more turns after a limit; tries again after an error."""
         outcome = (self.story and self.story.status.outcome) or {}
         moves: dict[str, ThreadCommand] = {"limit": Extend(MORE_TURNS), "error": Retry()}
         if self.driving or outcome.get("status") not in moves:
@@ -154,7 +154,7 @@ class Desk(Board):
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         assert self.pane is not None, "a thread that runs was opened"
-        # A low screen shows the terminal while it is used.
+        # A small screen shows the terminal only while it is used.
         self.app.call_from_thread(self.add_class, "-busy")
         try:
             return self.pane.run(command, timeout)
@@ -162,7 +162,7 @@ class Desk(Board):
             self.app.call_from_thread(self.remove_class, "-busy")
 
     class Rested(message.Message):
-        """The thread runs no more."""
+        """The thread no longer runs."""
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.worker.name != "drive" or event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
@@ -180,7 +180,7 @@ class Desk(Board):
         self.post_message(self.Rested())
 
     def _say_how(self, status: str) -> None:
-        """How a task that ended without success goes on."""
+        """Shows how to continue a task that ended without success."""
         if way := {"limit": f"F4 gives it {MORE_TURNS} more turns.", "error": "F4 tries it again."}.get(
             status
         ):
@@ -188,7 +188,7 @@ class Desk(Board):
 
     def _refused(self, error: BaseException) -> None:
         told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
-        self.conversation.say(Card("It cannot go on", "red", plain(told)))
+        self.conversation.say(Card("It cannot continue", "red", plain(told)))
         self.status.end("error", "bold red")
 
     def _decided(self, decision: Decision, story: Story) -> None:
@@ -199,7 +199,7 @@ class Desk(Board):
                 self._say_how(outcome.status)
             case Paused():
                 self.status.end("paused", "bold yellow")
-                self.remark("Paused; everything is saved. F5 goes on.")
+                self.remark("Paused; everything is saved. F5 continues.")
             case Message():
                 raise AssertionError("what is only said is no end of a run")
             case waiting:

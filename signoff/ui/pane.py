@@ -43,7 +43,7 @@ _FRAME_SECONDS = 0.05
 _BUSY_SECONDS = 0.02
 _FOCUSED, _UNFOCUSED = Style(reverse=True), Style(underline=True)
 LEAVE_KEY = "ctrl+right_square_bracket"
-"""Leads out of the terminal, as every other key is the shell's."""
+"""Leaves the terminal; every other key goes to the shell."""
 _LOOK_SECONDS = 0.25
 _WHEEL_LINES = 3
 _OURS = {LEAVE_KEY, "shift+pageup", "shift+pagedown", "shift+home", "shift+end"}
@@ -51,7 +51,7 @@ _COPY = {"ctrl+shift+c", "super+c"}
 
 
 def title(running: str | None, waiting_for: str | None) -> str:
-    """What the terminal does: nothing, a command of the agent, or asking the person."""
+    """Returns what the terminal does: nothing, a command of the agent, or a question to the person."""
     if running is None:
         return "terminal · idle"
     if waiting_for in _ASKS:
@@ -60,12 +60,12 @@ def title(running: str | None, waiting_for: str | None) -> str:
 
 
 class TerminalView(Widget):
-    """The screen of a terminal. What it is to show is added in any thread, and drawn 20 times a second."""
+    """The screen of a terminal. Output may be added in any thread and is drawn 20 times a second."""
 
     ALLOW_SELECT = True
 
     class Arrived(Message):
-        """There is something to show."""
+        """There is new output to draw."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -77,18 +77,18 @@ class TerminalView(Widget):
         self._next_frame: Timer | None = None
 
     def show(self, item: bytes | Words) -> None:
-        """Adds output, or words of the application. May be called in any thread; does not block."""
+        """Adds output, or a line of the application. May be called in any thread; does not block."""
         if self._backlog.add(item):
             self.post_from_anywhere(self.Arrived())
 
     def post_from_anywhere(self, message: Message) -> None:
-        """Posts a message, unless the application is at its end."""
+        """Posts a message, unless the application is shutting down."""
         with suppress(RuntimeError):
-            # Its event loop is closed: nobody looks any more.
+            # Its event loop is closed: nothing is displayed any more.
             self.post_message(message)
 
     def answer(self, data: bytes) -> None:
-        """Takes what the terminal answers to the program that asked it something."""
+        """Passes the terminal's response on to the program that queried it."""
 
     def scrolled_back(self) -> None:
         """Called after `back` has changed."""
@@ -98,7 +98,7 @@ class TerminalView(Widget):
             self._frame()
 
     def _frame(self) -> None:
-        """Shows what has come, for as long as it does not hold up the application."""
+        """Draws the new output, for as long as that does not block the application."""
         self._next_frame = None
         end = time.monotonic() + _BUSY_SECONDS
         before, shown = self.terminal.scrolled_off, False
@@ -149,14 +149,14 @@ class TerminalView(Widget):
         self.refresh()
 
     def scroll_back(self, lines: int) -> None:
-        """Shows what is so many lines further back."""
+        """Scrolls back by so many lines."""
         most = 0 if self.terminal.alternate else self.terminal.history_lines
         self.back = min(max(self.back + lines, 0), most)
         self.scrolled_back()
         self.refresh()
 
     def copy_selected(self) -> None:
-        """Copies what was selected with the mouse."""
+        """Copies the text selected with the mouse."""
         if selected := self.screen.get_selected_text():
             self.app.copy_to_clipboard(selected)
 
@@ -164,9 +164,10 @@ class TerminalView(Widget):
 class TerminalPane(TerminalView, can_focus=True):
     """A shell in `cwd` on a screen of its own, started when it is first used or gets the focus.
 
-    env: variables beside the few that a shell inherits. The border says what it does: idle, the agent's
-    command, or that the command asks for something. With the focus every key is the shell's but Ctrl-],
-    which leads out of it, and Shift with PageUp, PageDown, Home and End, which scroll as the wheel does.
+    env: variables in addition to the few that a shell inherits. The border shows what it does: idle, the
+    agent's command, or that the command asks for input. With the focus every key goes to the shell except
+    Ctrl-], which leaves the terminal, and Shift with PageUp, PageDown, Home and End, which scroll like the
+    mouse wheel.
 
     `run`, `interrupt`, `write` and `close` may be called in any thread.
     """
@@ -189,7 +190,7 @@ class TerminalPane(TerminalView, can_focus=True):
     """
 
     class Left(Message):
-        """The person pressed the key that leads out of the terminal; the focus has moved on."""
+        """The person pressed the key that leaves the terminal; the focus has moved on."""
 
     class Changed(Message):
         """A command of the agent began or ended."""
@@ -204,7 +205,7 @@ class TerminalPane(TerminalView, can_focus=True):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.running: str | None = None
-        """The agent's command that runs now."""
+        """The agent's running command."""
         self._cwd, self._env = cwd, dict(env or {})
         self._guard = Guard()
         self._shell = PaneShell(self._started, self._remark, self._guard)
@@ -214,11 +215,11 @@ class TerminalPane(TerminalView, can_focus=True):
     # --- what the application uses ---
 
     def run(self, command: str, timeout: float) -> ShellResult:
-        """Shows and runs a command of the agent; returns when it has ended. Blocks: call it in a worker.
+        """Shows and runs a command of the agent; returns when it has ended.
 
-        timeout: seconds, after which it is stopped. A person may type meanwhile. Raises ToolException when it
-        cannot be run (another one runs, a person's program has the terminal, the pane was closed), and
-        SetupError where there can be no shell.
+        Blocks: call it in a worker. timeout: seconds, after which it is stopped. A person may type meanwhile.
+        Raises ToolException when it cannot run (another one runs, a person's program has the terminal, the
+        pane was closed), and SetupError where no shell is possible.
         """
         if not self._turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
             raise ToolException("The terminal is still running another command; try again when it has ended.")
@@ -234,15 +235,15 @@ class TerminalPane(TerminalView, can_focus=True):
             self._turn.release()
 
     def interrupt(self) -> None:
-        """Presses ^C, whatever the running program made of that key."""
+        """Presses ^C, even where the running program gave that key another meaning."""
         self._shell.interrupt()
 
     def write(self, data: bytes) -> None:
-        """Types `data`, soon."""
+        """Types `data` without waiting for it."""
         self._shell.write(data)
 
     def close(self) -> None:
-        """Ends the shell and everything it started; a command that is running fails. May be repeated."""
+        """Ends the shell and everything it started; a running command fails. May be called again."""
         self._shell.close()
 
     # --- what comes from the shell, in its threads ---
@@ -272,7 +273,7 @@ class TerminalPane(TerminalView, can_focus=True):
         self._entitle()
 
     def on_unmount(self) -> None:
-        # Not in another thread: it has to be done before the application goes.
+        # Not in another thread: it must finish before the application ends.
         self.close()
 
     def on_terminal_pane_changed(self) -> None:
@@ -281,7 +282,7 @@ class TerminalPane(TerminalView, can_focus=True):
         self._entitle()
 
     def answer(self, data: bytes) -> None:
-        # To a program that reads whole lines it would be typed into its next line.
+        # A program that reads whole lines would get it as part of its next line.
         if data and self._shell.reads_keys():
             self._shell.write(data)
 
@@ -311,11 +312,11 @@ class TerminalPane(TerminalView, can_focus=True):
         self._entitle()
 
     def on_blur(self) -> None:
-        # Else nobody would see what the agent does next.
+        # Otherwise the agent's next output would not be visible.
         self.scroll_back(-self.back)
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        # Else bindings of the application would take keys from the shell.
+        # Otherwise bindings of the application would take keys from the shell.
         return key != LEAVE_KEY
 
     def on_key(self, event: events.Key) -> None:
@@ -337,10 +338,10 @@ class TerminalPane(TerminalView, can_focus=True):
         if self.back:
             self.scroll_back(-self.back)
         if data == b"\x03":
-            # It must not wait behind what no program reads.
+            # It must not wait behind input that no program reads.
             self._shell.forget()
         if len(data) == 1 or not data.startswith(b"\x1b") or self._shell.reads_keys():
-            # A program that reads lines has no use for cursor keys: they would be part of the line.
+            # For a program that reads lines, cursor keys would become part of the line.
             self._shell.write(data)
 
     def on_paste(self, event: events.Paste) -> None:

@@ -1,4 +1,4 @@
-"""The prompt: a task, an answer, a decision or a search; as many lines as it takes."""
+"""The prompt for a task, an answer, a decision or a search, of any number of lines."""
 
 from typing import ClassVar
 
@@ -8,12 +8,12 @@ from textual.widgets import TextArea
 
 
 class Prompt(TextArea):
-    """Enter sends what was written; Ctrl-J begins a new line, and what is pasted keeps its lines."""
+    """Enter sends the text; Ctrl-J begins a new line, and pasted text keeps its lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send", show=False, priority=True),
         Binding("ctrl+j,shift+enter,alt+enter", "new_line", "new line", show=False, priority=True),
-        # A text area has a use of its own for these.
+        # A text area binds these keys itself.
         Binding("f6", "app.terminal", "terminal", key_display="F6"),
         Binding("f7", "app.machine", "machine", show=False),
     ]

@@ -1,4 +1,4 @@
-"""The screen of a terminal: takes whatever bytes a program writes, gives back harmless lines."""
+"""The screen of a terminal: turns arbitrary bytes of a program into lines without control codes."""
 
 import codecs
 import re
@@ -28,7 +28,7 @@ _STRING_BEGUN = re.compile(r"\x1b[\]PX^_]")
 _STRING_ENDS = re.compile(r"[\x07\x18\x1a\x1b]")
 _NUMBERS_END = re.compile(r"[^ -?]")
 HISTORY = 3_000
-"""How many lines are kept that scrolled off the top."""
+"""How many lines that scrolled off the top are stored."""
 _MOST_ANSWERED = 256
 _MARK = re.compile(r"133;([AC])(?:;|\Z)")
 _PRIVATE_MODES = {6: modes.DECOM, 7: modes.DECAWM, 25: modes.DECTCEM}
@@ -37,7 +37,7 @@ _ALTERNATE = (47, 1047, 1049)
 
 
 class Escapes:
-    """A stream of bytes as tokens, also where a character or a sequence comes in pieces.
+    """Splits a stream of bytes into tokens, even where a character or a sequence comes in pieces.
 
     A token is a match whose `lastgroup` says what it is: `text`, `control`, `csi` (with the groups `mark`,
     `numbers` and `between`), `osc`, `string` (DCS and the like) or `escape`. Sequences that are malformed, or
@@ -50,7 +50,7 @@ class Escapes:
         self._until: re.Pattern[str] | None = None
 
     def split(self, data: bytes) -> Iterator[re.Match[str]]:
-        """The tokens of `data`; has to be read to its end."""
+        """Yields the tokens of `data`; must be read to its end."""
         text, self._held = self._held + self._decoder.decode(data), ""
         at = self._skipped(text)
         while at < len(text):
@@ -69,11 +69,11 @@ class Escapes:
             self._held = unfinished
             return
         self._until = _STRING_ENDS if _STRING_BEGUN.match(unfinished) else _NUMBERS_END
-        # It may be the first half of a string's end.
+        # It may be the first half of a string terminator.
         self._held = "\x1b" if unfinished.endswith("\x1b") else ""
 
     def _skipped(self, text: str) -> int:
-        """Where to go on, when the beginning of `text` belongs to a sequence that is too long to keep."""
+        """Returns where to continue when `text` begins in a sequence that is too long to store."""
         if self._until is None:
             return 0
         end = self._until.search(text)
@@ -84,12 +84,12 @@ class Escapes:
 
 
 def numbers(token: re.Match[str]) -> list[int]:
-    """The parameters of a `csi` token, 0 for those left out."""
+    """Returns the parameters of a `csi` token, 0 for omitted ones."""
     return [_number(each) for each in re.split("[;:]", token["numbers"])]
 
 
 def grouped_numbers(token: re.Match[str]) -> list[list[int]]:
-    """The parameters of a `csi` token, each with the ones that colons join to it."""
+    """Returns the parameters of a `csi` token, each with those that colons join to it."""
     return [[_number(each) for each in group.split(":")] for group in token["numbers"].split(";")]
 
 
@@ -98,11 +98,11 @@ def _number(digits: str) -> int:
 
 
 def nothing() -> None:
-    """What most control characters do."""
+    """Does nothing, like most control characters."""
 
 
 def control_characters(grid: Grid) -> dict[str, Callable[[], object]]:
-    """What single control characters do."""
+    """Returns the actions of single control characters."""
     return {
         "\b": grid.backspace,
         "\t": grid.tab,
@@ -116,7 +116,7 @@ def control_characters(grid: Grid) -> dict[str, Callable[[], object]]:
 
 
 def escape_sequences(grid: Grid) -> dict[str, Callable[[], object]]:
-    """What follows ESC, and what it does."""
+    """Returns the characters that follow ESC, and their actions."""
     return {
         "c": grid.reset,
         "D": grid.index,
@@ -130,7 +130,7 @@ def escape_sequences(grid: Grid) -> dict[str, Callable[[], object]]:
 
 
 def control_sequences(grid: Grid) -> dict[str, Callable[[int], object]]:
-    """The last characters of control sequences (CSI) that take one number, 0 when it is left out."""
+    """Returns the final characters of control sequences (CSI) that take one number, 0 when omitted."""
     return {
         "@": grid.insert_characters,
         "A": grid.cursor_up,
@@ -165,8 +165,8 @@ class TerminalScreen:
     """A screen of `rows` lines of `cols` cells, fed with the bytes that a program writes to its terminal.
 
     Whatever the bytes are, nothing raises and nothing is passed through: titles, clipboard, links and other
-    strings for a terminal are dropped, deceiving characters are shown as symbols. What programs ask the
-    terminal (where the cursor is, what it is) is answered in `answers` alone.
+    strings for a terminal are dropped, deceptive characters are shown as symbols. Queries of programs to the
+    terminal (cursor position, terminal type) are answered only through `answers`.
     """
 
     def __init__(self, rows: int = 24, cols: int = 80, *, history: int = HISTORY) -> None:
@@ -178,9 +178,9 @@ class TerminalScreen:
         self._escape: dict[str, Callable[[], object]] = escape_sequences(self._grid)
         self._csi: dict[str, Callable[[int], object]] = control_sequences(self._grid)
         self.application_cursor = False
-        """Whether a program wants the cursor keys of `?1`."""
+        """Whether a program asked for application cursor keys (`?1`)."""
         self.bracketed_paste = False
-        """Whether a program wants to know what is pasted (`?2004`)."""
+        """Whether a program asked for bracketed paste (`?2004`)."""
 
     @property
     def rows(self) -> int:
@@ -192,38 +192,38 @@ class TerminalScreen:
 
     @property
     def cursor(self) -> tuple[int, int] | None:
-        """Column and row of the cursor, from 0; None while a program hides it."""
+        """Returns column and row of the cursor, from 0; None while a program hides it."""
         cursor = self._grid.cursor
         return None if cursor.hidden else (min(cursor.x, self.cols - 1), cursor.y)
 
     @property
     def alternate(self) -> bool:
-        """Whether a full-screen program has the screen."""
+        """Whether a full-screen program uses the screen."""
         return self._grid.alternate
 
     @property
     def history_lines(self) -> int:
-        """How many lines scrolled off the top and are still known."""
+        """Returns how many lines that scrolled off the top are still stored."""
         return len(self._grid.history)
 
     @property
     def scrolled_off(self) -> int:
-        """How many lines ever scrolled off the top."""
+        """Returns how many lines ever scrolled off the top."""
         return self._grid.scrolled_off
 
     @property
     def text(self) -> list[str]:
-        """The lines of the screen, without the blanks at their ends."""
+        """Returns the lines of the screen, without trailing blanks."""
         return [self.line(y).text.rstrip() for y in range(self.rows)]
 
     def line(self, y: int) -> Strip:
-        """A line as it looks, 0 being the top of the screen; below 0 lines of the history."""
+        """Returns a styled line; 0 is the top of the screen, negative numbers are lines of the history."""
         if y >= 0:
             return strip(self._grid.buffer[y], self.cols)
         return self._grid.history[y].adjust_cell_length(self.cols)
 
     def line_with_cursor(self, y: int, look: Style) -> Strip:
-        """The line, with the cursor in the style `look` when it is there."""
+        """Returns the line, with the cursor in the style `look` if it is on this line."""
         line, cursor = self.line(y), self.cursor
         if cursor is None or cursor[1] != y:
             return line
@@ -232,24 +232,24 @@ class TerminalScreen:
         return highlighted(line, x, 2 if wide and cells[x].data else 1, look)
 
     def changed(self) -> set[int]:
-        """The lines that may look otherwise than at the last call."""
+        """Returns the lines that may have changed since the last call."""
         found = {y for y in self._grid.dirty if 0 <= y < self.rows}
         self._grid.dirty.clear()
         return found
 
     def resize(self, rows: int, cols: int) -> None:
-        """Makes the screen another size; what no longer fits above goes to the history."""
+        """Resizes the screen; lines that no longer fit at the top go to the history."""
         before = self.scrolled_off
         self._grid.resize(max(rows, 1), max(cols, 1))
         self._prompt_moved(before)
 
     def answers(self) -> bytes:
-        """What the program is to be told, for its input; at most a few hundred bytes, and only once."""
+        """Returns the responses for the program's input, at most a few hundred bytes, and empties them."""
         found, self._answers = self._answers, b""
         return found
 
     def feed(self, data: bytes) -> None:
-        """Shows what a program wrote."""
+        """Draws what a program wrote."""
         for token in self._escapes.split(data):
             before = self.scrolled_off
             kind = token.lastgroup
@@ -258,7 +258,7 @@ class TerminalScreen:
             elif kind == "control":
                 self._control.get(token["control"], nothing)()
                 if token["control"] == "\n" and not self.alternate:
-                    # Somebody has entered what was typed at the prompt.
+                    # A line typed at the prompt was entered.
                     self._prompt = None
             elif kind == "csi":
                 self._run_csi(token)
@@ -270,10 +270,10 @@ class TerminalScreen:
                 self._prompt_moved(before)
 
     def say(self, words: str, *, over_prompt: bool = False) -> None:
-        """Shows `words`, which may hold escape sequences of ours, on lines of their own.
+        """Shows `words`, which may contain escape sequences of ours, on lines of their own.
 
-        over_prompt: in place of the shell's prompt and what was typed there. While a full-screen program
-        has the screen nothing is shown.
+        over_prompt: in place of the shell's prompt and the text typed there. Shows nothing while a
+        full-screen program uses the screen.
         """
         if self.alternate:
             return
@@ -283,14 +283,14 @@ class TerminalScreen:
         grid.mode -= {modes.IRM, modes.DECOM}
         if not (over_prompt and self._erase_prompt()) and grid.cursor.x:
             grid.next_line()
-        # The first character ends a sequence that was begun and not finished.
+        # The first character ends an unfinished sequence.
         self.feed(b"\x18" + words.replace("\n", "\r\n").encode() + b"\x1b[m\r\n")
 
     def _marked(self, kind: str) -> None:
         if self.alternate:
             return
         if kind == "C":
-            # The agent's command begins; a prompt that came late, or is still there, is not its own.
+            # The agent's command begins; a late or remaining prompt does not belong to it.
             self._erase_prompt()
             return
         if self._grid.cursor.x:

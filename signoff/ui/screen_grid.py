@@ -1,4 +1,4 @@
-"""The cells of a terminal's screen, and what drawing and control functions do to them, on top of pyte."""
+"""The cells of a terminal's screen, and the drawing and control functions on them, on top of pyte."""
 
 import unicodedata
 from collections import defaultdict, deque
@@ -28,7 +28,7 @@ PLAIN = Char(" ")
 _MOST_MARKS = 3
 _LOOK = itemgetter(slice(1, None))
 _UNSEEN = "\ufffd"
-# Joiners, the emoji style and skin colours: left out, as terminals do not agree on the width.
+# Joiners, the emoji style and skin colours: left out, because terminals disagree on their width.
 _LEFT_OUT = {0x200C, 0x200D, 0xFE0F, *range(0x1F3FB, 0x1F400)}
 _OWN_LOOK = {0xA0: " ", 0xAD: "-"}
 _SWITCHES: dict[int, dict[str, Any]] = {
@@ -51,9 +51,9 @@ _LINES_AND_CORNERS = {code: VT100_MAP[code] for code in range(0x5F, 0x7F)}
 
 @lru_cache(maxsize=4096)
 def shown(character: str) -> str:
-    """What stands for a character that is not ASCII: mostly itself, nothing, or a visible symbol.
+    """Returns what to draw for a non-ASCII character: usually itself, or nothing, or a visible symbol.
 
-    Control characters, and those that reorder or hide text, must not reach anybody's terminal.
+    Control characters, and those that reorder or hide text, must not reach a real terminal.
     """
     code = ord(character)
     if code in _LEFT_OUT:
@@ -63,19 +63,19 @@ def shown(character: str) -> str:
     category = unicodedata.category(character)
     if category in ("Cc", "Cn", "Cs"):
         return _UNSEEN
-    # Programs draw with spaces of all kinds, and with the empty Braille cell.
+    # Programs draw with all kinds of spaces, and with the empty Braille cell.
     spacing = category == "Zs" or code == 0x2800
     return f"⟨U+{code:04X}⟩" if is_unseen(character) and not spacing else character
 
 
 @lru_cache(maxsize=4096)
 def width(character: str) -> int:
-    """How many cells a character takes: 0 for one that joins the character before it, 1 or 2."""
+    """Returns how many cells a character takes: 1 or 2, or 0 if it joins the character before it."""
     return cell_len(character)
 
 
 def joined(cell: Char, mark: str) -> Char:
-    """The cell with a combining mark more, unless it has enough of them or would change its width."""
+    """Returns the cell with another combining mark, unless it has enough or would change its width."""
     data = unicodedata.normalize("NFC", cell.data + mark)
     if len(data) > 1 + _MOST_MARKS or cell_len(data) != cell_len(cell.data):
         return cell
@@ -83,7 +83,7 @@ def joined(cell: Char, mark: str) -> Char:
 
 
 def painted(cell: Char, groups: list[list[int]]) -> Char:
-    """The cell with the colours and styles of an SGR sequence."""
+    """Returns the cell with the colours and styles of an SGR sequence."""
     rest = list(reversed(groups))
     while rest:
         code, *more = rest.pop()
@@ -109,7 +109,7 @@ def painted(cell: Char, groups: list[list[int]]) -> Char:
 
 
 def _following(rest: list[list[int]]) -> list[int]:
-    """Takes the numbers of a colour that semicolons separate."""
+    """Returns the numbers of a colour that semicolons separate."""
     kind = rest.pop()[0] if rest else 0
     count = {5: 1, 2: 3}.get(kind, 0)
     return [kind, *(rest.pop()[0] for _ in range(min(count, len(rest))))]
@@ -122,14 +122,14 @@ def _colour(numbers: list[int]) -> str | None:
     if kind == 5 and values:
         return str(values[0])
     if kind == 2 and len(values) >= 3:
-        # With four of them the first names a colour space.
+        # With four numbers the first is a colour space.
         red, green, blue = values[1:4] if len(values) > 3 else values
         return f"#{red:02x}{green:02x}{blue:02x}"
     return None
 
 
 def strip(line: Line, columns: int) -> Strip:
-    """The first `columns` cells of a line."""
+    """Returns the first `columns` cells of a line."""
     count = columns if line.default != PLAIN else min(columns, max(line, default=-1) + 1)
     cells = [line[x] for x in range(count)]
     text = "".join([cell.data for cell in cells])
@@ -140,7 +140,7 @@ def strip(line: Line, columns: int) -> Strip:
 
 
 def highlighted(line: Strip, x: int, cells: int, look: Style) -> Strip:
-    """The line with so many of its cells, from `x` on, in another style."""
+    """Returns the line with so many of its cells, from `x` on, in another style."""
     middle = line.crop(x, x + cells)
     return Strip.join(
         [line.crop(0, x), Strip(Segment.apply_style(middle, post_style=look), cells), line.crop(x + cells)]
@@ -148,7 +148,7 @@ def highlighted(line: Strip, x: int, cells: int, look: Style) -> Strip:
 
 
 def _whole(cells: list[Char]) -> list[Char]:
-    """The cells, with blanks for halves of wide characters whose other half was overwritten."""
+    """Returns the cells, with blanks for halves of wide characters whose other half was overwritten."""
     result: list[Char] = []
     for x, cell in enumerate(cells):
         follows = x + 1 < len(cells) and not cells[x + 1].data
@@ -164,14 +164,14 @@ def _whole(cells: list[Char]) -> list[Char]:
 def _segment(cells: list[Char], look: Look) -> Segment:
     text = "".join([cell.data for cell in cells])
     if not text.isascii() and cell_len(text) != len(cells):
-        # Characters that are one in a row, as two halves of a flag are.
+        # Characters that are one when adjacent, such as the two halves of a flag.
         text = "".join(cell.data if cell.data.isascii() else _UNSEEN for cell in cells).ljust(len(cells))
     return Segment(text, style(look))
 
 
 @lru_cache(maxsize=4096)
 def style(look: Look) -> Style | None:
-    """The style of a cell with these fields after its text; None for plain text."""
+    """Returns the style of a cell with these fields after its text; None for plain text."""
     if look == _LOOK(PLAIN):
         return None
     cell = Char(" ", *look)
@@ -194,7 +194,7 @@ def _rich(colour: str) -> Color | None:
 
 
 class Drawn(Screen):
-    """A screen of pyte whose text is drawn here: wide, combined and strange characters, wrapping, insertion.
+    """A pyte screen that draws text itself: wide, combined and special characters, wrapping, insertion.
 
     pyte drops what follows a zero-width character, lets combined characters grow without bound, and is slow.
     """
@@ -234,7 +234,7 @@ class Drawn(Screen):
             self.cursor.x += len(part)
             at += len(part)
             if modes.DECAWM not in self.mode and self.cursor.x == self.columns:
-                # Everything else would go to the last column, one over the other.
+                # All other characters would overwrite each other in the last column.
                 at = max(at, len(data) - 1)
 
     def _put(self, character: str) -> None:
@@ -261,7 +261,7 @@ class Drawn(Screen):
             line[x] = joined(line[x], mark)
 
     def _wrap(self, cells: int) -> None:
-        """Makes room for a character of so many cells where the cursor is at the end of the line."""
+        """Makes room for a character of so many cells if the cursor is at the end of the line."""
         if self.cursor.x + cells <= self.columns:
             return
         if modes.DECAWM in self.mode:
@@ -281,13 +281,13 @@ class Drawn(Screen):
             yield cell
 
     def repeat(self, count: int) -> None:
-        """Draws the character before the cursor again, at most a line of it."""
+        """Repeats the character before the cursor, for at most one line."""
         x = min(self.cursor.x, self.columns) - 1
         if x >= 0 and (data := self.buffer[self.cursor.y][x].data):
             self.draw(data[0] * min(count, self.columns))
 
     def choose_set(self, which: int, code: str) -> None:
-        """Makes the character set 0 or 1 the one with lines and corners (`0`) or the ordinary one."""
+        """Sets character set 0 or 1 to line drawing (`0`) or to the ordinary one."""
         self._graphic[which] = code == "0"
 
 
@@ -304,22 +304,22 @@ class _Main(NamedTuple):
 class Grid(Drawn):
     """A screen of `lines` by `columns`, with the lines that scrolled off its top in `history`.
 
-    pyte knows no alternate screen and no scrolling commands, keeps lines that blank ones should replace,
-    erases with more than the background, and lets savepoints grow without bound. Those parts are replaced
+    pyte has no alternate screen and no scrolling commands, keeps lines that blank ones should replace, erases
+    with more attributes than the background, and lets savepoints grow without bound. These parts are replaced
     here.
     """
 
     def __init__(self, columns: int, lines: int, history: int) -> None:
         self.history: deque[Strip] = deque(maxlen=history)
         self.scrolled_off = 0
-        """How many lines ever went into the history."""
+        """How many lines were ever added to the history."""
         self._main: _Main | None = None
         self._saved = Cursor(0, 0, PLAIN)
         super().__init__(columns, lines)
 
     @property
     def alternate(self) -> bool:
-        """Whether a full-screen program has a screen of its own."""
+        """Whether a full-screen program uses the alternate screen."""
         return self._main is not None
 
     def reset(self) -> None:
@@ -331,7 +331,7 @@ class Grid(Drawn):
     # --- scrolling ---
 
     def scroll(self, count: int, top: int | None = None) -> None:
-        """Moves the lines between `top` (else the margin) and the lower margin up, or down below zero."""
+        """Moves the lines from `top` (default: the upper margin) to the lower margin up; down if negative."""
         margins = self.margins or Margins(0, self.lines - 1)
         first, last = margins.top if top is None else top, margins.bottom
         rows = [self.buffer[y] for y in range(first, last + 1)]
@@ -398,7 +398,7 @@ class Grid(Drawn):
         self._erase(self.cursor.y, x, min(x + (count or 1), self.columns))
 
     def _erase(self, y: int, start: int, end: int | None) -> None:
-        """Erases cells of a line; without an `end` also those that only a wider screen would show."""
+        """Erases cells of a line; without `end` also those that only a wider screen would show."""
         self.dirty.add(y)
         if start == 0 and end is None:
             self.buffer[y] = self._blank()

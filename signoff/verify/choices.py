@@ -1,5 +1,4 @@
-"""What may happen at a point of a run: what the model says, what a person answers, and what comes from
-outside at any time."""
+"""What may happen at a point of a run: the model's replies, a person's answers, and events from outside."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")
 
 @dataclass(frozen=True)
 class Possibility:
-    """One thing that may happen. sort: STEP (the machine alone), REPLY, ANSWER or OUTSIDE."""
+    """One possible event. sort: STEP (the machine alone), REPLY, ANSWER or OUTSIDE."""
 
     sort: str
     name: str = ""
@@ -30,7 +29,7 @@ class World:
     """A graph, and what may happen to it.
 
     replies: names of the alphabet. events: those that may come from outside, at most `outside` of them in one
-    run. starts: histories with which a thread begins.
+    run. starts: the histories with which a thread begins.
     """
 
     name: str
@@ -45,7 +44,7 @@ class World:
             yield replace(self.machine.begin(messages, self.outside), path=(name,))
 
     def successors(self, point: MachinePoint) -> Iterator[tuple[Possibility, MachineStep]]:
-        """Everything that may happen at `point`, and what comes of it."""
+        """Yields everything that may happen at `point`, with the following point."""
         if point.place is State.CALL_LLM:
             for name in self.replies:
                 yield Possibility(REPLY, name), self.machine.step(point, ALPHABET[name])
@@ -67,7 +66,7 @@ class World:
                     yield Possibility(OUTSIDE, name), MachineStep(point, after)
 
     def _kills(self, point: MachinePoint, operations: int) -> Iterator[tuple[Possibility, MachineStep]]:
-        """The process is killed before each operation on the store, and before the state is saved."""
+        """Yields kills of the process before each operation on the store, and before the state is saved."""
         one_less = replace(point, outside=point.outside - 1)
         for lives in range(1, operations + 1):
             step = self.machine.step(one_less, lives=lives)
@@ -78,7 +77,7 @@ class World:
 
 
 def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | None:
-    """The point after an event from outside; None where it cannot come."""
+    """Returns the point after an event from outside; None where it cannot happen."""
     state, ended = point.state, point.place is None
     match name:
         case "message":
@@ -87,11 +86,11 @@ def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | 
         case "nothing":
             return _entered(point, Event.INPUT, {}) if ended else None
         case "stop":
-            # As a session does it, for the task that runs.
+            # Like a session does, for the running task.
             task = state.get("task")
             return _by_hand(point, Event.STOP, {"stop": task}) if task and not ended else None
         case "fork" | "go on":
-            # What was granted its end keeps it; what was pending is dropped.
+            # A granted end stays; pending requests are dropped.
             open_work = not ended and point.place is not State.FINISH
             return _by_hand(point, Event(name), {}) if open_work else None
         case "expire":
@@ -107,7 +106,7 @@ def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | 
 
 
 def _expired(point: MachinePoint) -> MachinePoint | None:
-    """The question that is waited with has been answered by its default."""
+    """Answers the waiting question with its default."""
     waiting = point.waiting or {}
     if waiting.get("type") != "question" or not waiting.get("call_id"):
         return None
@@ -116,12 +115,12 @@ def _expired(point: MachinePoint) -> MachinePoint | None:
 
 
 def _by_hand(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> MachinePoint:
-    """The point after what `entry_update` returns was written."""
+    """Returns the point after the result of `entry_update` was written."""
     return _entered(point, event, {**update, "event": str(event)})
 
 
 def _entered(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> MachinePoint:
-    """The point after an event from outside that writes this."""
+    """Returns the point after an event from outside that writes this."""
     return replace(
         point,
         place=enters(event),

@@ -1,7 +1,7 @@
-"""Visits every state that a run can reach, by everything that may happen in it.
+"""Visits every state that a run can reach.
 
-Two points with the same key have the same future, so one of them is enough. What does not hold is reported
-with the way that led there.
+Two points with the same key have the same future, so one of them is enough. A broken property is reported
+with the path that led there.
 """
 
 from collections import deque
@@ -26,13 +26,13 @@ from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
 from signoff.verify.machine import ALPHABET, THREAD, Machine, MachinePoint, MachineStep, reopened
 from signoff.verify.properties import PROPERTIES, Property
 
-# More in a row without the model or a person are no way to an end.
+# A run with more steps in a row without the model or a person is considered endless.
 MOST_STEPS = 100
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A property that does not hold, why, and the way there."""
+    """A property that does not hold, the reason, and the path there."""
 
     name: str
     why: str
@@ -41,9 +41,12 @@ class Broken:
 
 @dataclass
 class Exploration:
-    """What was visited. ways: for each state its successors, by what happens. reported: the events that the
-    states of the machine have reported, and those that came from outside (of no state). compared: steps that
-    were done a second time, and compared."""
+    """The visited states.
+
+    ways: for each state its successors, by what happens. reported: the events that the states of the machine
+    have reported, and those from outside (of no state). compared: steps that were done a second time, and
+    compared.
+    """
 
     broken: list[Broken] = field(default_factory=list)
     ways: dict[Hashable, dict[Possibility, Hashable]] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Exploration:
         return sum(map(len, self.ways.values()))
 
     def sequences(self, length: int) -> int:
-        """How many different runs of up to `length` replies and events these states stand for."""
+        """Returns how many different runs of up to `length` replies and events these states represent."""
         reached: dict[Hashable, int] = {}
         for start in self.first:
             reached[start] = reached.get(start, 0) + 1
@@ -75,7 +78,7 @@ class Exploration:
         return total
 
     def _settled(self, reached: Mapping[Hashable, int]) -> Mapping[Hashable, int]:
-        """These states, and those that the machine alone goes on to from them; circles are left."""
+        """Returns these states, and those that the machine alone reaches from them; cycles are cut."""
         all_of = dict(reached)
         waiting = deque((state, times, 0) for state, times in reached.items())
         while waiting:
@@ -88,7 +91,7 @@ class Exploration:
 
 
 def key(point: MachinePoint, machine: Machine) -> Hashable:
-    """All that the rules and the nodes look at, counts no further than the limits count."""
+    """Returns everything that the rules and the nodes read, with counts capped at their limits."""
     reader = read_messages(point.state, machine.deps.toolbox)
     task = current_task(reader, point.state, can_ask=machine.can_ask)
     return (
@@ -136,8 +139,10 @@ def _task(task: Task, machine: Machine) -> Hashable:
 
 
 def _used(task: Task, limits: Limits) -> Hashable:
-    """What is counted in whole numbers against a limit of the same name. Tokens and their cost follow from
-    the turns here, and no clock runs."""
+    """Returns what is counted in whole numbers against a limit of the same name.
+
+    Tokens and their cost follow from the turns here, and no clock runs.
+    """
     counted = [name for name in Used._fields if getattr(limits, name, None) is not None and is_whole(name)]
     return tuple(getattr(task.used, name) for name in counted), task.used.refused
 
@@ -149,7 +154,7 @@ def _call(call: Call | None) -> Hashable:
 
 
 def _work(task: Task) -> Hashable:
-    """The work so far, step by step: any of it may come round."""
+    """Returns the work so far, step by step: any of it may repeat."""
     return tuple(
         tuple(
             (_call(call), found and found.status)
@@ -161,7 +166,7 @@ def _work(task: Task) -> Hashable:
 
 
 def _phase(task: Task) -> Hashable:
-    """The last phase, and whether there was work after it."""
+    """Returns the last phase, and whether there was work after it."""
     if not task.phases:
         return None
     last = task.phases[-1]
@@ -169,8 +174,7 @@ def _phase(task: Task) -> Hashable:
 
 
 def _idle(task: Task, most: int | None) -> Hashable:
-    """The refusals that were told since the last work: the same once more would be a standstill, as would too
-    many of them."""
+    """Returns the refusals since the last work: a repeated one, or too many, would be a standstill."""
     found = idle_refusals(task)
     claims = frozenset(
         (call.name, repr(sorted(call.args.items())), why["kind"], why["why"]) for call, why in found
@@ -179,10 +183,10 @@ def _idle(task: Task, most: int | None) -> Hashable:
 
 
 def _reply(task: Task, point: MachinePoint) -> Hashable:
-    """The replies that hold what is due or stands: what came of each of their calls."""
+    """Returns the replies with pending or accepted calls, and the results of their calls."""
     open_calls = [*task.due, *(call for call in (task.ask, task.finish) if call)]
     held = {id(reply): reply for call in open_calls for reply in [task.reply_of(call)]}
-    # What comes next to be routed is looked at as a whole.
+    # The next calls to be routed are compared completely.
     if task.last and point.place in (State.ROUTE_TOOLS, State.EXECUTE):
         held[id(task.last)] = task.last
     replies = list(held.values())
@@ -239,7 +243,7 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
 
 
 def _journal(point: MachinePoint, task: Task) -> Hashable:
-    """What the store says of the calls that are open, and of the tasks."""
+    """Returns the entries of the store for open calls and for the tasks."""
     open_calls = [call for reply in task.replies for call in reply.calls if reply.open(call)]
     ids = {call.id for call in [*open_calls, *(stray.call for stray in task.strays)]}
     tasks = {task.id: "this", task.before.id if task.before else "": "before"}
@@ -270,7 +274,7 @@ _TIMES = {"at", "seconds", "seconds_active", "seconds_retrying", "seconds_waitin
 
 
 class Explorer:
-    """Explores one world. restart, faithful: whether these are checked, too, which takes twice the time."""
+    """Explores one world. restart, faithful: whether to check these too, which takes twice the time."""
 
     def __init__(
         self,
@@ -290,7 +294,7 @@ class Explorer:
         self._queue: deque[tuple[Hashable, MachinePoint]] = deque()
 
     def run(self) -> Exploration:
-        """Everything that is reached; only until one of the properties `until` is broken."""
+        """Returns everything that is reached; stops when one of the properties `until` is broken."""
         for point in self.world.begin():
             self.found.first.append(self._reach(point))
         while self._queue and not self._done:
@@ -318,8 +322,10 @@ class Explorer:
         return state
 
     def _meets(self, point: MachinePoint) -> None:
-        """Another history has led to a known state: what the properties say of it until the model is asked,
-        a person is, or the task has ended."""
+        """Checks the properties of another history that has led to a known state.
+
+        It does so until the model or a person is asked, or the task has ended.
+        """
         machine = self.world.machine
         asked, steps = False, 0
         while point.place is not None and point.waiting is None and not asked and not self._done:
@@ -360,7 +366,7 @@ class Explorer:
         self._twins(said)
 
     def _steps(self, point: MachinePoint) -> Iterator[tuple[Possibility, MachineStep]]:
-        """The steps from a point, in a process that has read its history up to the last message."""
+        """Yields the steps from a point, in a process that has read its history up to the last message."""
         machine = self.world.machine
         before = {**point.state, "messages": point.messages[:-1]}
         machine.deps.readings.clear()
@@ -371,7 +377,7 @@ class Explorer:
             self._break(LEGAL, f"{point.place!s}: {type(error).__name__}: {error}", point.path)
 
     def _restart(self, opened: MachinePoint, choice: Possibility, step: MachineStep) -> None:
-        """The same step by a process that had gone on another way before."""
+        """Repeats the step in a process that took another path before."""
         machine = self.world.machine
         elsewhere = {**opened.state, "messages": [*opened.messages, AIMessage("elsewhere", id="elsewhere")]}
         machine.deps.readings[THREAD] = read_messages(cast(AgentState, elsewhere), machine.deps.toolbox)
@@ -394,7 +400,7 @@ class Explorer:
                 self._break(TWINS, f"{name!r} is not {ALPHABET[name].twin!r}", point.path)
 
     def _trail(self, point: MachinePoint) -> list[Hashable]:
-        """The states from `point` on, until the model is asked, a person is, or the task has ended."""
+        """Returns the states from `point` until the model or a person is asked, or the task has ended."""
         machine = self.world.machine
         trail = [key(point, machine)]
         while point.place not in (None, State.CALL_LLM) and point.waiting is None and len(trail) < MOST_STEPS:
@@ -404,8 +410,11 @@ class Explorer:
         return trail
 
     def _compare(self) -> None:
-        """A second history that leads to a state goes on as the first did: by whatever may happen in it, and
-        then until the model is asked, a person is, or the task has ended."""
+        """Checks that a second history with the same state continues like the first.
+
+        It does so for whatever may happen there, and then until the model or a person is asked, or the task
+        has ended.
+        """
         machine = self.world.machine
         for state, point in self._seconds.items():
             for choice, step in self._steps(point):
@@ -419,7 +428,7 @@ class Explorer:
                 self.found.compared += 1
 
     def _known(self, state: Hashable) -> list[Hashable]:
-        """The trail of the first history."""
+        """Returns the trail of the first history."""
         trail = [state]
         alone = Possibility(STEP)
         while alone in self.found.ways[state] and self.found.ways[state][alone] != state:
@@ -430,7 +439,7 @@ class Explorer:
         return trail
 
     def _ends(self) -> None:
-        """The states and what leads from one to the next without a person form no circle."""
+        """Checks that the transitions without a person form no cycle."""
         done: set[Hashable] = set()
         for start in self.found.ways:
             trail: dict[Hashable, Iterator[Hashable]] = {}
@@ -460,7 +469,7 @@ class Explorer:
 
 
 def _plain(step: MachineStep) -> Any:
-    """A step without what the clock wrote."""
+    """Returns a step without values of the clock."""
     return step.after.place, step.after.waiting, step.ran, _untimed(dict(step.update)), step.prompt
 
 

@@ -1,10 +1,9 @@
-"""The machine without LangGraph: the real node functions, the real table and the real reducers, one state at
-a time, from any point, as often as wanted.
+"""The machine without LangGraph: the real node functions, table and reducers, one state at a time.
 
-Only what is outside of the machine is played: the model, the tools, the checks, the person, the database.
-What the model may say is data: one entry is one reply, or one way in which the model fails. A work call
-carries how it plays (`ok` or `fail`), so that one tool of a kind is enough. The store can be copied, and a
-process can be killed at any operation on it.
+It can start from any point, any number of times. Only what is outside of the machine is simulated: the model,
+the tools, the checks, the person, the database. What the model may say is data: one entry is one reply, or
+one way in which the model fails. A work call names its result (`ok` or `fail`), so that one tool of a kind is
+enough. The store can be copied, and a process can be killed at any operation on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,11 +35,11 @@ Entries = Mapping[tuple[tuple[str, ...], str], Mapping[str, Any]]
 
 
 class Killed(BaseException):
-    """The process ends here, as by `kill -9`."""
+    """The process ends here, as with `kill -9`."""
 
 
 class Shelf(BaseStore):
-    """A store of a few entries that can be copied; `lives` operations, then the process is killed."""
+    """A small store that can be copied; after `lives` operations the process is killed."""
 
     def __init__(self, entries: Entries, lives: int | None = None) -> None:
         self.entries: dict[tuple[tuple[str, ...], str], Mapping[str, Any]] = dict(entries)
@@ -101,10 +100,10 @@ NONE: Mapping[str, Any] = {}
 class Symbol:
     """One reply of the model.
 
-    calls: the role of each call (or the name of a tool that does not exist), and what its arguments are
-    beside those that it needs. raw: calls that are no JSON. ids: their ids, where a provider gives bad ones.
-    error: what is raised in place of a reply. twin: the symbol that must lead to the very same state, since
-    only its `finish_reason` is another.
+    calls: the role of each call (or the name of a tool that does not exist), and its arguments in addition to
+    the required ones. raw: calls that are not JSON. ids: their ids, where a provider sends bad ones. error:
+    what is raised instead of a reply. twin: the symbol that must lead to the very same state, since only its
+    `finish_reason` is another.
     """
 
     text: str = ""
@@ -175,7 +174,7 @@ ALPHABET: Mapping[str, Symbol] = {
     "too long": Symbol(error="context_length_exceeded: maximum context length is 10 tokens"),
 }
 STOPPED = Symbol(stop="stopped")
-"""The stream was closed since somebody asked for a stop: nothing of the reply counts."""
+"""The stream was closed because of a stop request: nothing of the reply counts."""
 CORE = (
     "talk",
     "empty",
@@ -190,14 +189,14 @@ CORE = (
     "ask + finish",
     "unknown tool",
 )
-"""One of each sort: for longer sequences."""
+"""One reply of each sort, for longer sequences."""
 
 Names = Mapping[str, tuple[str, Mapping[str, Any]]]
 """For each role a tool of the graph, and arguments that fit it."""
 
 
 def message(symbol: Symbol, names: Names, message_id: str) -> AIMessage:
-    """The reply as a chat model gives it, with ids made from `message_id`."""
+    """Returns the reply as a chat model returns it, with ids made from `message_id`."""
     parts = [(*names.get(role, (role, NONE)), args) for role, args in symbol.calls]
     ids = list(symbol.ids) or [f"{message_id}-{at}" for at in range(len(parts))]
     calls = [
@@ -229,18 +228,17 @@ def message(symbol: Symbol, names: Names, message_id: str) -> AIMessage:
 
 
 THREAD = "a thread"
-# That there is one is what lets a node ask; nothing is ever saved.
+# A node may ask only if there is a checkpointer; nothing is ever saved.
 _SAVER = InMemorySaver()
 
 
 @dataclass(frozen=True)
 class MachinePoint:
-    """A place in a run: the state of the machine that is next (None: the task has ended), and all that a
-    database holds then.
+    """A point in a run: the machine's next state (None: the task has ended), and the database contents.
 
-    waiting: what a person is asked, once that is known. outside: how many events from outside may still come.
-    fresh: at which reply the task began that was sent when nothing was open. ran: the ids of the calls that
-    ran, by how often. agreed: those that a person approved. via: the event that led here.
+    waiting: what a person is asked, once it is known. outside: how many events from outside may still come.
+    fresh: at which reply the task began that was sent when nothing was open. ran: how often each call ran, by
+    id. agreed: the calls that a person approved. via: the event that led here.
     """
 
     place: State | None
@@ -261,7 +259,7 @@ class MachinePoint:
 
 @dataclass(frozen=True)
 class MachineStep:
-    """What one state did: the point after it, and what was seen from outside while it worked."""
+    """The step of one state: the point after it, and what was observed from outside during it."""
 
     before: MachinePoint
     after: MachinePoint
@@ -281,21 +279,21 @@ class Machine:
         self.can_ask = can_ask
 
     def name_of(self, role: str) -> str:
-        """The tool that plays this role; empty where the graph has none."""
+        """Returns the tool with this role; empty if the graph has none."""
         return self.names[role][0] if role in self.names else ""
 
     def begin(self, messages: Iterable[Any], outside: int) -> MachinePoint:
-        """A thread of its own to which these messages are sent."""
+        """Returns a new thread to which these messages were sent."""
         state = cast(AgentState, {"messages": append_messages([], [list(messages)])})
         return MachinePoint(enters(Event.INPUT), state, outside=outside, via=Event.INPUT)
 
     def step(
         self, point: MachinePoint, symbol: Symbol | None = None, answer: Any = None, lives: int | None = None
     ) -> MachineStep:
-        """Does the work of the state at `point`. symbol: what the model says, answer: what the person says.
+        """Runs the state at `point`. symbol: the model's reply, answer: the person's.
 
-        lives: how many operations on the store there are before the process is killed; the point after that
-        is the same, with what the store and the world have kept.
+        lives: after how many operations on the store the process is killed; the point after that is the same,
+        with what the store and the world have stored.
         """
         assert point.place is not None, "a thread that has ended does nothing"
         shelf, ran, prompt = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
@@ -345,7 +343,7 @@ class Machine:
 
 @dataclass
 class _World:
-    """What is outside of the machine, for one step."""
+    """The outside of the machine, for one step."""
 
     machine: Machine
     point: MachinePoint
@@ -376,7 +374,7 @@ class _World:
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
             return CheckResults(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
         if isinstance(request, AskFunction) and request.option == "system_prompt":
-            # What the model is told has no part in what it plays here.
+            # The prompt does not influence the simulated model.
             return ""
         return request.do(run)
 
@@ -396,7 +394,7 @@ class _World:
 
 
 def next_request(work: Any, answer: Any, error: Exception | None) -> Any:
-    """The next request of a node, or its report."""
+    """Returns the next request of a node, or its report."""
     try:
         return work.throw(error) if error else work.send(answer)
     except StopIteration as end:
@@ -404,7 +402,7 @@ def next_request(work: Any, answer: Any, error: Exception | None) -> Any:
 
 
 def merged(state: AgentState, update: Mapping[str, Any]) -> AgentState:
-    """The state with what a node wrote, by the reducers of its channels."""
+    """Returns the state after a node's writes, merged by the reducers of its channels."""
     after: dict[str, Any] = {**state, **update}
     after["messages"] = state["messages"]
     if "messages" in update:
@@ -415,7 +413,7 @@ def merged(state: AgentState, update: Mapping[str, Any]) -> AgentState:
 
 
 def reopened(state: AgentState) -> AgentState:
-    """The state as another process reads it from the database."""
+    """Returns the state as another process reads it from the database."""
     return cast(AgentState, strict_serde().loads_typed(strict_serde().dumps_typed(dict(state))))
 
 

@@ -1,7 +1,7 @@
-"""What must hold of every step of every run: of limits and reminders, of calls, and of how a task ends.
+"""The properties of every step of every run: of limits and reminders, of calls, and of how a task ends.
 
-Each property is one sentence, and a function that says why a step breaks it; it goes by the history and by
-what was seen from outside, not by what the machine says.
+Each property is one sentence, and a function that says why a step breaks it. The function reads the history
+and what was observed from outside, not what the machine reports.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def within_limits(step: MachineStep, machine: Machine) -> Why:
 
 
 def _extra(step: MachineStep) -> int:
-    """The turns that this task was given on top of its limit, by `extend` or on request."""
+    """Returns the turns granted to this task beyond its limit, by `extend` or on request."""
     state = step.before.state
     found = state.get("extra")
     extended = found["turns"] if found and found["task"] == state.get("task") else 0
@@ -218,7 +218,7 @@ def prompt_is_whole(step: MachineStep, _: Machine) -> Why:
 
 
 def open_call(prompt: list[BaseMessage]) -> Why:
-    """Why a provider would refuse these messages; None when it would not."""
+    """Returns why a provider would refuse these messages; None if it would not."""
     waiting: list[str] = []
     known: set[str] = set()
     for message in prompt:
@@ -314,7 +314,7 @@ def rests_on_a_finish(step: MachineStep, machine: Machine) -> Why:
 
 
 def finish_ends(step: MachineStep, machine: Machine) -> Why:
-    """Looked at where the model is asked again, and where the task ends otherwise."""
+    """Checked where the model is asked again, and where the task ends otherwise."""
     told = reading.of_task(step.before)
     if not told or step.before.via is Event.ENDED or step.before.state.get("stop"):
         return None
@@ -327,7 +327,7 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
 
 
 def _continued(step: MachineStep, told: reading.ReplyRecord) -> bool:
-    """Whether the history itself says why a finish did not hold, or what came after it."""
+    """Whether the history itself says why a finish did not end the task, or what came after it."""
     after = reading.words_since(step.before, told)
     return any(marks(message).get("nudge") in ("refused", "phase", "resumed") for message in after)
 

@@ -1,4 +1,4 @@
-"""The history read once more, by other means than the machine's own: what the properties go by."""
+"""Reads the history independently of the machine's own code, for the properties."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from signoff.verify.machine import Machine, MachinePoint
 
 @dataclass(frozen=True)
 class ReplyRecord:
-    """One reply of the current task, and what the history says of each of its calls."""
+    """One reply of the current task, and the results of its calls in the history."""
 
     message: AIMessage
     calls: Sequence[Mapping[str, Any]]
@@ -27,12 +27,12 @@ class ReplyRecord:
 
 
 def calls_of(message: AIMessage) -> list[Mapping[str, Any]]:
-    """All calls of a reply, those that are no JSON last."""
+    """Returns all calls of a reply, those that are not JSON last."""
     return [*message.tool_calls, *message.invalid_tool_calls]
 
 
 def replies(messages: Sequence[BaseMessage]) -> Iterator[ReplyRecord]:
-    """Every reply with the results that come after it and before the same ids are used again."""
+    """Returns every reply with the results that come after it and before the same ids are used again."""
     for at, message in enumerate(messages):
         if not is_reply(message):
             continue
@@ -45,20 +45,20 @@ def replies(messages: Sequence[BaseMessage]) -> Iterator[ReplyRecord]:
 
 
 def task_start(point: MachinePoint) -> int:
-    """The position of the message that began the current task."""
+    """Returns the position of the message that began the current task."""
     ids = [message.id for message in point.messages]
     task = point.state.get("task")
     return ids.index(task) if task in ids else 0
 
 
 def of_task(point: MachinePoint) -> list[ReplyRecord]:
-    """The replies of the current task."""
+    """Returns the replies of the current task."""
     begun = {id(message) for message in point.messages[task_start(point) :]}
     return [told for told in replies(point.messages) if id(told.message) in begun]
 
 
 def control_at(told: ReplyRecord, machine: Machine) -> int | None:
-    """The position of the first finish or question that counts."""
+    """Returns the position of the first finish or question that counts."""
     finish, ask = machine.name_of("finish"), machine.name_of("ask")
     for at, call in enumerate(told.message.tool_calls):
         if told.stop == "length" and at:
@@ -69,17 +69,19 @@ def control_at(told: ReplyRecord, machine: Machine) -> int | None:
 
 
 def right_finish(told: ReplyRecord, machine: Machine) -> bool:
-    """Whether a reply ends the task by itself: a finish that is valid, whole, and after calls that all
-    succeeded, and that asks for nobody."""
+    """Whether a reply ends the task by itself.
+
+    That is a valid, complete finish after only successful calls, which asks no person.
+    """
     at = control_at(told, machine)
     if at is None or told.message.tool_calls[at]["name"] != machine.name_of("finish"):
         return False
     args = told.message.tool_calls[at]["args"]
     if "at" not in marks(told.message) and told.failed(at):
-        # An import in which it did not hold.
+        # An imported history in which it was not accepted.
         return False
     if any(marks(found).get("unknown") for found in told.results[at]):
-        # A finishing tool that had begun to run when the process was killed.
+        # A finishing tool that was running when the process was killed.
         return False
     whole = told.stop not in ("length", "content_filter")
     plain = args.get("completion_percentage", 100) == 100 and not args.get("requires_user_confirmation")
@@ -91,18 +93,18 @@ def right_finish(told: ReplyRecord, machine: Machine) -> bool:
 
 
 def words_since(point: MachinePoint, told: ReplyRecord) -> list[HumanMessage]:
-    """What stands after a reply in a person's role."""
+    """Returns the messages after a reply with a person's role."""
     at = next(i for i, message in enumerate(point.messages) if message is told.message)
     return [message for message in point.messages[at:] if isinstance(message, HumanMessage)]
 
 
 def nudges(point: MachinePoint) -> list[str]:
-    """The reminders of the current task."""
+    """Returns the reminders of the current task."""
     return [kind for message in point.messages[task_start(point) :] if (kind := nudge_kind(message))]
 
 
 def person_spoke(point: MachinePoint, told: ReplyRecord) -> bool:
-    """Whether a person has said something since this reply."""
+    """Whether a person has written something since this reply."""
     at = next(i for i, message in enumerate(point.messages) if message is told.message)
     return any(
         is_genuine(message)
@@ -113,7 +115,7 @@ def person_spoke(point: MachinePoint, told: ReplyRecord) -> bool:
 
 
 def silent_in_a_row(told: Sequence[ReplyRecord]) -> int:
-    """The replies without a call at the end; a reply that only thinks counts neither way."""
+    """Returns the replies without a call at the end; a reply that only thinks counts neither way."""
     count = 0
     for reply in reversed(told):
         if any(call["name"] != "think" for call in reply.calls):
@@ -123,8 +125,10 @@ def silent_in_a_row(told: Sequence[ReplyRecord]) -> int:
 
 
 def refused_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
-    """The finishes at the end that were refused, and with what words, with no work and no word of a person
-    after the first."""
+    """Returns the refused finishes at the end, with the reasons.
+
+    After the first there is no work and no message of a person.
+    """
     names, refused = [machine.name_of(role) for role in ("finish", "think")], list[Any]()
     for reply in reversed(told):
         ran = [
@@ -144,7 +148,7 @@ def refused_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord], machine: 
 
 
 def same_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord]) -> int:
-    """How many replies at the end are the same calls with the same results."""
+    """Returns how many replies at the end have the same calls with the same results."""
     done = [(_shape(reply), reply) for reply in told if reply.calls]
     count = 0
     for shape, reply in reversed(done):

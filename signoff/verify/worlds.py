@@ -1,7 +1,6 @@
-"""Worlds for a graph of one's own: its control tools, policies and limits, played in short runs.
+"""Worlds for a user's graph: its control tools, policies and limits, explored in short runs.
 
-The graph is found by the name that a command line gives. A tool that nobody has called yet gets the smallest
-arguments that fit its schema.
+The graph is found by its name on the command line. A tool gets the smallest arguments that fit its schema.
 """
 
 import importlib
@@ -30,8 +29,10 @@ _EMPTY: Mapping[str, Any] = {"string": "x", "integer": 0, "number": 0, "boolean"
 
 
 def sample(schema: Schema) -> Any:
-    """A value for `schema`: its default, the first of its choices, or the shortest of its type with what is
-    required. It need not fit a pattern, a format or a validator in code: whoever asks has to look."""
+    """Returns a value for `schema`: its default, the first choice, or the shortest with required fields.
+
+    It may not satisfy a pattern, a format or a validator in code: the caller has to check.
+    """
     return _value(schema, schema, 0)
 
 
@@ -73,7 +74,7 @@ def _of_type(schema: Schema, whole: Schema, depth: int) -> Any:
 
 
 def _number(schema: Schema) -> Any:
-    """The number nearest to 0 that is in the range."""
+    """Returns the number nearest to 0 in the range."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is not None and low >= 0:
@@ -98,7 +99,7 @@ _TURNS, _IN_A_ROW = 2, 2
 
 @dataclass(frozen=True)
 class Actors:
-    """The tools that are played in one world, by name. write: a tool with an effect, read: one without."""
+    """The tools used in one world, by name. write: a tool with an effect, read: one without."""
 
     finish: str
     write: str | None
@@ -106,20 +107,19 @@ class Actors:
 
 
 def worlds(graph: Graph, finish_args: Mapping[str, Any] | None = None) -> list[World]:
-    """One world for each finishing tool, and one for each sort of tool with effects: asked about or not, run
-    here or handed over.
+    """Returns one world for each finishing tool, and one for each sort of tool with effects.
 
-    What tools, checks and finishing tools come to is played both ways; the model is never asked. Limits are
-    cut to two turns; limits of tokens, money and time are left out.
-    finish_args: arguments of a right finish, where those made from its schema do not fit.
-    Raises SetupError for a graph that `build_graph` did not make, and for arguments that do not fit.
+    The sorts are: with or without approval, run here or handed over. Tools, checks and finishing tools both
+    succeed and fail; the model is never called. Limits are cut to two turns; limits of tokens, money and time
+    are left out. finish_args: arguments of a valid finish, if those made from its schema do not fit. Raises
+    SetupError for a graph that `build_graph` did not make, and for arguments that do not fit.
     """
     deps = _short(deps_of(graph))
     return [_world(deps, actors, finish_args) for actors in casts(deps.toolbox)]
 
 
 def casts(box: Toolbox) -> Iterator[Actors]:
-    """Who plays in each world."""
+    """Returns the tools of each world."""
     read = next((name for name in box.tools if not box.is_effect(name)), None)
     sorts: dict[tuple[bool, bool], str] = {}
     for name in box.tools:
@@ -177,7 +177,7 @@ def _args(tool: Any) -> Mapping[str, Any]:
 
 
 def _short(deps: Dependencies) -> Dependencies:
-    """The parts of a graph with short limits, without a model for summaries, and with finishes that hold."""
+    """Returns a graph's parts with short limits, no model for summaries, and accepted finishes."""
     limits = deps.limits.model_copy(
         update={
             "turns": min(deps.limits.turns or _TURNS, _TURNS),
@@ -203,7 +203,7 @@ _NAME = "signoff_verified_graph"
 
 
 def load_graph(named: str) -> Graph:
-    """The graph at `package.module:name` or `path/to/file.py:name`: a graph, or a function that makes one.
+    """Returns the graph, or the result of the function, at `package.module:name` or `path/to/file.py:name`.
 
     Raises SetupError when there is none, or the code around it fails.
     """
@@ -218,24 +218,22 @@ def load_graph(named: str) -> Graph:
 
 
 def load(named: str) -> Any:
-    """What stands at `package.module:name` or `path/to/file.py:name`.
+    """Returns the object at `package.module:name` or `path/to/file.py:name`.
 
-    Raises SetupError when there is nothing, or the code around it fails.
+    Raises SetupError when there is none, or the code around it fails.
     """
     place, _, name = named.rpartition(":")
     if not place or not name:
         raise SetupError(f"Write {named!r} as package.module:graph or path/to/file.py:graph.")
     module = run_theirs(lambda: _module(place), place)
     if not hasattr(module, name):
-        raise SetupError(
-            f"{place} has nothing of the name {name!r}; name the graph, or a function that makes it."
-        )
+        raise SetupError(f"{place} has no {name!r}; name the graph, or a function that makes it.")
     return getattr(module, name)
 
 
 def _module(place: str) -> ModuleType:
     if not place.endswith(".py"):
-        # As `python -m` does it: what lies in the folder that one stands in can be named.
+        # Like `python -m`: modules in the current folder can be named.
         sys.path.insert(0, "")
         return importlib.import_module(place)
     if not Path(place).is_file():
@@ -244,18 +242,18 @@ def _module(place: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise SetupError(f"{place} is not a Python file; name one that can be imported.")
     module = importlib.util.module_from_spec(spec)
-    # Classes with annotations look themselves up by the name of their module.
+    # Classes with annotations look up their module by its name.
     sys.modules[_NAME] = module
     spec.loader.exec_module(module)
     return module
 
 
 def run_theirs(code: Callable[[], Any], what: str) -> Any:
-    """Runs code of the user's. Raises SetupError, which names `what`, when it fails."""
+    """Runs the user's code. Raises SetupError, which names `what`, when it fails."""
     try:
         return code()
     except SetupError:
         raise
-    # A script that ends the process would look like a graph of which everything holds.
+    # A script that ends the process would look like a graph whose properties all hold.
     except (Exception, SystemExit) as error:
         raise SetupError(f"{what} could not be loaded ({type(error).__name__}: {error}); fix it.") from error

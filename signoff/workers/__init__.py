@@ -1,4 +1,4 @@
-"""Threads on many machines: handed over to a queue in PostgreSQL, and driven by workers."""
+"""Threads on many machines: submitted to a queue in PostgreSQL, and driven by workers."""
 
 from signoff.workers.drive import Driven, drive
 from signoff.workers.inbox import Order, post

@@ -1,4 +1,4 @@
-"""One idempotent call that runs a thread as far as possible; an engine only has to make it at least once."""
+"""One idempotent call that runs a thread as far as possible; an engine only has to make it once or more."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,11 +20,10 @@ DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "
 class Driven:
     """The state in which a call of `drive` left a thread.
 
-    state: `ended`: its task has an outcome. `waiting`: for a person. `paused`: somebody asked for it.
-        `drained`: this process is to end, call `drive` in another one. `busy`: another process runs it, and
-        goes on with all that is in its inbox. `lost`: another process took it over. `unknown`: there is no
-        such thread, and nothing that begins it.
-    decision: what the last run came to; None when nothing had to be run.
+    state: `ended`: its task has an outcome. `waiting`: for a person. `paused`: on request. `drained`: this
+    process is about to end, call `drive` in another one. `busy`: another process runs it, and continues with
+    everything in its inbox. `lost`: another process took it over. `unknown`: the thread does not exist, and
+    no order begins it. decision: the result of the last run; None when nothing had to be run.
     """
 
     thread_id: str
@@ -33,7 +32,7 @@ class Driven:
 
 
 class Rests(Exception):
-    """There is nothing to do. Ends a run before it has begun."""
+    """Ends a run before it has begun, because there is nothing to do."""
 
     def __init__(self, state: DrivenState, left: tuple[str, ...]) -> None:
         super().__init__(state)
@@ -78,14 +77,14 @@ class Driving:
                 return Driven(self.thread_id, "paused", decision)
 
     def _has_more(self, rests: Rests) -> bool:
-        """Whether something has come while the thread was still held: whoever brought it was told "busy"."""
+        """Whether an order has come while the thread was still held: its sender got "busy"."""
         if rests.state == "drained":
             return False
         inbox = read_inbox(self._store, self.thread_id) or Inbox()
         return rests.left != _ids(inbox) or (rests.state == "paused" and not inbox.paused)
 
     def _choose(self, thread_status: ThreadStatus) -> ThreadCommand:
-        """The command to run the thread with. Raises Rests when it should not run."""
+        """Returns the command to run the thread with. Raises Rests when it should not run."""
         inbox = read_inbox(self._store, self.thread_id) or Inbox()
         seen = {message.id for message in thread_status.values.get("messages", ())}
         if done := {order.id for order in inbox.orders if order.id in seen or _is_past(order, thread_status)}:
@@ -111,21 +110,19 @@ _STATES: dict[Condition, DrivenState] = {
 
 
 def drive(graph: Graph, thread_id: str) -> Driven:
-    """Takes the thread's lock, looks at its checkpoint, and starts it or goes on, until nothing is left.
+    """Takes the thread's lock, reads its checkpoint, and starts or continues it, until nothing is left to do.
 
     What is in the thread's inbox (`submit`, `post`) is delivered exactly once. When the thread waits for a
-    person, has ended, is paused, or somebody else runs it, this says so and does nothing. Calling it again,
-    after a crash or beside another call, does no harm.
-
-    graph: with the storage in which the thread is kept. Raises StorageError when that cannot be used, and
-    ThreadError for a thread of another machine version; nothing is lost by either.
+    person, has ended, is paused, or runs elsewhere, this returns that state and does nothing. Calling it
+    again, after a crash or during another call, is safe. graph: with the storage of the thread. Raises
+    StorageError when that cannot be used, and ThreadError for a thread of another machine version; nothing is
+    lost in either case.
     """
     return Driving(graph, thread_id).run()
 
 
 def _fits(order: Order, thread_status: ThreadStatus) -> bool:
-    """Whether the order can be delivered in the thread's current status; a task waits until the one before
-    has ended."""
+    """Whether the order can be delivered now; a task waits until the previous one has ended."""
     match order.request:
         case Answer(interrupt_id=interrupt_id):
             return thread_status.waiting is not None and interrupt_id == thread_status.waiting.interrupt_id
@@ -137,8 +134,7 @@ def _fits(order: Order, thread_status: ThreadStatus) -> bool:
 
 
 def _is_past(order: Order, thread_status: ThreadStatus) -> bool:
-    """Whether the thread no longer waits for what the order answers: it was delivered, or somebody else was
-    faster."""
+    """Whether the thread no longer waits for the order: it was delivered, or another answer came first."""
     return not isinstance(order.request, str) and not _fits(order, thread_status)
 
 

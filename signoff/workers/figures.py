@@ -1,5 +1,4 @@
-"""The figures of a queue: what it holds, and how fast its workers are. Needs none of the workers'
-packages."""
+"""The figures of a queue: its jobs, and the speed of its workers. Does not need the workers' packages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
     from psycopg.rows import DictRow
 
-# Looked at from outside nobody knows what heartbeat the workers were given: the usual one is taken.
+# The workers' heartbeat is not known here, so the default is assumed.
 _DEAD_SECONDS = HEARTBEAT_SECONDS * DEAD_AFTER
 _SPAN_SECONDS = 3600
 
@@ -51,11 +50,11 @@ _STATES = (
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Jobs of the queue: one for each thread that workers are to look at.
+    """The jobs of a queue: one for each thread that workers should look at.
 
-    oldest: seconds for which the oldest has been waiting. ended: in the last hour; a job ends when its thread
-    has ended, waits for a person or is paused. per_minute: of these, since the first one began. workers: that
-    are alive.
+    oldest: seconds for which the oldest has been waiting. ended: how many in the last hour; a job ends when
+    its thread has ended, waits for a person or is paused. per_minute: of these, since the first one began.
+    workers: how many are alive.
     """
 
     workers: int
@@ -69,7 +68,7 @@ class QueueFigures:
 
 
 def backlog(storage: Any) -> QueueFigures | None:
-    """The figures of the workers of this database; None when it has none."""
+    """Returns the figures of the workers of this database; None when it has none."""
     with _queue(storage) as cursor:
         if cursor is None:
             return None
@@ -91,7 +90,7 @@ def backlog(storage: Any) -> QueueFigures | None:
 
 
 def job_states(storage: Any) -> dict[str, str]:
-    """The state of threads in the queue, by their ids: `queued`, `running`, `stalled`, `failed` or `done`."""
+    """Returns the states of threads in the queue, by id: `queued`, `running`, `stalled`, `failed`, `done`."""
     with _queue(storage) as cursor:
         if cursor is None:
             return {}
@@ -104,7 +103,7 @@ def job_states(storage: Any) -> dict[str, str]:
 
 @contextmanager
 def _queue(storage: Any) -> "Iterator[Cursor[DictRow] | None]":
-    """A cursor for the tables of the queue; None when the database has none."""
+    """Yields a cursor for the tables of the queue; None when the database has none."""
     if not isinstance(storage, PostgresStorage):
         yield None
         return

@@ -1,5 +1,7 @@
-"""The inbox of a thread: one entry of the store for each thread that belongs to workers, and one for each
-delivered order, so that it is recognised again."""
+"""The inbox of a thread: one store entry per thread of the workers, and one per delivered order.
+
+The latter serve to recognise an order that comes again.
+"""
 
 import hashlib
 import json
@@ -28,7 +30,7 @@ Request = str | Answer | Extend | Retry
 class Order:
     """A request with its own id, by which the thread's history shows that it was delivered.
 
-    task: the id of the task that an Extend or a Retry goes on with.
+    task: the id of the task that an Extend or a Retry continues.
     """
 
     id: str
@@ -40,9 +42,9 @@ class Order:
 class Inbox:
     """The requests of one thread, in the order in which they came.
 
-    queue: whose workers run the thread. paused: it is to stand still until it is told to go on. problem: why
-    the workers have given up on it; failures: in a row. deaths: of workers that ran it, since one came to the
-    end of it.
+    queue: the queue whose workers run the thread. paused: it does not run until a request to continue.
+    problem: why the workers have given up on it; failures: how many in a row. deaths: of workers that ran it,
+    since one finished it.
     """
 
     queue: str = DEFAULT_QUEUE
@@ -53,15 +55,15 @@ class Inbox:
     deaths: int = 0
 
     def with_order(self, order: Order) -> "Inbox":
-        """With `order` at its end."""
+        """Returns the inbox with `order` at its end."""
         return replace(self.going(), orders=(*self.orders, order))
 
     def holds(self, order_id: str) -> bool:
-        """Whether the order of this id waits in it."""
+        """Whether the order with this id is in it."""
         return any(order.id == order_id for order in self.orders)
 
     def answers(self, interrupt_id: str) -> bool:
-        """Whether the answer to what waits under this id is in it."""
+        """Whether it contains the answer to the interrupt with this id."""
         given = (order.request for order in self.orders)
         return any(isinstance(one, Answer) and one.interrupt_id == interrupt_id for one in given)
 
@@ -69,23 +71,26 @@ class Inbox:
         return replace(self, orders=tuple(order for order in self.orders if order.id not in ids))
 
     def going(self) -> "Inbox":
-        """With nothing that keeps the thread from being run. What it was blamed for stays, until it was given
-        up for that: a new task does not make it harmless."""
+        """Returns the inbox with nothing that keeps the thread from running.
+
+        The count of deaths stays, until the thread was given up for them: a new task does not make it
+        harmless.
+        """
         deaths = 0 if self.deaths >= MOST_DEATHS else self.deaths
         return replace(self, paused=False, problem="", failures=0, deaths=deaths)
 
     def done(self, *, survived: bool) -> "Inbox":
-        """After a run without an error; `survived` when it came to its end, and was not only drained."""
+        """Returns the inbox after a run without an error. survived: it finished, and was not only drained."""
         return replace(self, problem="", failures=0, deaths=0 if survived else self.deaths)
 
 
 Swapping = Callable[[Swap], bool]
 Edit = Callable[[Inbox], Inbox | None]
-"""What is made of an inbox; None leaves it as it is."""
+"""A change of an inbox; None leaves it unchanged."""
 
 
 def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
-    """The inbox of a thread; None when the thread does not belong to workers."""
+    """Returns the inbox of a thread; None when the thread does not belong to workers."""
     item = store.get(_place(thread_id), INBOX)
     return None if item is None else _inbox(item.value)
 
@@ -93,9 +98,9 @@ def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
 def edit_inbox(
     store: BaseStore, thread_id: str, edit: Edit, *, make: bool = False, swap: Swapping | None = None
 ) -> Inbox | None:
-    """Changes the inbox of a thread, whoever else does so at the same moment; returns what it is now.
+    """Changes the inbox of a thread atomically; returns the new one.
 
-    make: also when there is none yet. swap: how the change is written, by default `Swap.on(store)`.
+    make: create it if there is none yet. swap: how the change is written, by default `Swap.on(store)`.
     """
     write = swap or (lambda change: change.on(store))
     while True:
@@ -115,11 +120,12 @@ def edit_inbox(
 
 
 def post(store: BaseStore, thread_id: str, order: Order) -> None:
-    """Puts an order into the inbox of a thread; the next `drive` delivers it. Posting it again under the same
-    id changes nothing, even after it was delivered.
+    """Puts an order into the inbox of a thread; the next `drive` delivers it.
 
-    Raises SetupError for an id that cannot be kept, and for an answer that does not say what it answers: by
-    the time it is delivered something else may wait.
+    Posting it again under the same id changes nothing, even after it was delivered.
+
+    Raises SetupError for an id that cannot be stored, and for an answer that does not say what it answers:
+    the thread may wait for something else by the time it is delivered.
     """
     usable_id(order.id)
     if isinstance(order.request, Answer) and order.request.interrupt_id is None:
@@ -128,10 +134,10 @@ def post(store: BaseStore, thread_id: str, order: Order) -> None:
 
 
 def unless_known(store: BaseStore, thread_id: str, order: Order) -> Edit:
-    """Adds the order to an inbox, unless one of its id is there or was delivered.
+    """Returns a change that adds the order to an inbox, unless its id is there or was delivered.
 
-    What was delivered is looked up after the inbox was read: it is noted before it is taken out of there, so
-    that it is found in one of the two.
+    Delivered orders are looked up after the inbox was read: they are recorded before they are removed from
+    the inbox, so that each is found in one of the two.
     """
 
     def edit(inbox: Inbox) -> Inbox | None:
@@ -142,8 +148,7 @@ def unless_known(store: BaseStore, thread_id: str, order: Order) -> Edit:
 
 
 def take_out(store: BaseStore, thread_id: str, ids: set[str]) -> None:
-    """Removes orders that were delivered, or that nothing waits for any more; their ids stay with the
-    thread."""
+    """Removes orders that were delivered, or are no longer waited for; their ids stay with the thread."""
     for order_id in sorted(ids):
         note = delivered(thread_id, order_id)
         store.put(note.namespace, note.key, note.after, index=False)
@@ -157,7 +162,7 @@ def was_delivered(store: BaseStore, thread_id: str, order_id: str) -> bool:
 
 
 def usable_id(order_id: Any) -> str:
-    """The id of an order. Raises SetupError for one that a database would change."""
+    """Returns the id of an order. Raises SetupError for an id that a database would change."""
     fits = isinstance(order_id, str) and 0 < len(order_id) <= _LONGEST_ID
     if not fits or valid_text(order_id) != order_id:
         raise SetupError(
@@ -167,8 +172,8 @@ def usable_id(order_id: Any) -> str:
 
 
 def delivered(thread_id: str, order_id: str) -> Swap:
-    """The entry that says so, written for the first time."""
-    # As a hash: an index of PostgreSQL takes no key of any length.
+    """Returns the entry that records the delivery, for its first write."""
+    # As a hash, because PostgreSQL's indexes limit the length of a key.
     key = f"delivered {hashlib.sha256(order_id.encode()).hexdigest()}"
     return Swap(_place(thread_id), key, None, {"id": order_id})
 
@@ -208,7 +213,7 @@ def _kind_of(request: Request) -> tuple[str, Any]:
             try:
                 json.dumps(value)
             except (TypeError, ValueError) as error:
-                raise SetupError(f"The answer {value!r:.80} cannot be kept; pass text or JSON.") from error
+                raise SetupError(f"The answer {value!r:.80} cannot be stored; pass text or JSON.") from error
             return "answer", {"value": value, "interrupt_id": interrupt_id} | ({"by": by} if by else {})
         case Extend(turns=turns):
             return "extend", turns
@@ -221,18 +226,18 @@ TASK = "signoff.drive"
 """The name of the job that drives a thread."""
 
 HEARTBEAT_SECONDS = 10.0
-"""From one sign of life of a worker to the next."""
+"""Seconds between two heartbeats of a worker."""
 
 DEAD_AFTER = 3
-"""After this many missing heartbeats of a worker, its threads are taken over."""
+"""After this many missed heartbeats of a worker, its threads are taken over."""
 
 MOST_DEATHS = 5
-"""After this many workers have died while they ran a thread, it is given up."""
+"""After this many workers have died while running a thread, it is given up."""
 
 
 @contextmanager
 def packages() -> Iterator[None]:
-    """Around their imports: raises SetupError, which says how to install them, when one is missing."""
+    """Wraps the imports of optional packages; raises SetupError, which says how to install them."""
     try:
         yield
     except ImportError as error:

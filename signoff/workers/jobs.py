@@ -1,9 +1,9 @@
 """The queue as a worker uses it: it never touches another worker's job, and survives outages.
 
-The threads of a worker that has died go back into the queue, or are given up. One of them may have killed it:
-a tool may end its process, by a fault or by its memory, and would end the next one, too. Which one it was
-nobody can know. So each is blamed, or only those that were blamed most before, and the innocent are freed
-from it when they come to their end. Whoever has killed nobody goes first.
+The threads of a dead worker go back into the queue, or are given up. One of them may have killed it: a tool
+may end its process, by a crash or by its memory, and would end the next one, too. Which one is not known. So
+each is blamed, or only those that were blamed most before, and a thread that finishes is cleared. Threads
+without blame run first.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _TAKEN_FROM = (
     "SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
     "AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE"
 )
-# One that waits already stands for both.
+# A job that waits already represents both.
 _DELAY_OTHER = (
     "UPDATE procrastinate_jobs SET scheduled_at = now() + make_interval(secs => %(wait)s), "
     "priority = %(priority)s WHERE lock = %(lock)s AND status = 'todo' RETURNING id"
@@ -51,9 +51,9 @@ _FAIL = "SELECT procrastinate_finish_job_v1(%(job_id)s, 'failed', false)"
 
 
 def take_over(storage: PostgresStorage, jobs: Sequence[Job], wait: float) -> list[Job]:
-    """Takes the jobs of one dead worker from it; returns those that nobody else has taken meanwhile.
+    """Takes the jobs of one dead worker; returns those that no other worker has taken meanwhile.
 
-    wait: seconds until a thread is due that was blamed twice; twice as many for each time more.
+    wait: seconds until a thread that was blamed twice is due; doubled for each further time.
     """
     deaths = {thread: _deaths(read_inbox(storage.store, thread)) for thread in map(_thread, jobs)}
     most = max(deaths.values(), default=0)
@@ -70,7 +70,7 @@ def _take(storage: PostgresStorage, job: Job, *, blamed: bool, wait: float) -> b
         deaths = inbox.deaths + 1
         problem = (
             f"WorkerDied: {counted(deaths, 'worker')} died while running this thread, the last was worker "
-            f"{job.worker_id}: killed, crashed, or out of memory. Look at what its last call does."
+            f"{job.worker_id}: killed, crashed, or out of memory. Check what its last call does."
         )
         return replace(inbox, deaths=deaths, problem=problem)
 
@@ -96,7 +96,7 @@ def _put_back(cursor: Cursor[DictRow], job: Job, deaths: int, wait: float) -> No
     values: Mapping[str, Any] = {
         "job_id": job.id,
         "lock": job.lock,
-        # The first time it may well be innocent.
+        # The first time it may well not be the cause.
         "wait": wait * 2 ** (deaths - 2) if deaths > 1 else 0,
         "priority": -deaths,
     }
@@ -128,7 +128,7 @@ _MINE = (
 _FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
 _RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
 _UP = "SELECT extract(epoch FROM now() - pg_postmaster_start_time()) AS seconds"
-# A worker that was taken for dead and has come back is registered again under its number.
+# A worker that was presumed dead and has come back is registered again under its number.
 _HEARTBEAT = (
     "INSERT INTO procrastinate_workers (id) OVERRIDING SYSTEM VALUE VALUES (%(worker_id)s) "
     "ON CONFLICT (id) DO UPDATE SET last_heartbeat = now()"
@@ -136,7 +136,7 @@ _HEARTBEAT = (
 
 
 def connector(address: Address) -> PsycopgConnector:
-    """The connector of procrastinate. Its sessions have the same settings as all of ours."""
+    """Returns procrastinate's connector. Its sessions have the same settings as all of ours."""
     return PsycopgConnector(
         conninfo=address.conninfo,
         configure=aconfigure,
@@ -148,15 +148,15 @@ def connector(address: Address) -> PsycopgConnector:
 
 
 def session_of(worker_id: int) -> str:
-    """The name under which the server lists the sessions that hold this worker's threads."""
+    """Returns the `application_name` of the sessions that hold this worker's threads."""
     return f"signoff worker {worker_id}"
 
 
 class JobQueries(JobManager):
-    """Procrastinate's queries, for a worker that was perhaps stopped for a while, or cut off.
+    """Procrastinate's queries, for a worker that may have been stopped for a while, or disconnected.
 
-    Its job may have been given to another worker meanwhile, so a job is finished or put back only by the
-    worker that it is with. While the database cannot be reached, a worker waits for it.
+    Its job may have been given to another worker meanwhile, so only the worker that has a job finishes it or
+    puts it back. While the database cannot be reached, a worker waits for it.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class JobQueries(JobManager):
 
     async def register_worker(self) -> int:
         self._own = worker_id = await super().register_worker()
-        # A thread that a dead worker holds is taken from it by this name.
+        # The lock of a dead worker's thread is released by this name.
         self._database.holds.session = session_of(worker_id)
         return worker_id
 
@@ -183,7 +183,7 @@ class JobQueries(JobManager):
             found = await super().fetch_job(queues, worker_id)
         except ConnectorException as error:
             if isinstance(error.__cause__, ForeignKeyViolation):
-                # Taken for dead; being back, it says so first.
+                # It was presumed dead; it first registers again.
                 await self.update_heartbeat(worker_id)
             else:
                 self._note(error)
@@ -216,7 +216,7 @@ class JobQueries(JobManager):
     async def prune_stalled_workers(self, seconds_since_heartbeat: float) -> list[int]:
         if not await self._may_judge():
             return []
-        # Afterwards nobody knows any more whose jobs they were.
+        # Afterwards it is no longer known whose jobs they were.
         await self.rescue()
         return await super().prune_stalled_workers(seconds_since_heartbeat)
 
@@ -233,7 +233,7 @@ class JobQueries(JobManager):
         queue: str | None = None,
         lock: str | None = None,
     ) -> None:
-        """Puts the job back into the queue; one that waits there already stands for it, too."""
+        """Puts the job back into the queue, unless another one for the thread already waits there."""
 
         async def put_back() -> None:
             try:
@@ -244,9 +244,9 @@ class JobQueries(JobManager):
         await self._insist(put_back)
 
     async def rescue(self) -> list[Job]:
-        """Puts the jobs of dead workers back into the queue; their threads are taken from them.
+        """Puts the jobs of dead workers back into the queue and releases their threads.
 
-        Not just after an outage: nobody could give a sign of life in it.
+        Not right after an outage, in which no worker could send a heartbeat.
         """
         if not await self._may_judge():
             return []
@@ -269,7 +269,8 @@ class JobQueries(JobManager):
         if float(found["seconds"]) <= self._dead_seconds:
             return False
         if self._own is not None:
-            # Whoever judges lives, even if it was too busy to say so: else it takes its own jobs from itself.
+            # This worker is alive, even if it was too busy for a heartbeat: otherwise it would take its own
+            # jobs.
             await self.update_heartbeat(self._own)
         return True
 
@@ -278,8 +279,10 @@ class JobQueries(JobManager):
             self._database.holds.cut_off(cursor, thread_id, session_of(worker_id))
 
     async def _insist(self, query: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Waits for the database to come back. A worker that ends does so for a moment only: the job is then
-        taken over like that of a dead one."""
+        """Waits for the database to come back.
+
+        A worker that is about to end waits only a moment: the job is then taken over like that of a dead one.
+        """
         waited = 0.0
         while True:
             try:
@@ -297,7 +300,7 @@ class JobQueries(JobManager):
         await self.connector.execute_query_async(query, **values)
 
     def _note(self, error: ConnectorException | None) -> None:
-        """Logs once that the database cannot be reached, and once that it can be again."""
+        """Logs once that the database cannot be reached, and once that it is back."""
         if (error is None) == self._reachable:
             return
         self._reachable = error is None

@@ -1,4 +1,4 @@
-"""Hands tasks, and answers to what threads wait for, to the workers."""
+"""Submits tasks and answers to the workers."""
 
 import uuid
 from dataclasses import replace
@@ -27,7 +27,7 @@ from signoff.workers.inbox import (
 )
 
 NO_POSTGRES = (
-    "Workers need a PostgreSQL database, which several machines can share; name one by "
+    "Workers need a PostgreSQL database, which several machines can share; name one as "
     "postgresql://user@host:5432/database (--database, SIGNOFF_DATABASE, or postgres_storage in Python)."
 )
 
@@ -40,18 +40,15 @@ def submit(
     queue: str | None = None,
     id: str | None = None,
 ) -> str:
-    """Hands work on a thread to the workers; returns the thread's id. Returns when it is kept durably.
+    """Submits work on a thread to the workers; returns the thread's id once the request is stored durably.
 
-    request: the text of a task (one after another, each when the one before has ended), an `Answer` to what
-        the thread waits for, `Extend` or `Retry`, or None to go on after a pause or a failure. All but a task
-        is checked against what the thread stands at now: what does not fit raises ThreadError or SetupError
-        and changes nothing.
-    thread_id: by default a new one.
-    queue: which workers; a thread stays with the queue that it was begun in. Default: "signoff".
-    id: of this request, in this thread. Submitting it again, after a lost connection say, changes nothing,
-        wherever the thread stands by then. It is looked up before all else.
-
-    An answer is bound to what waits now: what waits when it is delivered gets no other one's answer.
+    request: the text of a task (tasks run one after another), an `Answer` to what the thread waits for,
+    `Extend` or `Retry`, or None to continue after a pause or a failure. All but a task is checked against the
+    thread's current status: what does not fit raises ThreadError or SetupError and changes nothing.
+    thread_id: by default a new one. queue: which workers; a thread stays with the queue in which it was
+    begun. Default: "signoff". id: of this request, in this thread. Submitting it again, for example after a
+    lost connection, changes nothing, whatever the thread's status is by then. It is looked up first. An
+    answer is bound to the current interrupt: it is never delivered to another one.
 
     Raises StorageError when the database cannot be used, SetupError without the extra `signoff[workers]`.
     """
@@ -66,7 +63,7 @@ def submit(
         inbox = replace(inbox, queue=whose)
         return inbox.going() if order is None else unless_known(storage.store, thread_id, order)(inbox)
 
-    # To go on is not an order that waits for anything: it is delivered with this.
+    # A request to continue is not an order that waits: it is delivered with this.
     note = delivered(thread_id, id) if order is None and id is not None else None
     _hand_over(storage, thread_id, whose, edit, note)
     return thread_id
@@ -80,7 +77,7 @@ def check(
     queue: str | None = None,
     id: str | None = None,
 ) -> tuple[str, Order | None]:
-    """The order that `submit` would hand over, and its queue; raises the same errors, and changes nothing."""
+    """Returns the order that `submit` would store, and its queue; raises the same errors."""
     known = read_inbox(storage.store, thread_id)
     whose = _queue(queue, known, thread_id)
     status = look(reading_graph(storage), thread_id)
@@ -88,18 +85,21 @@ def check(
 
 
 def _is_known(storage: PostgresStorage, thread_id: str, order_id: str) -> bool:
-    """Whether a request of this id was submitted to the thread before."""
+    """Whether a request with this id was submitted to the thread before."""
     inbox = read_inbox(storage.store, thread_id)
     if (inbox and inbox.holds(order_id)) or was_delivered(storage.store, thread_id, order_id):
         return True
-    # Delivered by a version that kept no ids of its own: a task is in the history under the id of its order.
+    # Delivered by a version that did not store ids: a task is in the history under the id of its order.
     messages = look(reading_graph(storage), thread_id).values.get("messages", ())
     return any(message.id == order_id for message in messages)
 
 
 def pause(storage: Any, thread_id: str) -> None:
-    """Pauses a thread of the workers, at the next step boundary if it runs, until
-    `submit(storage, None, thread_id)`. Raises ThreadError when it is not a thread of the workers."""
+    """Pauses a thread of the workers, at the next step boundary if it runs.
+
+    `submit(storage, None, thread_id)` continues it. Raises ThreadError when it is not a thread of the
+    workers.
+    """
     if not isinstance(storage, PostgresStorage):
         raise SetupError(NO_POSTGRES)
     if edit_inbox(storage.store, thread_id, lambda inbox: replace(inbox, paused=True)) is None:
@@ -108,7 +108,7 @@ def pause(storage: Any, thread_id: str) -> None:
 
 
 def of_workers(storage: Any, thread_id: str) -> bool:
-    """Whether the thread was handed to workers."""
+    """Whether the thread was submitted to workers."""
     return isinstance(storage, PostgresStorage) and read_inbox(storage.store, thread_id) is not None
 
 
@@ -126,7 +126,7 @@ def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
 
 
 def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: str) -> Order | None:
-    """The request as it is kept. Raises ThreadError when it does not fit where the thread stands."""
+    """Returns the request as it is stored. Raises ThreadError when it does not fit the thread's status."""
     if request is None:
         if status.condition is Condition.UNKNOWN and not inbox.orders:
             raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
@@ -138,7 +138,7 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
                 "Nothing was changed."
             )
         if inbox.paused:
-            raise ThreadError(f"Thread {status.shown!r} is paused; let it go on first. Nothing was changed.")
+            raise ThreadError(f"Thread {status.shown!r} is paused; continue it first. Nothing was changed.")
         if not request.strip():
             raise SetupError("The task is empty; say what is to be done.")
         return Order(name, request)
@@ -159,15 +159,14 @@ def _refuse_second(inbox: Inbox, status: ThreadStatus) -> None:
     again = any(isinstance(one.request, Extend | Retry) and one.task == task for one in inbox.orders)
     if again or (waits is not None and inbox.answers(waits.interrupt_id)):
         still = inbox.paused or inbox.problem
-        then = "stands still; let it go on with nothing new" if still else "a worker is about to"
+        then = "does not run; continue it without a new request" if still else "a worker is about to"
         raise ThreadError(
             f"Thread {status.shown!r} has already been told how to go on, and {then}. Nothing was changed."
         )
 
 
 def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit, note: Swap | None) -> None:
-    """Changes the inbox, writes `note` and wakes a worker, in one transaction: none is ever there without the
-    others."""
+    """Changes the inbox, writes `note` and wakes a worker, in one transaction."""
     with packages():
         from signoff.storage.postgres_tables import swap_in
         from signoff.workers.tables import prepare, wake

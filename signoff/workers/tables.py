@@ -25,7 +25,7 @@ _LONGEST_QUEUE = 40
 
 
 def usable_queue(name: str) -> str:
-    """The name itself. Raises SetupError when it cannot name a queue."""
+    """Returns the name. Raises SetupError when it cannot name a queue."""
     usable = isinstance(name, str) and name.strip() and valid_text(name) == name
     if not usable or len(name.encode()) > _LONGEST_QUEUE:
         raise SetupError(f"The queue {name!r:.80} cannot be used; use a name of 1 to {_LONGEST_QUEUE} bytes.")
@@ -33,9 +33,9 @@ def usable_queue(name: str) -> str:
 
 
 def prepare(database: SharedDatabase) -> None:
-    """Makes the tables of the queue if they are missing, however many processes do so at the same moment.
+    """Creates missing tables of the queue; safe when several processes do so at the same time.
 
-    Raises StorageError when they are of another version of procrastinate.
+    Raises StorageError when the tables are of another version of procrastinate.
     """
     address = database.address
     with database.transaction() as connection:
@@ -68,8 +68,8 @@ def _has(connection: Connection[DictRow], function: str, name: str) -> bool:
 def wake(connection: Connection[DictRow], address: Address, thread_id: str, queue: str) -> None:
     """Makes sure that a worker of `queue` looks at the thread after the connection's transaction has ended.
 
-    There is one waiting job a thread: one that is there already will do, and is not to be taken before this
-    transaction has ended, since whoever took it could not see yet what it has written.
+    There is one waiting job per thread: an existing one is enough, but it must not be taken before this
+    transaction has ended, because its worker could not see the writes yet.
     """
     jobs = JobManager(SyncPsycopgConnector())
     mark = lock_of(thread_id)

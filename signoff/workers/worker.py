@@ -1,4 +1,4 @@
-"""A worker: takes threads from the queue and drives them, until it is told to end."""
+"""A worker: takes threads from the queue and drives them until it is asked to end."""
 
 import asyncio
 import logging
@@ -63,10 +63,10 @@ class _PutBack(BaseRetryStrategy):
 class Worker:
     """Drives the threads of one queue, several at once, in threads of this process.
 
-    storage: where the threads are kept. graphs: gives the graph of a thread. heartbeat: seconds between two
-    signs of life; a worker that misses three counts as dead, and its threads are taken over. failure_wait:
-    seconds until a thread is tried again that failed; twice as many after each failure more, and given up
-    after five. The same holds for a thread while which workers died, from the second time on.
+    storage: where the threads are stored. graphs: returns the graph of a thread. heartbeat: seconds between
+    two heartbeats; a worker that misses three is considered dead, and its threads are taken over.
+    failure_wait: seconds until a failed thread is tried again; doubled after each further failure, and given
+    up after five. The same holds for a thread during which workers died, from the second time on.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Worker:
                     stalled_worker_timeout=self._heartbeat * DEAD_AFTER,
                 )
                 caring = asyncio.create_task(self._care())
-                # Without it the work of dead workers would lie about: better to end, and say why.
+                # Without it the jobs of dead workers would stay: it is better to end with an error.
                 caring.add_done_callback(self._cared)
                 try:
                     await self._worker.run()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
@@ -129,9 +129,9 @@ class Worker:
         self._pool.shutdown()
 
     def drain(self) -> None:
-        """Has every run stop at its next step boundary, and its job go back to the queue; then `run` ends.
+        """Stops every run at its next step boundary and puts its job back into the queue; then `run` ends.
 
-        To be called in the event loop, by a signal's handler say.
+        Call it in the event loop, for example in a signal handler.
         """
         self.draining = self._jobs.ending = True
         for driving in list(self._driving):
@@ -156,9 +156,12 @@ class Worker:
         return driven.state
 
     def _driven(self, thread_id: str) -> Driven | BaseException:
-        """What `_drive` returns or raises. Given back and not raised: a model, a check or the function of a
-        graph may raise what would end the event loop (KeyboardInterrupt), or what no future can hold
-        (StopIteration). No interrupt of this process comes here: those are for its main thread."""
+        """Returns what `_drive` returns or raises.
+
+        Errors are returned because a model, a check or the function of a graph may raise what would end the
+        event loop (KeyboardInterrupt), or what a future cannot hold (StopIteration). Signals of this process
+        do not come here: they go to its main thread.
+        """
         try:
             return self._drive(thread_id)
         except BaseException as error:  # noqa: BLE001  as the docstring says
@@ -168,7 +171,7 @@ class Worker:
         inbox = read_inbox(self._storage.store, thread_id)
         if inbox is None or inbox.deaths < _SUSPECT:
             return self._drive_on(thread_id)
-        # Of two that may both kill this process nobody could tell which one did.
+        # If two threads could kill this process, it would be unknown which one did.
         if not self._suspected.acquire(blocking=False):
             return Driven(thread_id, "busy")
         try:
@@ -194,7 +197,7 @@ class Worker:
         return driven
 
     def _failed(self, thread_id: str, error: BaseException) -> float | None:
-        """Keeps what went wrong; in how many seconds to try again, None when it has happened too often."""
+        """Records the failure; returns in how many seconds to try again, None after too many failures."""
         what, inbox = f"{type(error).__name__}: {words(error)}", None
         with suppress(StorageError):
             inbox = edit_inbox(
@@ -215,21 +218,21 @@ class Worker:
             self.drain()
 
     async def _care(self) -> None:
-        """Takes over what dead workers have left, and clears away what is long done."""
+        """Takes over the jobs of dead workers, and deletes old finished jobs."""
         cleaned = -_CLEAN_SECONDS
         loop = asyncio.get_running_loop()
         while True:
             with suppress(ConnectorException, StorageError):
                 for job in await self._jobs.rescue():
                     thread_id = job.task_kwargs["thread_id"]
-                    _log.warning("%s: taken over from worker %s, which is gone", thread_id, job.worker_id)
+                    _log.warning("%s: taken over from worker %s, which is dead", thread_id, job.worker_id)
                 if loop.time() - cleaned >= _CLEAN_SECONDS:
                     await self._jobs.delete_old_jobs(_KEEP_HOURS, self._queue)
                     cleaned = loop.time()
             await asyncio.sleep(self._heartbeat)
 
     async def _due(self) -> bool:
-        """Whether a job could be begun now."""
+        """Whether a job could start now."""
         found = await self._connector.execute_query_one_async(
             "SELECT count(*) AS due FROM procrastinate_jobs job WHERE status = 'todo' "
             "AND queue_name = %(queue)s AND (scheduled_at IS NULL OR scheduled_at <= now()) AND NOT EXISTS "
@@ -240,7 +243,7 @@ class Worker:
 
 
 def told(driven: Driven) -> str:
-    """How a call of `drive` ended, in words."""
+    """Returns in words how a call of `drive` ended."""
     decision = driven.decision
     if isinstance(decision, Finished | Failed) and driven.state == "ended":
         outcome = decision.outcome

@@ -195,7 +195,7 @@ def test_hostile_arguments_are_shown_harmless_and_in_full(bench: Bench) -> None:
 def test_what_is_not_shown_is_said(bench: Bench) -> None:
     content = "".join(f"{number}\\n" for number in range(1000))
     waiting(bench, f'call("write_file", path="new.md", content="{content}")')
-    assert "… 600 more lines that are not shown" in bench("show", "t1").stdout
+    assert "… 600 more lines not shown" in bench("show", "t1").stdout
 
 
 ASK = 'call("ask_user", question="Delete all?")'

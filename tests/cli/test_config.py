@@ -227,11 +227,11 @@ WRONG: Mapping[str, tuple[str | bytes, list[str]]] = {
     "control": ("approve = ['control']", ["approve in {} cannot name control"]),
     "approve": ("approve = ['terminl']", ["approve in {} names 'terminl'", "read, write, terminal"]),
     "check": ("checks = ['']", ["checks in {} is empty", "'pytest -q'"]),
-    "workspace": ("workspace = 'project'", ["workspace in {} is 'project'", "from / or ~ on"]),
-    "constitution": ("constitution = 'x.md'", ["constitution in {} is 'x.md'", "from / or ~ on"]),
-    "prompt": ("system_prompt = '@x.md'", ["system_prompt in {} is '@x.md'", "from / or ~ on"]),
-    "script": ("model = 'scripted:x.py'", ["model in {} is 'scripted:x.py'", "from / or ~ on"]),
-    "database": ("database = 'x.sqlite'", ["database in {} is 'x.sqlite'", "from / or ~ on"]),
+    "workspace": ("workspace = 'project'", ["workspace in {} is 'project'", "beginning with / or ~"]),
+    "constitution": ("constitution = 'x.md'", ["constitution in {} is 'x.md'", "beginning with / or ~"]),
+    "prompt": ("system_prompt = '@x.md'", ["system_prompt in {} is '@x.md'", "beginning with / or ~"]),
+    "script": ("model = 'scripted:x.py'", ["model in {} is 'scripted:x.py'", "beginning with / or ~"]),
+    "database": ("database = 'x.sqlite'", ["database in {} is 'x.sqlite'", "beginning with / or ~"]),
 }
 
 

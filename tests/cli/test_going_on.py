@@ -113,7 +113,7 @@ class TestExtend:
 
     def test_the_printed_command_extends(self, bench: Bench) -> None:
         bench.model(steps(LOOK, LOOK, DONE))
-        words = offered(bench.run("Look", "--turns", "2").stdout)["Go on with more turns"]
+        words = offered(bench.run("Look", "--turns", "2").stdout)["Continue with more turns"]
         assert bench(*words).exit_code == 0
 
     def test_after_talk_only_the_count_begins_anew(self, bench: Bench) -> None:
@@ -153,8 +153,8 @@ REFUSED: dict[str, tuple[str, list[str], list[str]]] = {
     "retry after a limit": (LIMIT, ["retry", "t1"], ["(limit, turns)", "signoff extend"]),
     "resume after an error": (ERROR, ["resume", "t1"], ["(error, model_error)", "signoff retry"]),
     "extend after an error": (ERROR, ["extend", "t1"], ["(error, model_error)", "signoff retry"]),
-    "extend a question": (steps(ASK), ["extend", "t1", "1"], ["has not ended", "A limit", "signoff resume"]),
-    "retry a question": (steps(ASK), ["retry", "t1"], ["has not ended", "An error", "signoff resume"]),
+    "extend a question": (steps(ASK), ["extend", "t1", "1"], ["has not ended", "a limit", "signoff resume"]),
+    "retry a question": (steps(ASK), ["retry", "t1"], ["has not ended", "an error", "signoff resume"]),
     "extend a confirmation": (steps(CONFIRM), ["extend", "t1"], ["has not ended", "signoff resume"]),
     "pause what has ended": (steps(DONE), ["pause", "t1"], ["not running", "nothing to pause"]),
     "pause what waits": (steps(ASK), ["pause", "t1"], ["not running", "nothing to pause"]),

@@ -97,7 +97,7 @@ class TestRefusals:
         with_threads(bench, a=steps(DONE))
         result = bench(*words)
         assert result.exit_code == 2
-        assert "add --yes, or --dry-run to only see what would be deleted" in result.stderr
+        assert "add --yes, or --dry-run to list what would be deleted" in result.stderr
         assert ids(bench) == {"a"}
 
     @pytest.mark.parametrize("given", ["soon", "", "30", "d30", "30x", "9999999d"])
@@ -198,7 +198,8 @@ def test_those_that_did_not_end_are_mentioned(bench: Bench) -> None:
     with_threads(bench, a=steps(ASK))
     said = bench("prune", "--older", "2099-01-01", "--yes").stdout
     assert (
-        said == "No thread ended that long ago. 1 thread of that age did not end: --all is for these, too.\n"
+        said
+        == "No thread ended that long ago. 1 thread of that age have not ended: --all deletes them, too.\n"
     )
 
 
@@ -244,6 +245,6 @@ class TestExport:
         result = bench("export", "a", "--output", str(file))
         assert (
             result.stdout
-            == f"Written to {file}. It holds all that the thread holds: look before you share it.\n"
+            == f"Written to {file}. It contains everything in the thread: check it before you share it.\n"
         )
         assert json.loads(file.read_text())["thread_id"] == "a"

@@ -27,7 +27,7 @@ def test_the_limit_of_tokens_ends_the_task_and_extend_goes_on(bench: Bench) -> N
     shown = bench.run("Look", "--tokens", "200")
     assert shown.exit_code == 3
     assert "Token limit reached" in shown.stdout
-    assert bench(*offered(shown.stdout)["Go on with more turns"]).exit_code == 0
+    assert bench(*offered(shown.stdout)["Continue with more turns"]).exit_code == 0
 
 
 def test_the_limits_hold_for_the_threads_next_task(bench: Bench) -> None:

@@ -132,7 +132,7 @@ class TestProcesses:
             assert (code, err) == (0, "")
             told, errors = runner.communicate(timeout=SECONDS)
         assert (runner.returncode, errors, NOTED in told) == (4, "", True)
-        promised = words_of(out.removeprefix("Asked. When it has paused, go on with: "))
+        promised = words_of(out.removeprefix("Pause requested. When it has paused, go on with: "))
         assert promised == offered(told)["Go on"]
         turns = bench.turns()
         model = bench.model(f"[{LOOK}] * {turns} + [{DONE}]")

@@ -48,7 +48,7 @@ COMMAND_LINES: dict[str, tuple[list[str], list[str]]] = {
     "expire with a date": (["threads", "--expire", "tomorrow"], ["unexpected extra argument"]),
     "empty database": (["threads", "-d", ""], ["--database is empty"]),
     "another kind of database": (["threads", "-d", "mysql://me:s3cret@h/db"], ["postgresql://user@host/"]),
-    "an address of a file": (["threads", "-d", "sqlite:///tmp/x"], ["give a file"]),
+    "an address of a file": (["threads", "-d", "sqlite:///tmp/x"], ["pass a file"]),
 }
 
 ON_A_THREAD = ["resume", "extend", "retry", "pause", "fork", "show"]
@@ -211,4 +211,4 @@ def test_a_current_folder_that_is_gone(bench: Bench, monkeypatch: pytest.MonkeyP
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    one_sentence(bench("run", "x"), "does not exist any more")
+    one_sentence(bench("run", "x"), "no longer exists")

@@ -15,7 +15,7 @@ from tests.support.benches.cli import Bench, offered, one_sentence, steps
 
 DONE = 'call("finish_task", summary="All done.")'
 SAY = 'lambda m: call("finish_task", summary=m[-1].text)'
-UNKNOWN = "It was handed out before and may have been done already: look before you run it."
+UNKNOWN = "It was handed out before and may already have been done: check before you run it."
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ class TestActions:
             {"target": "blue"},
         )
         shown = bench("show", "t1").stdout
-        for part in ("waiting for an action", "Handed over to you:", "target: blue", "'what it gave'"):
+        for part in ("waiting for an action", "Handed over to you:", "target: blue", "'its result'"):
             assert part in shown
         assert bench.json("show", "t1") == found
 
@@ -90,7 +90,7 @@ class TestActions:
     @pytest.mark.usefixtures("handed_out")
     def test_the_printed_command_answers_it_by_its_observation(self, bench: Bench) -> None:
         *words, answer = offered(self.resume(bench).stdout)["Answer"]
-        assert answer == "what it gave"
+        assert answer == "its result"
         result = bench(*words, "It is up.", "-w", str(bench.workspace))
         assert result.exit_code == 0
         assert '  1 ✓ deploy  target="blue"\n      It is up.\n' in result.stdout

@@ -67,7 +67,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
 def test_submitted_worked_on_answered_from_anywhere_and_finished(bench: Bench) -> None:
     submitted = bench("submit", "Change the port", "-t", "t1", "-w", str(bench.workspace))
     assert (submitted.exit_code, submitted.stderr) == (0, "")
-    assert submitted.stdout.splitlines()[0] == "Handed to the workers:"
+    assert submitted.stdout.splitlines()[0] == "Submitted to the workers:"
     assert offered(submitted.stdout) == {"Look": ["threads"]}
     assert (row(bench)["status"], row(bench)["task"]) == ("queued", "Change the port")
     one_sentence(bench("resume", "t1", "8080"), "has not begun; there is nothing to answer")
@@ -197,11 +197,11 @@ def test_a_graph_of_ones_own(bench: Bench, postgres_url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("nothing", "has nothing of the name 'nothing'"),
-        ("made", "is no function; name one that takes the storage"),
+        ("nothing", "has no 'nothing'"),
+        ("made", "is not a function; name one that takes the storage"),
         ("broken", "could not be loaded (RuntimeError: no)"),
-        ("none", "returned int, no graph"),
-        ("elsewhere", "keeps its threads elsewhere; build it with the storage"),
+        ("none", "returned int, not a graph"),
+        ("elsewhere", "stores its threads elsewhere; build it with the storage"),
     ],
 )
 def test_a_graph_that_cannot_be_used(bench: Bench, name: str, why: str) -> None:

@@ -41,7 +41,7 @@ def test_an_answered_thread_that_was_paused_goes_on_with_its_answer(bench: Bench
     work(bench)
     assert status(bench) == "paused"
     one_sentence(
-        bench("resume", "t1", "9090"), "already been told how to go on", "let it go on with nothing new"
+        bench("resume", "t1", "9090"), "already been told how to go on", "continue it without a new request"
     )
     assert bench.json("resume", "t1")["status"] == "queued"
     work(bench)
@@ -71,7 +71,7 @@ def test_an_ended_thread_that_was_paused_takes_another_task(bench: Bench) -> Non
     one_sentence(told, "has ended; give it another task")
     assert [*offered(told.stderr).values()] == [["submit", "--thread", "t1", "the next task"]]
     assert bench("pause", "t1").exit_code == 0
-    one_sentence(bench("submit", "More", "-t", "t1"), "is paused; let it go on first")
+    one_sentence(bench("submit", "More", "-t", "t1"), "is paused; continue it first")
     assert bench.json("resume", "t1")["status"] == "queued"
     assert bench("submit", "More", "-t", "t1").exit_code == 0
     work(bench)

@@ -538,13 +538,13 @@ OPENED: dict[str, tuple[Callable[[], Any], str]] = {
     "a number for a path": (lambda: sqlite_storage(3), "takes the path of a file, not 3"),  # type: ignore[arg-type]  # the mistake
     "PostgreSQL's address": (
         lambda: sqlite_storage("postgresql://h/d"),
-        r"open it with postgres_storage\(url\)",
+        r"use postgres_storage\(url\)",
     ),
     "a file for an address": (
         lambda: postgres_storage("x.sqlite"),
         "not the address of a PostgreSQL database",
     ),
-    "a folder": (lambda: sqlite_storage("/"), r"\(it is a folder\); name a file"),
+    "a folder": (lambda: sqlite_storage("/"), r"\(it is a folder\); pass the path of a file"),
 }
 
 

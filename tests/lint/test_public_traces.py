@@ -177,7 +177,7 @@ SEVERAL: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_of_several_runs_one_is_named(name: str) -> None:
-    with pytest.raises(Unreadable, match=r"holds 2 .*; name one of them with --run 0 to --run 1\.$"):
+    with pytest.raises(Unreadable, match=r"holds 2 .*; select one of them with --run 0 to --run 1\.$"):
         read_trace(SEVERAL[name])
     with pytest.raises(Unreadable, match=r"holds 2 .*; the last one is --run 1\.$"):
         read_trace(SEVERAL[name], run=2)
@@ -190,7 +190,7 @@ def test_of_several_runs_one_is_named(name: str) -> None:
 def test_one_run_needs_no_name() -> None:
     assert read_trace(log("inspect_answer")).entries == read_trace(messages("inspect_answer")).entries
     assert read_trace(results("tau_transfer")).entries == read_trace(messages("tau_transfer")).entries
-    with pytest.raises(Unreadable, match="holds one run; leave --run out"):
+    with pytest.raises(Unreadable, match="contains one run; omit --run"):
         read_trace(messages("tau_transfer"), run=3)
 
 

@@ -175,8 +175,8 @@ FILES: dict[str, tuple[bytes, str]] = {
     "nested in JSON lines": (b"{}\n" + DEEP.encode(), "nested"),
     "a number that is too long": (b"[" + b"9" * 10_000 + b"]", "too long"),
     "too large": (b" " * (MOST_BYTES + 1), "longer than 64 MB"),
-    "an empty list": (b"[]", "holds an empty list"),
-    "a list of an empty list": (b"[[]]", "holds an empty list"),
+    "an empty list": (b"[]", "contains an empty list"),
+    "a list of an empty list": (b"[[]]", "contains an empty list"),
     "a number": (b"7", "holds a number, not a list of messages"),
     "nothing at all": (b"null", "holds nothing, not a list of messages"),
     "a text": (b'"hi"', "holds a text, not a list of messages"),
@@ -187,7 +187,7 @@ FILES: dict[str, tuple[bytes, str]] = {
         b'[{"x": 1}]',
         "1 object, the first with the keys 'x', which is none of",
     ),
-    "system messages only": (b'[{"role": "system", "content": "x"}]', "holds instructions only"),
+    "system messages only": (b'[{"role": "system", "content": "x"}]', "contains only instructions"),
 }
 
 
@@ -260,5 +260,5 @@ def test_a_wrong_type_anywhere_is_read_or_told(writer: str) -> None:
 def test_a_wrong_type_is_told_with_its_place() -> None:
     with pytest.raises(Unreadable, match=r"^Message 1: tool_calls is a number"):
         read_trace([*chat("x"), {"role": "assistant", "tool_calls": 3}])
-    with pytest.raises(Unreadable, match=r"^Message 1 has a role that no chat has: 'robot'"):
+    with pytest.raises(Unreadable, match=r"^Message 1 has an unknown role: 'robot'"):
         read_trace([*chat("x"), *chat("x", role="robot")])

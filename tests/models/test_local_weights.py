@@ -175,7 +175,7 @@ def test_a_cache_that_cannot_be_written_is_said_with_the_way_out(site: Path, tmp
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "tiny.gguf").mkdir()  # a folder in the way of the file
-    with pytest.raises(SetupError, match=r"cannot be kept in .*SIGNOFF_CACHE"):
+    with pytest.raises(SetupError, match=r"cannot be stored in .*SIGNOFF_CACHE"):
         ensured(site, cache)
 
 

@@ -238,7 +238,7 @@ def test_the_command_line_shows_the_wait_and_counts_it(bench: Bench) -> None:
     shown = " ".join(result.stdout.split())
     assert result.exit_code == 0, result.output
     assert "↻ waits 0.4 s: rate limit (try 2 of 5)" in shown
-    assert "the connection broke off (try 1 of 5); what has come of the reply does not count" in shown
+    assert "the connection broke off (try 1 of 5); the partial reply does not count" in shown
     assert "tried again 2 times (" in shown
 
 

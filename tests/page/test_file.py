@@ -81,7 +81,7 @@ def test_it_prints_utf8_whatever_the_terminal_is(bench: Bench, tmp_path: Path) -
 def test_html_beside_json_is_refused(bench: Bench, tmp_path: Path) -> None:
     refused = bench("show", "t1", "--json", "--html", str(tmp_path / "x"))
     assert refused.exit_code == 2
-    assert refused.stderr == "--html writes a page and --json prints a document; give one of them.\n"
+    assert refused.stderr == "--html writes a page and --json prints a document; use only one of them.\n"
     assert not (tmp_path / "x").exists()
 
 
@@ -117,8 +117,8 @@ REFUSED = {
     "a loop of links": (loop, ["cannot be written", "symbolic links", "name another file"]),
     "a folder that is not there": (lambda at: str(at / "none" / "x.html"), ["No such file or directory"]),
     "a file in a file": (under_a_file, ["Not a directory"]),
-    "a pipe": (pipe, ["is no ordinary file"]),
-    "a device": (lambda _: "/dev/null", ["is no ordinary file", "- for the standard output"]),
+    "a pipe": (pipe, ["is not a regular file"]),
+    "a device": (lambda _: "/dev/null", ["is not a regular file", "- for the standard output"]),
     "the kernel's files": (lambda _: "/proc/x.html", ["cannot be written to /proc/x.html"]),
     "a name that is too long": (lambda at: str(at / ("x" * 5_000)), ["File name too long"]),
     "NUL": (lambda at: f"{at}/a\0b", ["cannot be written", "null"]),

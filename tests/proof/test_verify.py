@@ -166,7 +166,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
         ([":graph"], "as package.module:graph or path/to/file.py:graph"),
         (["gone.py:graph"], "There is no file gone.py"),
         (["no_such_module_at_all:graph"], "could not be loaded (ModuleNotFoundError"),
-        (["my_agent.py:nothing"], "has nothing of the name 'nothing'"),
+        (["my_agent.py:nothing"], "has no 'nothing'"),
         (["my_agent.py:number"], "is of type int; name the graph"),
         (["my_agent.py:broken"], "could not be loaded (KeyError"),
         (["leaves.py:graph"], "could not be loaded (SystemExit: 0)"),

@@ -108,7 +108,7 @@ def test_a_database_that_cannot_hold_every_character_is_refused(
     name = f"narrow_{encoding.lower()}"
     postgres_server.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
     url = postgres_server.url(name)
-    with pytest.raises(StorageError, match=f"encoding {encoding}; make one with ENCODING 'UTF8'"):
+    with pytest.raises(StorageError, match=f"encoding {encoding}; create one with ENCODING 'UTF8'"):
         postgres_storage(url).__enter__()
     assert execute(url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 

@@ -60,7 +60,7 @@ def test_a_call_waits_for_the_server_but_not_for_ever(
         own_postgres_server.stop()
         begun = time.monotonic()
         try:
-            with pytest.raises(StorageError, match="nothing that was saved is lost, go on with the thread"):
+            with pytest.raises(StorageError, match="nothing that was saved is lost; continue the thread"):
                 storage.threads()
             assert time.monotonic() - begun < 12
         finally:

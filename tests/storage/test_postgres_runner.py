@@ -303,7 +303,7 @@ def test_a_lock_that_is_not_free_again_stops_the_run(postgres_url: str) -> None:
             with psycopg.connect(postgres_url) as session:
                 key = int.from_bytes((high << 32 | low).to_bytes(8), signed=True)
                 session.execute("SELECT pg_advisory_lock(%s)", (key,))
-                with pytest.raises(StorageError, match="cut off, and the thread is not free again yet"):
+                with pytest.raises(StorageError, match="was lost, and the thread is not free again yet"):
                     storage.store.put(("signoff", "journal", "t"), "k", {})
             storage.store.put(("signoff", "journal", "t"), "k", {})
         assert not storage.checkpointer.is_running("t")

@@ -105,7 +105,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "t.sqlite"
     file.write_text("not a database, just words " * 100)
-    with pytest.raises(StorageError, match="move it away or name another one"), sqlite_storage(file):
+    with pytest.raises(StorageError, match="move it away or use another one"), sqlite_storage(file):
         pass
     assert file.read_text().startswith("not a database")
 

@@ -108,7 +108,7 @@ def test_only_landlock_refuses_what_is_new_beside_something_protected(make: Make
         assert sandbox.enforced()["workspace"] == "writable"
         return
     assert done.exit == "error"
-    assert "new ones go into an existing folder" in done.note
+    assert "Create new files in an existing folder" in done.note
     assert "nothing new" in str(sandbox.enforced()["workspace"])
     assert sandbox.run("1 / 0").note == ""
 

@@ -148,7 +148,7 @@ def test_a_glob_may_begin_in_the_folder_that_is_listed(bench: Bench) -> None:
 
 @pytest.mark.parametrize("glob", ["{a,b}" * 30, "{" * 200 + "}" * 200, "{a,b,c,d,e,f}" * 8 + "*" * 50])
 def test_a_glob_that_stands_for_too_many_is_refused(bench: Bench, glob: str) -> None:
-    assert "stands for too many others; use fewer braces" in bench.refusal("list_files", glob=glob)
+    assert "expands to too many patterns; use fewer braces" in bench.refusal("list_files", glob=glob)
 
 
 # .gitignore
@@ -357,7 +357,7 @@ def test_a_file_over_ten_megabytes_is_read_by_range(bench: Bench) -> None:
     assert "of 12000:\n1|1 x" in bench("read_file", path="big.log")
     assert "big.log has 12,000 lines" in bench.refusal("read_file", path="big.log", start_line=12_001)
     replaced = bench("write_file", path="big.log", content="a\n")
-    assert replaced == "Replaced big.log: 1 line, 3 bytes. Kept as they were: line ends CRLF."
+    assert replaced == "Replaced big.log: 1 line, 3 bytes. Unchanged: line endings CRLF."
 
 
 @pytest.mark.parametrize("length", [999_999, 1_000_000, 1_000_001, 12_000_000])
@@ -384,15 +384,15 @@ def test_a_huge_line_is_cut(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("before", "content", "after", "said"),
     [
-        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n", "Kept as they were: line ends CRLF."),
+        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n", "Unchanged: line endings CRLF."),
         ("a\r\nb\r\n", "x\r\ny\r\n", "x\r\ny\r\n", ""),
-        ("a\nb\n", "x\r\ny\r\n", "x\ny\n", "Kept as they were: line ends LF."),
-        ("a\r\nb\r\nc\n", "x\n", "x\r\n", "line ends CRLF (most of them; they were mixed)."),
+        ("a\nb\n", "x\r\ny\r\n", "x\ny\n", "Unchanged: line endings LF."),
+        ("a\r\nb\r\nc\n", "x\n", "x\r\n", "line endings CRLF (most of them; they were mixed)."),
         ("a\r\nb\nc\n", "x\n", "x\n", ""),
         ("a", "x\r\ny\n", "x\r\ny\n", ""),
         ("", "x\r\n", "x\r\n", ""),
-        ("\ufeffa\n", "x\n", "\ufeffx\n", "Kept as they were: line ends LF and the byte order mark."),
-        ("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "line ends CRLF and the byte order mark."),
+        ("\ufeffa\n", "x\n", "\ufeffx\n", "Unchanged: line endings LF and the byte order mark."),
+        ("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "line endings CRLF and the byte order mark."),
         ("\ufeffa", "\ufeffx", "\ufeffx", ""),
     ],
 )

@@ -51,7 +51,7 @@ def test_monty_keeps_variables_and_ends_what_takes_too_long(tmp_path: Path) -> N
     assert sandbox.run("1 / 0", thread="a").exit == "error"
     assert sandbox.run("x = 'x' * 10**10", thread="a").exit == "memory"
     late = sandbox.run("while True: pass", timeout=0.5, thread="a")
-    assert (late.exit, late.note) == ("timeout", "The time was up.")
+    assert (late.exit, late.note) == ("timeout", "The time limit was reached.")
     sandbox.run("open('out.txt', 'w').write('done')")
     assert (tmp_path / "out.txt").read_text() == "done"
     sandbox.close()

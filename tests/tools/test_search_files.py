@@ -34,7 +34,7 @@ def test_a_search_shows_file_line_and_text(bench: Bench) -> None:
     assert bench("search_files", pattern="PORT", path="src", glob="*.py").splitlines() == [
         "src/b.py:1: PORT = 2",
         "src/b.py:3: # PORT",
-        "2 matching lines in 1 file (names that fit *.py).",
+        "2 matching lines in 1 file (names that match *.py).",
     ]
     assert bench("search_files", pattern="(?i)port$", path="src/c.md").startswith("src/c.md:1: PORT\n")
     assert bench("search_files", pattern="^$", path="a.py") == "No matches.\n0 matching lines in 1 file."
@@ -44,13 +44,13 @@ def test_a_search_shows_file_line_and_text(bench: Bench) -> None:
     ("arguments", "said"),
     [
         ({"pattern": ""}, "The pattern is empty"),
-        ({"pattern": "main("}, "not usable as a regular expression: missing ), unterminated"),
+        ({"pattern": "main("}, "not a valid regular expression: missing ), unterminated"),
         ({"pattern": "*"}, "nothing to repeat"),
         ({"pattern": "a{99999999999999999999}"}, "too large"),
         ({"pattern": "x" * 1_001}, "longer than 1000 characters"),
         ({"pattern": "x", "path": "missing"}, "There is no missing"),
         ({"pattern": "x", "path": "image.bin"}, "no text file to search in image.bin"),
-        ({"pattern": "x", "glob": "*.rs"}, "no text file to search in the workspace (names that fit *.rs)"),
+        ({"pattern": "x", "glob": "*.rs"}, "no text file to search in the workspace (names that match *.rs)"),
     ],
 )
 def test_a_search_that_cannot_be_made(bench: Bench, arguments: dict[str, str], said: str) -> None:

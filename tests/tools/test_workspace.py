@@ -82,9 +82,9 @@ REFUSED = [
     ("notes.txt/x", "not a folder"),
     ("", "empty"),
     ("  ", "empty"),
-    ("notes.txt\0.png", "no path may hold"),
-    ("/proc/self/environ\0", "no path may hold"),
-    ("caf\ud800", "no path may hold"),
+    ("notes.txt\0.png", "a path cannot contain"),
+    ("/proc/self/environ\0", "a path cannot contain"),
+    ("caf\ud800", "a path cannot contain"),
     ("x" * 5_000, "too long"),
     ("x" * 300, "too long"),
 ]
@@ -189,7 +189,7 @@ def test_a_workspace_that_was_deleted_says_so_and_works_again_when_it_is_back(tm
     (tmp_path / "w").mkdir()
     workspace = Workspace(tmp_path / "w")
     (tmp_path / "w").rmdir()
-    with pytest.raises(ToolException, match="workspace folder itself is gone"):
+    with pytest.raises(ToolException, match="workspace folder no longer exists"):
         workspace.write("a", b"")
     (tmp_path / "w").mkdir()
     assert workspace.write("a", b"") is True

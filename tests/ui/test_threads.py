@@ -70,7 +70,7 @@ async def test_a_killed_thread_goes_on(bench: UiBench) -> None:
     process.wait()
     async with bench.opened() as opened:
         assert opened.word == "stopped"
-        assert "f5 goes on" in opened.said()
+        assert "f5 continues" in opened.said()
         await opened.press("p")
         await opened.rests()
         assert (opened.word, opened.outcome["turns"]) == ("Asserted: done", 10)
@@ -155,7 +155,7 @@ async def test_an_application_killed_in_a_command_asks_what_became_of_it(
     async with bench.opened() as opened:
         await opened.press("p")
         await opened.rests(at="action")
-        assert "may have been done already" in opened.screen()
+        assert "may already have been done" in opened.screen()
         await opened.press(key)
         if key == "g":
             await opened.until(lambda: opened.desk.pane and opened.desk.pane.running)

@@ -262,7 +262,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (waits, Answer("blue", "another"), "no longer waits for this answer"),
     (answered, Answer("red"), "has already been told how to go on"),
     (waits_for_approval, Answer("perhaps"), "perhaps"),
-    (paused, "two", "is paused; let it go on first"),
+    (paused, "two", "is paused; continue it first"),
 ]
 
 

@@ -1,7 +1,7 @@
-"""Which paths a glob means, as models write them, and which ones a `.gitignore` leaves out.
+"""Matches paths against globs, as models write them, and against the rules of a `.gitignore`.
 
-Both match by `fnmatch` one piece at a time: its expressions never go back over what they have matched, where
-a `.gitignore` read as one regular expression can take time without end, and hold the interpreter meanwhile.
+Both match one component at a time with `fnmatch`, whose expressions do not backtrack. A `.gitignore` turned
+into one regular expression could take exponential time and block the interpreter meanwhile.
 """
 
 import fnmatch
@@ -22,11 +22,11 @@ _SPECIAL = "*?["
 
 
 def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
-    """Whether a path of the workspace fits `glob`: by its name, or by its path from there or from `folder`.
+    """Returns a test whether a path of the workspace matches `glob`.
 
-    `*` also fits "/", "**/" also nothing, `{a,b}` each of its parts, and what stands in brackets either one
-    of these characters or itself, since folders are called `[id]` too. Raises ToolException for too many
-    braces.
+    It matches by its name, or by its path from the workspace or from `folder`. `*` also matches "/", "**/"
+    also nothing, `{a,b}` each of its parts, and brackets either one of their characters or themselves,
+    because folders may be called `[id]`. Raises ToolException for too many braces.
     """
     if not glob:
         return lambda path: True
@@ -35,7 +35,7 @@ def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
     few = short.count("{") <= _MOST_BRACES
     wanted = list(islice(_alternatives(short), _MOST_ALTERNATIVES + 1)) if few else []
     if not 0 < len(wanted) <= _MOST_ALTERNATIVES:
-        raise ToolException(f"The glob {shown(glob)} stands for too many others; use fewer braces.")
+        raise ToolException(f"The glob {shown(glob)} expands to too many patterns; use fewer braces.")
     prefix = "" if folder == "." else f"{folder}/"
     tests = [re.compile(fnmatch.translate(each)).match for each in dict.fromkeys(wanted)]
 
@@ -47,12 +47,12 @@ def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
 
 
 def _alternatives(glob: str) -> Iterator[str]:
-    """The globs without braces that `glob` stands for."""
+    """Returns the globs without braces that `glob` expands to."""
     return ("".join(parts) for parts in product(*_parts(glob)))
 
 
 def _parts(glob: str) -> list[list[str]]:
-    """What may stand at each place."""
+    """Returns the alternatives at each position."""
     found: list[list[str]] = []
     at = 0
     while at < len(glob):
@@ -65,7 +65,7 @@ def _parts(glob: str) -> list[list[str]]:
             found.append([glob[at:end], "[[]" + glob[at + 1 : end]])
         elif glob[at] == "{" and (choices := _choices(glob, at)):
             end = at + 1 + sum(len(choice) + 1 for choice in choices)
-            # The braces may be part of a name as well.
+            # The braces may also be part of a name.
             each = [alternative for choice in choices for alternative in _bounded(choice)]
             found.append([*each, glob[at:end]])
         else:
@@ -79,7 +79,7 @@ def _bounded(glob: str) -> Iterator[str]:
 
 
 def _choices(glob: str, start: int) -> list[str]:
-    """The parts of the braces that open at `start`; none when they do not close or hold no comma."""
+    """Returns the parts of the braces that open at `start`; none without a closing brace or a comma."""
     depth, begun = 0, start + 1
     choices: list[str] = []
     for at in range(start, len(glob)):
@@ -106,13 +106,13 @@ class IgnoreRule:
 
 
 def rules_of(text: str, folder: str) -> list[IgnoreRule]:
-    """The rules of the `.gitignore` in `folder` ("" or a path that ends with "/")."""
+    """Returns the rules of the `.gitignore` in `folder` ("" or a path that ends with "/")."""
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     return [rule for line in islice(lines, _MOST_RULES) if (rule := _rule(line, folder))]
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_folder: bool) -> bool:
-    """Whether the last of the rules that fits leaves this path out."""
+    """Whether the last rule that matches this path excludes it."""
     for rule in reversed(rules):
         if (is_folder or not rule.folders_only) and _leads(rule.steps, path[len(rule.folder) :].split("/")):
             return not rule.negated
@@ -145,7 +145,7 @@ def _step(name: str) -> _Step:
 
 
 def _as_fnmatch(name: str) -> str:
-    """A name as git writes it: `\\` takes the meaning of the next sign, and `[^a]` is `[!a]`."""
+    """Translates a git pattern to `fnmatch`: `\\` escapes the next character, and `[^a]` becomes `[!a]`."""
     found, at = "", 0
     while at < len(name):
         if name[at] == "\\" and at + 1 < len(name):
@@ -161,7 +161,7 @@ def _as_fnmatch(name: str) -> str:
 
 
 def _leads(steps: tuple[_Step, ...], names: list[str]) -> bool:
-    """Whether the names fit the steps, all ways tried at once."""
+    """Whether the names match the steps; all possible positions are followed at once."""
     here = _reached(steps, {0})
     for name in names:
         after: set[int] = set()
@@ -180,7 +180,7 @@ def _leads(steps: tuple[_Step, ...], names: list[str]) -> bool:
 
 
 def _reached(steps: tuple[_Step, ...], places: set[int]) -> set[int]:
-    """The places, and those behind a `**` that stands for nothing; the last one stands for something."""
+    """Adds the positions after a `**` that matches nothing; the last step must match something."""
     found = set(places)
     for at in sorted(places):
         while at < len(steps) - 1 and steps[at] is None:

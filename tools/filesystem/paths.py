@@ -1,8 +1,8 @@
-"""From a path that a model wrote to a place that is certainly inside the workspace.
+"""Resolves a path that a model wrote to a place that is certainly inside the workspace.
 
-A check of the path followed by opening it would leave a gap in which a link can be swapped in. So
-the path is walked one component at a time, each opened relative to the folder before it and never
-through a link; a link is read and its target walked in the same way, beneath the same root.
+Checking the path and then opening it would leave a gap in which it can be replaced by a link. So the path is
+walked one component at a time, each opened relative to the folder before it and never through a link; a link
+is read and its target walked in the same way, beneath the same root.
 """
 
 import errno
@@ -19,7 +19,7 @@ from signoff.graph.foreign import valid_text
 RACE_FREE = hasattr(os, "O_NOFOLLOW") and {os.open, os.mkdir, os.readlink, os.rename, os.stat} <= (
     os.supports_dir_fd
 )
-"""Whether this platform can open relative to a folder; where not (Windows), real paths are compared."""
+"""Whether this platform can open files relative to a folder; if not (Windows), real paths are compared."""
 
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -42,9 +42,10 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Place:
-    """A name in an opened folder, which is not a link as far as is known.
+    """A name in an opened folder, not a link as far as is known.
 
-    `folder` is None where the platform cannot open relative to a folder; `name` is then a full path.
+    folder: its file descriptor; None where the platform cannot open relative to a folder, and `name` is then
+    a full path.
     """
 
     folder: int | None
@@ -52,13 +53,13 @@ class Place:
 
 
 def shown(path: str) -> str:
-    """`path` for a message: valid, on one line and short."""
+    """Returns `path` for a message: valid text, on one line and short."""
     text = valid_text(path).replace("\n", "\\n").replace("\r", "\\r")
     return text if len(text) <= 200 else f"{text[:100]}...{text[-80:]}"
 
 
 def outside(path: str) -> ToolException:
-    """The refusal of a path that is not inside the workspace."""
+    """Returns the error for a path outside the workspace."""
     return ToolException(
         f"{shown(path)} is outside the workspace; use a path relative to the workspace, such as src/app.py."
     )
@@ -66,7 +67,7 @@ def outside(path: str) -> ToolException:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turns an OSError into a ToolException whose sentence names `path` and what to do."""
+    """Turns an OSError into a ToolException that names `path` and says what to do."""
     try:
         yield
     except OSError as error:
@@ -77,15 +78,15 @@ def explained(path: str) -> Iterator[None]:
 
 
 def steps(path: str, roots: tuple[str, ...]) -> list[str]:
-    """The components of `path` below the workspace, `..` included, `.` and empty ones left out.
+    """Returns the components of `path` below the workspace, with `..`, without `.` and empty ones.
 
-    `roots` are the names of the workspace folder itself; an absolute path must begin with one.
-    Raises ToolException for a path that cannot be one inside the workspace.
+    roots: the names of the workspace folder itself; an absolute path must begin with one. Raises
+    ToolException for a path that cannot lie inside the workspace.
     """
     if not path.strip():
         raise ToolException("The path is empty; pass a path relative to the workspace, such as src/app.py.")
     if valid_text(path) != path:
-        raise ToolException(f"{shown(path)} holds characters that no path may hold; leave them out.")
+        raise ToolException(f"{shown(path)} contains characters that a path cannot contain; remove them.")
     if len(path) > _MOST_CHARACTERS:
         raise ToolException(f"The path {shown(path)} is too long; use a shorter one.")
     return [step for step in _SEPARATORS.split(_below(path, roots)) if step not in ("", ".")]
@@ -109,11 +110,11 @@ def beneath(
     create: bool = False,
     check: Callable[[str], None] = lambda real: None,
 ) -> Iterator[Place]:
-    """The place that `path` means, every link on the way resolved inside the workspace.
+    """Yields the place of `path`, with every link on the way resolved inside the workspace.
 
-    The first of `roots` is the real path of the workspace folder. `create` makes missing parents. check:
-    is given the real path below the workspace, before anything is made there, and may raise ToolException.
-    OSErrors, also those of the block, become ToolExceptions.
+    roots: the first is the real path of the workspace folder. create: make missing parents. check: called
+    with the real path below the workspace before anything is created; may raise ToolException. An OSError,
+    also one raised in the `with` block, becomes a ToolException.
     """
     todo = steps(path, roots)
     with explained(path):
@@ -132,7 +133,7 @@ def _root(path: str) -> int:
     try:
         return os.open(path, FOLDER_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
-        raise ToolException("The workspace folder itself is gone; ask the user to put it back.") from None
+        raise ToolException("The workspace folder no longer exists; ask the user to restore it.") from None
 
 
 def _walked(
@@ -143,9 +144,9 @@ def _walked(
     create: bool,
     check: Callable[[str], None],
 ) -> Place:
-    """Walks `todo` from the root in `opened`, which holds the folders open at any time."""
+    """Walks `todo` from the root in `opened`, the list of the folders that are open."""
     todo = todo[::-1]
-    # The names of the opened folders, of which none is a link: together they are the real path.
+    # The names of the opened folders, none of which is a link: together they form the real path.
     names: list[str] = []
     links = 0
     while todo:
@@ -188,7 +189,7 @@ def _link_target(folder: int, name: str) -> str | None:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
-        # EINVAL: not a link. ENOENT: nothing there; whoever opens it says so, or creates it.
+        # EINVAL: not a link. ENOENT: it does not exist; opening it then fails or creates it.
         if error.errno in (errno.EINVAL, errno.ENOENT):
             return None
         raise

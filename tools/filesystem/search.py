@@ -1,7 +1,7 @@
 """search_files: a regular expression over the text files of a workspace, in bounded time.
 
-Python's `re` can need exponential time for a pattern and holds the interpreter meanwhile, so the
-search runs in a child process that is ended when its time is up.
+Python's `re` can take exponential time and blocks the interpreter meanwhile, so the search runs in a child
+process that is ended at its time limit.
 """
 
 import json
@@ -23,7 +23,7 @@ from signoff.tools.processes.helpers import isolated, program_text
 from signoff.tools.workspace import FolderEntry, Workspace
 
 SECONDS = 10
-"""How long one search may take."""
+"""The time limit of one search, in seconds."""
 
 MOST_HITS = 500
 MOST_SEARCHED_BYTES = 50_000_000
@@ -38,13 +38,13 @@ _WORKER = program_text(Path(__file__).with_name("search_worker.py"))
 def search_files(
     workspace: Workspace, pattern: str, path: str = ".", glob: str | None = None, *, seconds: int = SECONDS
 ) -> str:
-    """The lines of text files at `path` that match `pattern`, as "file:line: text".
+    """Returns the lines of text files at `path` that match `pattern`, as "file:line: text".
 
-    After `seconds` it stops and shows what it has. Raises ToolException when the pattern is not a regular
-    expression or ran out of time with no hit.
+    Stops after `seconds` and returns what was found. Raises ToolException when the pattern is not a regular
+    expression, or when the time ran out without a match.
     """
     if not pattern:
-        raise ToolException("The pattern is empty; pass the text or regular expression to look for.")
+        raise ToolException("The pattern is empty; pass the text or regular expression to search for.")
     if len(pattern) > _MOST_PATTERN:
         raise ToolException(f"The pattern is longer than {_MOST_PATTERN} characters; use a shorter one.")
     texts = _gathered(workspace, path, glob)
@@ -70,12 +70,12 @@ def search_files(
 
 
 def _fits(glob: str | None) -> str:
-    return f" (names that fit {glob})" if glob else ""
+    return f" (names that match {glob})" if glob else ""
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """Text files as the worker reads them, and sentences on what was left out."""
+    """The text files that the worker reads, and sentences about those that were left out."""
 
     block: bytes
     files: int
@@ -99,14 +99,14 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
         try:
             data = workspace.read(entry.path, most)
         except ToolException:
-            # Gone or changed since it was listed, or not ours to read: counted and said.
+            # Deleted or changed since it was listed, or not readable: counted and reported.
             unreadable += 1
             continue
         if b"\0" in data[:8_000]:
             continue
         total += len(data)
         if total > MOST_SEARCHED_BYTES:
-            rest = " The rest was not searched, it is too much at once: pass a path or a glob."
+            rest = " The rest was not searched because it is too much at once: pass a path or a glob."
             break
         parts.append(json.dumps({"file": entry.path, "bytes": len(data)}).encode() + b"\n" + data)
     said = _named(f"larger than {most:,} bytes", large)
@@ -116,15 +116,15 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
 
 
 def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int, Iterator[FolderEntry]]:
-    """What to search, and how many bytes a file of it may have: more when it was named itself."""
+    """Returns the files to search and the largest size in bytes, which is higher for a named file."""
     if workspace.kind(path) != "folder":
         with workspace.open(path) as file:
             size = os.fstat(file.fileno()).st_size
         name = workspace.relative(path)
         if size > MOST_SEARCHED_BYTES:
             raise ToolException(
-                f"{name} has {size:,} bytes, more than the {MOST_SEARCHED_BYTES:,} that are searched at "
-                "once; read parts of it with read_file, or search it with a command."
+                f"{name} has {size:,} bytes, more than the {MOST_SEARCHED_BYTES:,} that one search reads; "
+                "read parts of it with read_file, or search it with a command."
             )
         return MOST_SEARCHED_BYTES, iter([FolderEntry(name, "file", size)])
     fits = fitting(glob, workspace.relative(path))
@@ -150,7 +150,7 @@ def _command(workspace: Workspace) -> list[str]:
 
 
 def _run(command: list[str], pattern: str, block: bytes, seconds: int) -> tuple[list[dict[str, Any]], bool]:
-    """The worker's hits, and whether it came to the end in time."""
+    """Returns the worker's matches, and whether it finished in time."""
     request = {"pattern": pattern, "hits": MOST_HITS, "characters": _MOST_IN_A_LINE, "seconds": seconds + 1}
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     in_time = True
@@ -161,14 +161,14 @@ def _run(command: list[str], pattern: str, block: bytes, seconds: int) -> tuple[
             in_time = False
             worker.kill()
             answer, _ = worker.communicate()
-    # What follows the last line end is a hit that was not written to its end, or nothing.
+    # What follows the last newline is a match that was not written completely, or nothing.
     messages = [json.loads(line) for line in answer.split(b"\n")[:-1]]
     for message in messages:
         if "error" in message:
             raise ToolException(
-                f"The pattern is not usable as a regular expression: {valid_text(message['error'])}; "
-                "put a backslash before signs that stand for themselves, such as \\( or \\[."
+                f"The pattern is not a valid regular expression: {valid_text(message['error'])}; "
+                "put a backslash before literal special characters, such as \\( or \\[."
             )
     if in_time and worker.returncode:
-        raise ToolException("The search broke off; use a simpler pattern or search fewer files.")
+        raise ToolException("The search failed; use a simpler pattern or search fewer files.")
     return messages, in_time

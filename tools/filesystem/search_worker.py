@@ -1,10 +1,10 @@
 """Searches the files given on stdin for a regular expression, one line at a time.
 
 Started as a program of its own by `signoff.tools.filesystem.search`, because a regular expression can take
-exponential time and nothing but the end of its process stops it. Uses the standard library alone.
+exponential time and only ending the process stops it. Uses the standard library alone.
 
-stdin: a JSON line {pattern, hits, characters, seconds}; then per file a JSON line {file, bytes} and
-the bytes. stdout: a JSON line per hit {file, line, text}, or one {error}.
+stdin: a JSON line {pattern, hits, characters, seconds}; then per file a JSON line {file, bytes} and the
+bytes. stdout: a JSON line per hit {file, line, text}, or one {error}.
 """
 
 import faulthandler
@@ -38,14 +38,14 @@ def main() -> None:
     except MemoryError:
         _answer({"error": "it needs too much memory"})
     sys.stdout.flush()
-    # The files that nobody needs any more are left unread, and no interpreter is taken down in order.
+    # Leaves the remaining files unread, and skips the interpreter's shutdown.
     os._exit(0)
 
 
 def _limit(seconds: int) -> None:
-    # A watchdog thread that ends the process in the middle of a match, also when the parent is gone.
+    # A watchdog thread that ends the process in the middle of a match, even when the parent has ended.
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
-    # No such module on Windows, no such limit on some systems: the time limit then stands alone.
+    # Windows has no such module, some systems no such limit: then there is only the time limit.
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -62,7 +62,7 @@ def _hits(pattern: re.Pattern[str], source: BinaryIO, characters: int) -> Iterat
 
 
 def _lines(source: BinaryIO, left: int) -> Iterator[str]:
-    """The lines of the next file, block by block: all of a large one at once would be too much memory."""
+    """Yields the lines of the next file, block by block: a large file would take too much memory."""
     encoding, begun = "utf-8-sig", b""
     while True:
         block = source.read(min(left, _BLOCK))

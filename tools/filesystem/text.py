@@ -1,4 +1,4 @@
-"""Text files as they are on disk: their lines, line ends and byte order mark, whatever their size."""
+"""Text files on disk: their lines, line endings and byte order mark, at any size."""
 
 import codecs
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 CLIPPED = 2_000
-"""Characters of one line that are shown."""
+"""How many characters of one line are shown."""
 
 _BLOCK = 1_000_000
 _BOM = "\ufeff"
@@ -14,10 +14,11 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class Measured:
-    """How a file is written.
+    """The format of a file.
 
-    lines: how many it has, as editors count them. offset: where the wanted line begins. is_text: whether all
-    of it is UTF-8. ends, windows_ends: how many line ends there are, and how many of them are "\\r\\n".
+    lines: how many lines it has, as editors count them. offset: where the wanted line begins. is_text:
+    whether the whole file is UTF-8. ends, windows_ends: how many line endings there are, and how many of them
+    are "\\r\\n".
     """
 
     lines: int
@@ -28,7 +29,7 @@ class Measured:
     has_bom: bool
 
     def applied(self, content: str) -> tuple[str, str]:
-        """`content` with the line ends and byte order mark of this file, and a sentence on what was kept."""
+        """Returns `content` with this file's line endings and byte order mark, and a sentence about them."""
         text = content
         if self.ends:
             text = content.replace("\r\n", "\n").replace("\n", end_of(self.ends, self.windows_ends))
@@ -36,33 +37,33 @@ class Measured:
             text = _BOM + text
         if text == content:
             return text, ""
-        return text, f" Kept as they were: {self._told()}."
+        return text, f" Unchanged: {self._told()}."
 
     def _told(self) -> str:
         name = "CRLF" if end_of(self.ends, self.windows_ends) == "\r\n" else "LF"
         mixed = " (most of them; they were mixed)" if 0 < self.windows_ends < self.ends else ""
-        parts = [f"line ends {name}{mixed}"] if self.ends else []
+        parts = [f"line endings {name}{mixed}"] if self.ends else []
         return " and ".join([*parts, "the byte order mark"] if self.has_bom else parts)
 
 
 def end_of(ends: int, windows_ends: int) -> Literal["\n", "\r\n"]:
-    """The line end that most lines have."""
+    """Returns the most frequent line ending."""
     return "\r\n" if windows_ends * 2 > ends else "\n"
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of `text` without their ends, as editors count them: "\\n" and "\\r\\n" alone end one."""
+    """Returns the lines of `text`, without their endings; only "\\n" and "\\r\\n" end a line."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def clipped(line: str, most: int = CLIPPED, length: int | None = None) -> str:
-    """The beginning of a line. length: how many characters all of it has, when `line` is a part."""
+    """Returns the beginning of a line. length: the characters of the whole line, if `line` is a part."""
     length = len(line) if length is None else length
     return line if length <= most else f"{line[:most]}... [{length - most} more characters in this line]"
 
 
 def measured(file: BinaryIO, line: int = 1) -> Measured:
-    """Reads all of `file` in blocks. line: the one whose offset is wanted."""
+    """Reads the whole `file` in blocks and returns its format. line: the line whose offset is wanted."""
     ends = windows_ends = size = offset = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     is_text, held, last = True, b"", b""
@@ -77,7 +78,7 @@ def measured(file: BinaryIO, line: int = 1) -> Measured:
         found = block.count(b"\n")
         if ends < line - 1 <= ends + found:
             offset = size + _after(block, line - 1 - ends)
-        # A pair may begin in the block before.
+        # A "\r\n" may begin in the block before.
         windows_ends += (held + block).count(b"\r\n")
         held = b"\r" if block.endswith(b"\r") else b""
         ends += found
@@ -93,12 +94,12 @@ def measured(file: BinaryIO, line: int = 1) -> Measured:
 
 
 def one_line_of(file: BinaryIO) -> str:
-    """The next line without its end, the rest of a long one counted and left out."""
+    """Reads the next line without its ending; of a long line, counts and leaves out the rest."""
     decoder = codecs.getincrementaldecoder("utf-8-sig" if file.tell() == 0 else "utf-8")(errors="replace")
     begun, length, end = "", 0, ""
     while piece := file.readline(_BLOCK):
         text = end + decoder.decode(piece, final=piece.endswith(b"\n"))
-        # Held back: it may be the half of a line end.
+        # Held back: it may be the first half of a line ending.
         end = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r")
         if text.endswith("\n"):
@@ -118,7 +119,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _after(block: bytes, count: int) -> int:
-    """Where the line behind so many line ends begins."""
+    """Returns the offset of the line after this many line endings."""
     at = 0
     for _ in range(count):
         at = block.index(b"\n", at) + 1

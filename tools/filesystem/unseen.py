@@ -1,7 +1,7 @@
-"""Characters that show nothing, or only space: a table that `python -m tests.unseen` writes.
+"""Invisible characters: a table that `python -m tests.unseen` writes.
 
 They are those with Unicode's property Default_Ignorable_Code_Point, White_Space or Noncharacter_Code_Point,
-the format characters that are not seen, and the few whose glyph is empty by their name.
+the invisible format characters, and the few whose glyph is empty according to their name.
 """
 
 UNSEEN = (
@@ -51,4 +51,4 @@ UNSEEN = (
     (0xFFFFE, 0xFFFFF),
     (0x10FFFE, 0x10FFFF),
 )
-"""The first and the last of each row of neighbours."""
+"""The first and the last code point of each range."""

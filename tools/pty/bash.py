@@ -1,4 +1,4 @@
-"""One bash process behind a pseudo-terminal, and whether its command waits for somebody to type.
+"""One bash process behind a pseudo-terminal, and whether its command waits for input.
 
 Needs a Unix system: import it only where one is used.
 """
@@ -29,22 +29,22 @@ _WRITE_SECONDS = 2.0
 _END_SECONDS = 2.0
 _POLL_MILLISECONDS = 500
 _SIGNALS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGPIPE", "SIGTERM", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGXFSZ")
-# Python code runs between the fork and bash: one at a time, and the filter below is global.
+# Python code runs between the fork and bash: one fork at a time, and the warning filter below is global.
 _SPAWNING = threading.Lock()
 
 
 class ShellEnded(ToolException):
-    """The shell ended, or lost its terminal, while it was used."""
+    """The shell ended, or lost its terminal, while it was in use."""
 
     def __init__(self) -> None:
-        super().__init__("The shell has ended; run the next command to have a new one.")
+        super().__init__("The shell has ended; the next command starts a new one.")
 
 
 class Bash:
-    """Starts `executable` in `cwd` and hands everything it writes to `receive`, in its own thread.
+    """Starts `executable` in `cwd` and passes everything it writes to `receive`, in a thread of its own.
 
-    The last piece is empty: the terminal is gone. When `receive` raises, reading ends and the shell with
-    it. Raises OSError when bash cannot start there.
+    The last piece is empty: the terminal has closed. When `receive` raises, reading and the shell end. Raises
+    OSError when bash cannot start there.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Bash:
         self._reader.start()
 
     def type(self, data: bytes) -> None:
-        """Types `data`. Raises ToolException when nothing takes it within two seconds."""
+        """Types `data`. Raises ToolException when no program reads it within two seconds."""
         deadline = time.monotonic() + _WRITE_SECONDS
         while data:
             with self._terminal() as fd:
@@ -80,40 +80,38 @@ class Bash:
             data = data[written:]
             if not written:
                 if time.monotonic() > deadline:
-                    raise ToolException(
-                        "The running program does not read what is typed; type it again later."
-                    )
+                    raise ToolException("The running program does not read its input; type it again later.")
                 time.sleep(0.01)
 
     def press(self, key: bytes) -> None:
-        """Presses `INTERRUPT` or `QUIT`, also where a program made them ordinary characters.
+        """Presses `INTERRUPT` or `QUIT`, even where a program made them ordinary characters.
 
-        It has no effect while so much was typed that the terminal takes no more.
+        Has no effect while the terminal's input buffer is full.
         """
         self.plain_modes()
         with self._terminal() as fd:
             _written(fd, key)
 
     def plain_modes(self) -> None:
-        """The terminal as it was at the start: whole lines, echo, ^C and ^\\ as signals."""
+        """Restores the terminal modes of the start: whole lines, echo, ^C and ^\\ as signals."""
         with self._terminal() as fd:
             termios.tcsetattr(fd, termios.TCSANOW, self._modes)
 
     def reads(self) -> tuple[bool, bool]:
-        """Whether the terminal gives programs whole lines, and whether it echoes what is typed."""
+        """Returns whether the terminal passes whole lines to programs, and whether it echoes input."""
         with self._terminal() as fd:
             local = termios.tcgetattr(fd)[3]
         return bool(local & termios.ICANON), bool(local & termios.ECHO)
 
     def foreground(self) -> int:
-        """The process group that has the terminal: `pid` when it is bash itself."""
+        """Returns the foreground process group of the terminal: `pid` when it is bash itself."""
         with self._terminal() as fd:
             return os.tcgetpgrp(fd)
 
     def at_prompt(self, within: float) -> bool:
-        """Whether bash has the terminal, or gets it back within this many seconds.
+        """Whether bash is in the foreground, or returns to it within this many seconds.
 
-        A program that has just ended leaves the terminal to its own group until bash notices.
+        The group of a program that has just ended stays in the foreground until bash notices.
         """
         end = time.monotonic() + within
         while self.foreground() != self.pid:
@@ -123,7 +121,7 @@ class Bash:
         return True
 
     def kill_foreground(self) -> bool:
-        """Kills what runs in the foreground, unless that is bash itself; whether there was something."""
+        """Kills the foreground process group, unless it is bash itself; returns whether there was one."""
         group = self.foreground()
         if group in (0, self.pid):
             return False
@@ -139,18 +137,18 @@ class Bash:
             return self._open and bool(self._process.isalive())
 
     def reading(self) -> bool:
-        """Whether output may still come."""
+        """Whether more output may come."""
         return self._reader.is_alive()
 
     def exit_code(self) -> int | None:
-        """The exit code that bash ended with, 128 and the number for a signal; None when it goes on."""
+        """Returns the exit code of bash, 128 plus the number for a signal; None while it runs."""
         self._collect()
         signalled = self._process.signalstatus
         code = self._process.exitstatus if signalled is None else 128 + signalled
         return None if code is None else int(code)
 
     def end(self) -> None:
-        """Ends bash and what it started. Does nothing in a process that was forked off the owner's."""
+        """Ends bash and all that it started. Does nothing in a fork of the owner's process."""
         if self.ended or os.getpid() != self._owner:
             return
         self.ended = True
@@ -162,8 +160,7 @@ class Bash:
             self._reader.join(_END_SECONDS)
 
     def _collect(self) -> None:
-        """Waits for the end of the process, which comes a moment after that of the terminal: whoever does not
-        ask again leaves a zombie."""
+        """Waits for the process, which ends shortly after its terminal; otherwise it would stay a zombie."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
             with self._lock:
@@ -174,7 +171,7 @@ class Bash:
 
     @contextmanager
     def _terminal(self) -> Iterator[int]:
-        """The descriptor, which stays open meanwhile. Raises ShellEnded when the terminal is gone."""
+        """Yields the file descriptor and keeps it open. Raises ShellEnded when the terminal has closed."""
         with self._lock:
             if not self._open:
                 raise ShellEnded
@@ -194,11 +191,11 @@ class Bash:
             with self._lock:
                 self._open = False
                 self._process.isalive()
-                # The package waits a moment after closing, for the status that is known by now.
+                # `ptyprocess` waits a moment after closing for a status that is known by now.
                 self._process.delayafterclose = 0
                 self._process.fileobj.close()
                 self._process.closed = True
-            # Also for a shell that ended by itself, and that nobody uses again.
+            # Also for a shell that ended by itself and is not used again.
             self._collect()
 
     def _received(self) -> bool:
@@ -207,7 +204,7 @@ class Bash:
         except BlockingIOError:
             return True
         except OSError:
-            # How Linux says that nobody has the terminal open any more.
+            # Linux reports this way that no process has the terminal open any more.
             data = b""
         self._receive(data)
         return bool(data)
@@ -215,19 +212,20 @@ class Bash:
 
 def _spawned(executable: str, cwd: str, environment: Mapping[str, str], size: tuple[int, int]) -> PtyProcess:
     def prepare() -> None:
-        # Not by the package's `cwd`: an error there would leave two copies of this program running.
+        # Not by the `cwd` of `ptyprocess`: an error there would leave two copies of this program running.
         os.chdir(cwd)
-        # Python ignores some signals, and what is ignored stays so in everything bash starts.
+        # Python ignores some signals, and everything that bash starts would inherit that.
         for name in _SIGNALS:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         adopt_orphans()
 
     if not os.path.isdir(cwd):
-        # The package notices it too, but then keeps the terminal open until it is collected.
+        # `ptyprocess` notices it too, but then keeps the terminal open until it is garbage-collected.
         raise NotADirectoryError(f"no folder {cwd}")
     with _SPAWNING, warnings.catch_warnings():
-        # Newer Pythons warn of every fork beside threads; the child runs bash after a few system calls.
+        # Newer Pythons warn of every fork in a threaded program; the child runs bash after a few system
+        # calls.
         warnings.simplefilter("ignore", DeprecationWarning)
         return PtyProcess.spawn(
             [executable, *_ARGUMENTS], env=dict(environment), dimensions=size, preexec_fn=prepare
@@ -243,26 +241,26 @@ def _written(fd: int, data: bytes) -> int:
 
 def _plain_modes(fd: int) -> list[int | list[bytes | int]]:
     modes = termios.tcgetattr(fd)
-    # A typed ^S would stop the output until a ^Q that nobody types.
+    # A typed ^S would stop the output until a ^Q.
     modes[0] &= ~termios.IXON
     return modes
 
 
 WaitingFor = Literal["line", "password", "screen"]
-"""A line of input, a line that is not echoed, or keys for a program that has the whole terminal."""
+"""A line of input, a line that is not echoed, or keys for a full-screen program."""
 
 QUIET_SECONDS = 0.5
-"""How long nothing may have been written before the processes are looked at, and again between looks."""
+"""Seconds without output before the processes are checked, and between two checks."""
 
 _LONGEST_PAUSE = 3.0
 
 
 class InputWatch:
-    """Looks at one command now and then; a look at the process table costs some milliseconds.
+    """Checks now and then whether one command waits for input; a check takes some milliseconds.
 
-    A command waits when, twice in a row, it has written nothing, used no processor time, and one of its
-    foreground processes sits in a read of the terminal (or, where the terminal is in raw mode, in a wait
-    for several things).
+    A command waits when, in two checks in a row, it has written nothing, used no processor time, and one of
+    its foreground processes blocks in a read of the terminal (or, where the terminal is in raw mode, in a
+    `poll`, `select` or `epoll_wait`).
     """
 
     def __init__(self, bash: Bash) -> None:
@@ -273,7 +271,7 @@ class InputWatch:
         self._answer: WaitingFor | None = None
 
     def look(self, last_output: float) -> WaitingFor | None:
-        """What the command waits for; `last_output` is the `time.monotonic` of its last output."""
+        """Returns what the command waits for; `last_output` is the `time.monotonic` of its last output."""
         now = time.monotonic()
         if now - last_output < QUIET_SECONDS:
             self._seen, self._answer, self._pause = None, None, QUIET_SECONDS
@@ -297,7 +295,7 @@ class InputWatch:
 
 
 def at_prompt(bash: Bash) -> bool:
-    """Whether bash itself reads the terminal; where that cannot be known, whether nothing else runs."""
+    """Whether bash itself reads the terminal; where that is unknown, whether nothing else runs."""
     if bash.foreground() != bash.pid:
         return False
     states = [waits(each) for each in processes() if each.pid == bash.pid]

@@ -1,4 +1,4 @@
-"""What a shell starts with (which bash, a clean environment), and what a command needs before it runs."""
+"""The bash and the clean environment that a shell starts with, and the checks and the file of a command."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from signoff.graph.foreign import valid_text
 from signoff.tools.processes.helpers import find_program
 
 MARK = "SIGNOFF_SHELL"
-"""In the environment of everything a shell starts, so that it can be found again and ended."""
+"""The variable in the environment of every process of a shell, by which it is found and ended."""
 
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
 
@@ -23,7 +23,7 @@ _OWN = {"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat", "HISTFILE"
 
 
 def bash_path(workspace: str | None = None) -> str:
-    """The bash on PATH, outside `workspace`. Raises SetupError where there is none, or no terminal for it."""
+    """Returns the bash on PATH, outside `workspace`. Raises SetupError without bash or a Unix terminal."""
     if sys.platform == "win32":
         raise SetupError("The shell needs a Unix terminal; use Linux, macOS or WSL.")
     found = find_program("bash", workspace)
@@ -33,27 +33,29 @@ def bash_path(workspace: str | None = None) -> str:
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """`extra`, over the few variables of this process that carry no secrets, and a mark of its own."""
+    """Returns `extra`, the few variables of this process that hold no secrets, and a mark of its own."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     if (
         "LC_ALL" not in inherited
         and "LC_CTYPE" not in inherited
         and inherited.get("LANG", "C") in ("C", "POSIX")
     ):
-        # Else programs would write question marks for everything but ASCII.
+        # Without it programs would write question marks for everything but ASCII.
         inherited["LANG"] = "C.UTF-8"
     return {"PATH": os.defpath} | inherited | _OWN | dict(extra) | {MARK: secrets.token_hex(16)}
 
 
 @contextmanager
 def written(command: str) -> Iterator[str]:
-    """A file that holds the command for as long as it runs."""
+    """Writes the command to a file that exists while the command runs."""
     try:
         handle, path = tempfile.mkstemp(prefix="signoff-", suffix=".sh")
         with os.fdopen(handle, "wb") as file:
             file.write(command.encode() + b"\n")
     except OSError as error:
-        raise ToolException(f"The command cannot be stored for bash ({error}); free some space.") from error
+        raise ToolException(
+            f"The command cannot be written to a file for bash ({error}); free some disk space."
+        ) from error
     try:
         yield path
     finally:
@@ -63,12 +65,12 @@ def written(command: str) -> Iterator[str]:
 
 
 def check(command: str, timeout: float) -> None:
-    """Raises ToolException, saying what to do, unless this can be run."""
+    """Raises ToolException unless the command and the timeout are valid."""
     if not command.strip():
         raise ToolException("The command is empty; pass a command to run.")
     if valid_text(command) != command:
         raise ToolException(
-            "The command holds characters that are not valid text (such as NUL); leave them out."
+            "The command contains characters that are not valid text (such as NUL); remove them."
         )
     if not (timeout > 0 and math.isfinite(timeout)):
         raise ToolException("timeout must be a number of seconds above 0.")

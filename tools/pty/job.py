@@ -1,10 +1,10 @@
-"""One command while it runs in a shell: its marks, what it wrote, and when it has ended.
+"""One command while it runs in a shell: its marks, its output, and its end.
 
-The marks by which its beginning, end and exit code are known are OSC 133 sequences, as terminals know them,
-each with a nonce of its own for every command. They are written to the terminal itself, so they arrive in
-order with the output wherever that was redirected to. A command can read the nonces of its prompt (`$PS1`)
-and of its beginning (`$_`), but not that of its end, so it is not ended by what it happens to print. One that
-sets out to can still forge its end (by a DEBUG trap, `set -v`, or bash's memory): a shell is not a boundary.
+The marks that show its beginning, end and exit code are OSC 133 sequences, which terminals know, each with a
+nonce for every command. They are written to the terminal itself, so they arrive in order with the output,
+wherever that was redirected to. A command can read the nonces of its prompt (`$PS1`) and of its beginning
+(`$_`), but not that of its end, so no accidental output ends it. A hostile command can still forge its end
+(by a DEBUG trap, `set -v`, or bash's memory): a shell is not a security boundary.
 """
 
 import re
@@ -24,14 +24,13 @@ _MARK = re.compile(rb"\x1b\]133;([ABCD]);(?:(\d{1,3});)?([0-9a-f]{32})\x07")
 _HEAD = b"\x1b]133;"
 _LONGEST = 64
 _KINDS: dict[bytes, Kind] = {b"A": "prompt", b"B": "ready", b"C": "begin", b"D": "end"}
-# Erases what somebody typed and did not enter, so that it does not become part of the line.
+# Erases input that was typed but not entered, so that it does not become part of the line.
 _CLEAR_LINE = b"\x15"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One mark: `begin` of a command, its `end` with the exit code, or where bash's prompt after it begins
-    (`prompt`) and ends (`ready`)."""
+    """One mark: `begin` or `end` (with exit code) of a command, `prompt` or `ready` around the prompt."""
 
     kind: Kind
     code: int | None
@@ -45,20 +44,20 @@ def _nonce() -> str:
 
 @dataclass(frozen=True)
 class Nonces:
-    """What makes the marks of one command its own. All differ, as a command can read the first two."""
+    """The nonces in the marks of one command. All differ, because a command can read the first two."""
 
     prompt: str = field(default_factory=_nonce)
     begin: str = field(default_factory=_nonce)
     end: str = field(default_factory=_nonce)
 
     def own(self, mark: Mark) -> bool:
-        """Whether `mark` is one of this command's."""
+        """Whether `mark` belongs to this command."""
         nonces = {"prompt": self.prompt, "ready": self.prompt, "begin": self.begin, "end": self.end}
         return mark.nonce == nonces[mark.kind]
 
 
 class TerminalMarks:
-    """Splits a stream of bytes into output and marks, also where a mark comes in two pieces."""
+    """Splits a stream of bytes into output and marks, even where a mark arrives in two pieces."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -82,20 +81,20 @@ class TerminalMarks:
 
 
 def prompt_text(prompt: str, nonce: str = "") -> str:
-    """The `PS1` that shows `prompt` between two marks, with a nonce or without one."""
+    """Returns the `PS1` that shows `prompt` between two marks, with or without a nonce."""
     end = f";{nonce}" if nonce else ""
     return rf"\[\e]133;A{end}\a\]{prompt}\[\e]133;B{end}\a\]"
 
 
 def run_line(nonces: Nonces, path: str, prompt: str = "") -> bytes:
-    """What to type to run the commands in the file `path` between two marks.
+    """Returns the line to type to run the commands in the file `path` between two marks.
 
-    The prompt holds marks too: they show that bash gave the whole line up (^C, a failed expansion), so
-    that the end has to be asked for with `end_line`. Without the mark of its beginning nothing runs.
+    The prompt has marks too: they show that bash abandoned the whole line (^C, a failed expansion), so that
+    `end_line` must request the end mark. Nothing runs unless the mark of the beginning was written.
     """
     shown = f"PS1={shlex.quote(prompt_text(prompt, nonces.prompt))} PS2="
     if prompt:
-        # Not exported: a bash within this one would mark its own prompts as if they were this one's.
+        # Not exported: a nested bash would mark its prompts as if they were those of this one.
         shown += r"'> '; \declare +x PS1"
     mark = rf"'\033]133;C;{nonces.begin}\a'"
     file = shlex.quote(path)
@@ -108,12 +107,12 @@ def run_line(nonces: Nonces, path: str, prompt: str = "") -> bytes:
 
 
 def end_line(nonces: Nonces) -> bytes:
-    """What to type at the prompt to have the end mark of a command that was given up."""
+    """Returns the line to type at the prompt for the end mark of an abandoned command."""
     return f"{_end(nonces)}\n".encode()
 
 
 def without_echo(data: bytes, typed: bytes) -> bytes:
-    """What came while a line was typed, without the echo of it; nothing when the echo cannot be told from it.
+    """Returns the output while a line was typed, without the echo; empty when the echo is not found.
 
     A background job may write at any time, so the echo may come in pieces. Under `set -v` it comes twice.
     """
@@ -128,11 +127,11 @@ def without_echo(data: bytes, typed: bytes) -> bytes:
 
 
 def _pieces(data: bytes, echo: bytes) -> list[tuple[int, int]]:
-    """Where the echo is in `data`, in as few pieces as may be; none when it is not all there."""
+    """Returns the ranges of the echo in `data`, as few as possible; empty when the echo is not complete."""
     found: list[tuple[int, int]] = []
     at = 0
     while echo:
-        # A prefix is there wherever a longer one is, so the longest is found by halving.
+        # Every prefix of a prefix that occurs also occurs, so bisection finds the longest.
         least, most = 0, len(echo)
         while least < most:
             middle = (least + most + 1) // 2
@@ -147,11 +146,11 @@ def _pieces(data: bytes, echo: bytes) -> list[tuple[int, int]]:
 
 
 def _gaps(data: bytes, pieces: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """From the end of each piece to the beginning of the next."""
+    """Returns the ranges between the pieces."""
     ends = [0, *(end for _, end in pieces)]
     starts = [*(start for start, _ in pieces), len(data)]
     for end, start in zip(ends, starts, strict=True):
-        # What was written in between may have begun as the echo goes on: a job mostly writes whole lines.
+        # Output in between may begin with the text that continues the echo; a job mostly writes whole lines.
         shift = 0
         while shift < end and data[end - shift - 1] == data[start - shift - 1] and start > end:
             shift += 1
@@ -163,12 +162,12 @@ def _gaps(data: bytes, pieces: list[tuple[int, int]]) -> Iterator[tuple[int, int
 
 # The variable that holds the exit code until its mark is written.
 _CODE = "__signoff"
-# Whether somebody has defined a function of that name, which would run in place of bash's own.
+# Whether a function of that name is defined, which would run instead of bash's builtin.
 _SHADOWED = r"{ \declare -F builtin >/dev/null; } 2>/dev/null"
 
 
 def _unshadowed(mark: str) -> str:
-    # In POSIX mode no function stands before `unset`; in a subshell, so that outside it stays defined.
+    # In POSIX mode no function hides `unset`; in a subshell, so that the function stays defined outside.
     return rf"POSIXLY_CORRECT=; \unset -f builtin; \builtin printf {mark} >/dev/tty"
 
 
@@ -186,14 +185,13 @@ _MOST_PENDING = 100_000
 
 @dataclass
 class RunningCommand:
-    """What is known of a command so far. Changed by the reading thread alone, under the shell's lock.
+    """The state of a running command. Only the reading thread changes it, under the shell's lock.
 
-    begun, exit_code: from its marks. prompted: bash shows its prompt although no end was marked; prompting:
-    it is writing that prompt. asked: it was told to mark the end, so what is written from then on is only the
-    echo of that.
-    pending: output for a live listener, when there is one.
-    typed, window: the line that was typed for this command, and what came while it was: its echo, and what a
-    background job wrote. before: what the terminal showed since the last command.
+    begun, exit_code: from its marks. prompted: bash shows its prompt although there was no end mark;
+    prompting: it is writing that prompt. asked: the end mark was requested, so further output is only the
+    echo of that. pending: output for a live listener, when there is one. typed, window: the line that was
+    typed for this command, and the output meanwhile: its echo, and that of background jobs. before: what the
+    terminal showed since the last command.
     """
 
     live: bool
@@ -213,15 +211,15 @@ class RunningCommand:
 
     @property
     def echoing(self) -> bool:
-        """Whether what is written now is only bash's prompt, or the echo of a line typed for this command."""
+        """Whether output is now only bash's prompt, or the echo of a line typed for this command."""
         return self.exit_code is None and (self.prompting or self.asked or not self.begun)
 
     def echoed(self, data: bytes) -> None:
-        """What came while nothing of the command itself can come."""
+        """Records output that cannot come from the command itself."""
         self.window += data[: max(_MOST_PENDING - len(self.window), 0)]
 
     def unasked(self) -> bytes:
-        """What the window holds beside the echo, once."""
+        """Returns the window's output except the echo, and empties it."""
         data = without_echo(bytes(self.window), self.typed)
         self.window.clear()
         return data
@@ -247,7 +245,7 @@ class RunningCommand:
                 del self.pending[:-_MOST_PENDING]
 
     def taken(self) -> bytes:
-        """The pending output, once."""
+        """Returns the pending output and empties it."""
         data = bytes(self.pending)
         self.pending.clear()
         return data

@@ -1,4 +1,4 @@
-"""What a command wrote: kept in bounded memory, and shown as text that can do nothing to a terminal."""
+"""The output of a command: captured in bounded memory, and shown as text without terminal control codes."""
 
 import codecs
 import errno
@@ -40,16 +40,16 @@ _CONTROLS |= {0x0B: "\n", 0x0C: "\n", 0x0E: "", 0x0F: ""}
 
 
 class Capture:
-    """The first and the last bytes of an output of any length. whole: keeps a long one in a file, too."""
+    """The first and the last bytes of an output of any length. whole: also keeps a long output in a file."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL, *, whole: bool = False) -> None:
         self._most_head, self._most_tail = head, tail
         self._head = bytearray()
         self._tail = bytearray()
         self.left_out = 0
-        """Bytes between the two parts that are gone."""
+        """The number of discarded bytes between the two parts."""
         self.spool = Spool() if whole else None
-        """Everything, once that is too much for memory."""
+        """The whole output, once it is too large for memory."""
 
     def add(self, data: bytes) -> None:
         if self.spool and self.left_out:
@@ -61,7 +61,7 @@ class Capture:
             self._drop()
 
     def text(self) -> str:
-        """The output, rendered harmless; a sentence stands where bytes were left out."""
+        """Returns the output without control codes; a sentence stands where bytes were left out."""
         self._drop()
         if not self.left_out:
             return harmless(bytes(self._head + self._tail))
@@ -77,7 +77,7 @@ class Capture:
 
 
 class Spool:
-    """An output of up to `SPOOLED` bytes in a file without a name, gone with this object."""
+    """An output of up to `SPOOLED` bytes in an anonymous temporary file that is deleted with this object."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -85,7 +85,7 @@ class Spool:
         self._lost = False
 
     def add(self, data: bytes) -> None:
-        """Keeps `data`; drops everything when it is too much, or when the disk takes no more."""
+        """Stores `data`; drops everything when it exceeds the limit or the disk is full."""
         if self._lost:
             return
         self._size += len(data)
@@ -100,11 +100,11 @@ class Spool:
             self._lost = True
             if self._file:
                 with suppress(OSError):
-                    # What could not be written fails here once more.
+                    # A write that failed before fails here again.
                     self._file.close()
 
     def text(self) -> str | None:
-        """All of it, rendered harmless; None when there is nothing, or not all of it."""
+        """Returns the whole output without control codes; None when it is empty or not complete."""
         if self._lost or self._file is None:
             return None
         try:
@@ -115,7 +115,7 @@ class Spool:
 
 
 def _rendered(file: BinaryIO) -> Iterator[str]:
-    # In pieces of whole lines, since nothing that is rendered reaches over the end of one.
+    # In pieces of whole lines, because no rendering reaches past the end of a line.
     begun = b""
     while block := file.read(_BLOCK):
         lines, end, begun = (begun + block).rpartition(b"\n")
@@ -125,16 +125,16 @@ def _rendered(file: BinaryIO) -> Iterator[str]:
 
 
 class Live:
-    """Renders output harmless piece by piece, while it comes."""
+    """Removes control codes from output piece by piece, as it arrives."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""
 
     def feed(self, data: bytes) -> str:
-        """The text of `data`; the beginning of an escape sequence is held back for the next piece.
+        """Returns the text of `data`; the beginning of an escape sequence is held back for the next piece.
 
-        A return to the start of a line shown earlier begins a new line.
+        A carriage return in a line that was already shown begins a new line.
         """
         text = self._held + self._decoder.decode(data)
         unfinished = _UNFINISHED.search(text) or re.search(r"\r+\Z", text)
@@ -147,10 +147,10 @@ class Live:
 
 
 def harmless(data: bytes) -> str:
-    """`data` as valid text without escape sequences or control characters other than tab and newline.
+    """Returns `data` as valid text without escape sequences or control characters, except tab and newline.
 
-    Carriage returns, backspaces and erased lines have the effect that they have on a screen; bytes that
-    are not UTF-8 and other control characters become U+FFFD.
+    Carriage returns, backspaces and erased lines have the effect that they have on a screen; bytes that are
+    not UTF-8 and other control characters become U+FFFD.
     """
     return _settled(_plain(data.decode(errors="replace")))
 

@@ -1,4 +1,7 @@
-"""What the processes of a terminal are doing, read from /proc. Elsewhere than on Linux nothing is known."""
+"""What the processes of a terminal are doing, read from /proc, and how they are ended.
+
+Only Linux tells what they do.
+"""
 
 import ctypes
 import os
@@ -16,7 +19,7 @@ _STOP_SECONDS = 1.0
 _ROUNDS = 200
 _EMPTY_LOOKS = 3
 _PR_SET_CHILD_SUBREAPER = 36
-# Loaded here, as little may be done between a fork and the program that follows.
+# Loaded here, because little is allowed between a fork and the program that follows.
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 _DEV_TTY = os.makedev(5, 0) if hasattr(os, "makedev") else -1
 
@@ -48,12 +51,12 @@ class Process:
 
 
 def known() -> bool:
-    """Whether this system tells what processes do."""
+    """Whether this system reports what processes do."""
     return os.path.exists(f"{_PROC}/self/stat")
 
 
 def processes() -> Iterator[Process]:
-    """All processes that are running now, without those that ended and wait to be collected."""
+    """Yields all processes except zombies."""
     if not known():
         return
     for name in os.listdir(_PROC):
@@ -62,7 +65,7 @@ def processes() -> Iterator[Process]:
 
 
 def process(pid: int) -> Process | None:
-    """The process with this id, or None when it has gone."""
+    """Returns the process with this id, or None when it has ended."""
     row = _read(f"{_PROC}/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
     if not row:
         return None
@@ -71,7 +74,7 @@ def process(pid: int) -> Process | None:
 
 
 def waits(at: Process) -> set[Waits]:
-    """What the threads of a process wait for: its terminal, several things at once, or something else.
+    """Returns what the threads of a process wait for: its terminal, several files, or something else.
 
     `hidden`: the process belongs to another user, as a password prompt of sudo does.
     """
@@ -97,10 +100,10 @@ def _thread_waits(at: Process, thread: str) -> Waits:
 
 
 def family(session: int, mark: str) -> set[int]:
-    """The ids of all processes of a shell.
+    """Returns the ids of all processes of a shell.
 
-    Those of its session, those that were started with `mark` (NAME=value) in their environment, and what
-    descends from these.
+    These are the processes of its session, those with `mark` (NAME=value) in their environment, and the
+    descendants of both.
     """
     everyone = {each.pid: each for each in processes()}
     wanted = mark.encode()
@@ -115,10 +118,10 @@ def family(session: int, mark: str) -> set[int]:
 
 
 def end_family(leader: int, mark: str) -> None:
-    """Ends all processes of the shell `leader`: they are told that the terminal is gone, then killed.
+    """Ends all processes of the shell `leader`: they get SIGHUP, and SIGKILL if they do not end.
 
-    The leader is stopped first and goes last: it starts nothing new, and what loses its parent stays a
-    child of the leader (see `adopt_orphans`).
+    The leader is stopped first and killed last, so that it starts nothing new and orphans become its children
+    (see `adopt_orphans`).
     """
     if not known():
         _signal_group(leader, signal.SIGHUP)
@@ -127,7 +130,7 @@ def end_family(leader: int, mark: str) -> None:
     _stop(leader)
     for pid in (found := family(leader, mark) - {leader}):
         _signal(pid, signal.SIGHUP)
-        # A stopped process takes the signal only when it goes on.
+        # A stopped process handles the signal only when it continues.
         _signal(pid, signal.SIGCONT)
     deadline = time.monotonic() + _HANGUP_SECONDS
     while found and time.monotonic() < deadline:
@@ -138,7 +141,7 @@ def end_family(leader: int, mark: str) -> None:
 
 
 def _stop(pid: int) -> None:
-    """Stops a process, and returns when it has stopped: until then it still finishes a fork it has begun."""
+    """Stops a process and waits until it has stopped: until then it may still finish a fork."""
     _signal(pid, signal.SIGSTOP)
     deadline = time.monotonic() + _STOP_SECONDS
     while (at := process(pid)) and at.state not in "TtZX" and time.monotonic() < deadline:
@@ -146,17 +149,20 @@ def _stop(pid: int) -> None:
 
 
 def end_marked(mark: str, after: float = _HANGUP_SECONDS) -> None:
-    """Ends all processes that were started with `mark` in their environment, and what descends from them.
+    """Kills all processes that were started with `mark` in their environment, and their descendants.
 
-    For those that have been told already: a shell whose terminal is gone, a server whose input has ended.
+    For processes that were already asked to end: a shell whose terminal has closed, a server whose input has
+    ended.
     """
     time.sleep(after)
     _end_members(-1, mark)
 
 
 def _end_members(leader: int, mark: str) -> None:
-    """Kills them until several looks in a row find none: while a process becomes another program its
-    environment reads as empty for a moment, so that one look may miss it."""
+    """Kills the processes until several checks in a row find none.
+
+    During an `exec` the environment of a process reads as empty for a moment, so one check may miss it.
+    """
     empty = 0
     for _ in range(_ROUNDS):
         found = _frozen(leader, mark)
@@ -169,7 +175,7 @@ def _end_members(leader: int, mark: str) -> None:
 
 
 def _frozen(leader: int, mark: str) -> set[int]:
-    """The processes of a shell beside the leader, stopped, so that they do not fork faster than they end."""
+    """Stops and returns a shell's processes except the leader, so that they cannot fork meanwhile."""
     frozen: set[int] = set()
     while new := family(leader, mark) - frozen - {leader}:
         for pid in new:
@@ -179,13 +185,13 @@ def _frozen(leader: int, mark: str) -> set[int]:
 
 
 def adopt_orphans() -> None:
-    """Makes this process, and the program it turns into, the parent of descendants that lose their own."""
+    """Makes this process, and the program it executes, the parent of orphaned descendants."""
     if _C_LIBRARY is not None:
         _C_LIBRARY.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_group(group: int) -> None:
-    """Kills a process group; one that has gone is not an error."""
+    """Kills a process group; it is no error when the group has ended."""
     _signal_group(group, signal.SIGKILL)
 
 
@@ -193,7 +199,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        # It has ended by itself, or it belongs to another user and only the hang-up can reach it.
+        # It has ended by itself, or it belongs to another user and only the hang-up of the terminal reaches
+        # it.
         return
 
 
@@ -210,5 +217,5 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError:
-        # The process has gone, or is not ours to look into.
+        # The process has ended, or may not be inspected.
         return b""

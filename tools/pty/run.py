@@ -1,4 +1,4 @@
-"""Follows one command to its end, and stops it when it takes too long or waits for nobody."""
+"""Follows one command to its end, and stops it at its time limit or when no input can come."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from signoff.tools.pty.bash import INTERRUPT, QUIT, Bash, InputWatch, ShellEnded
 from signoff.tools.pty.job import RunningCommand, end_line, run_line
 
 GRACE_SECONDS = 1.0
-"""How long each step (^C, ^\\, kill) may take to end a command before the next one."""
+"""Seconds that each step (^C, ^\\, kill) may take to end a command before the next one."""
 
 _TICK = 0.05
 _PROMPT_SECONDS = 0.15
@@ -16,11 +16,11 @@ _DRAIN_SECONDS = 0.2
 
 
 class CommandRun:
-    """One command in a bash, seen from the thread that waits for it.
+    """One command in a bash, as seen by the thread that waits for it.
 
     changed: the lock under which the reading thread changes `job`, notified at every mark. on_output: gets
-    the output while this thread waits. on_waiting: told whenever what the command waits for changes.
-    prompt: what bash shows after it.
+    the output while this thread waits. on_waiting: called whenever what the command waits for changes.
+    prompt: what bash shows after the command.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class CommandRun:
         self._prompt = prompt
 
     def follow(self, path: str, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
-        """Runs the file and waits for the end, of the command or of bash.
+        """Runs the file and waits until the command or bash ends.
 
-        Returns whether the time-out came first, and for what the command waits then. Unless `interactive`,
-        a command that waits for input is not waited for; nor is bash, when it waits before the beginning.
+        Returns whether the time limit came first, and what the command waits for. Unless `interactive`, also
+        returns when the command waits for input; and in any case when bash does before the command has begun.
         """
         try:
             self._bash.plain_modes()
@@ -67,7 +67,7 @@ class CommandRun:
         return False, None
 
     def stop(self) -> bool:
-        """Climbs the ladder until the command has ended: ^C, ^\\, kill, and at last the shell's own end.
+        """Stops the command step by step: ^C, ^\\, SIGKILL, and at last by ending the shell.
 
         Returns whether the command or the shell ended before that last step.
         """
@@ -86,12 +86,12 @@ class CommandRun:
         if self._ended_within(_PROMPT_SECONDS):
             return True
         if at_prompt(self._bash):
-            # ^C made bash give the line up, and its prompt could not say so.
+            # ^C made bash abandon the line, and its prompt could not report that.
             self._ask()
         return self._ended_within(GRACE_SECONDS)
 
     def drain(self) -> None:
-        """Waits for what an ended bash left in the terminal, and hands out the last output."""
+        """Reads what an ended bash left in the terminal, and passes on the last output."""
         quiet = time.monotonic() + _DRAIN_SECONDS
         while self._bash.reading() and time.monotonic() < max(quiet, self._job.last_output + _DRAIN_SECONDS):
             time.sleep(0.005)
@@ -123,7 +123,7 @@ class CommandRun:
         return True
 
     def _ended(self, seconds: float) -> bool:
-        """Waits up to `seconds` for something to happen; whether the command or bash has ended."""
+        """Waits up to `seconds` for a change; returns whether the command or bash has ended."""
         with self._changed:
             if self._job.exit_code is None and not self._job.prompted:
                 self._changed.wait(max(seconds, 0.0))

@@ -1,7 +1,4 @@
-"""A shell that keeps its folder and its variables from command to command, in a real terminal.
-
-A command before it runs: what can be run at all, and the file from which bash reads it.
-"""
+"""A shell in a pseudo-terminal that keeps its working folder and variables from command to command."""
 
 import os
 import threading
@@ -30,12 +27,12 @@ OnOutput = Callable[[bytes], None]
 class ShellResult:
     """The result of a command.
 
-    exit_code: as in `$?`, 128 and more for a signal; None when the shell was lost before it was known.
-    output: harmless text, its middle left out when it is very long. timed_out: stopped at the time-out.
-    waiting_for: the input for which it waited when it was stopped. restarted: the shell ended with the
-    command or before it; the folder, variables and background jobs are gone. seconds: how long it took.
-    truncated: bytes of output that were left out. before: what the terminal showed between the last command
-    and this one, as background jobs write it; not what a person typed, nor what came of that.
+    exit_code: as in `$?`, 128 and more for a signal; None when the shell ended before it was known. output:
+    text without control codes; a very long one lacks its middle. timed_out: stopped at the time limit.
+    waiting_for: the input it waited for when it was stopped. restarted: the shell ended with the command or
+    before it; the folder, variables and background jobs are gone. seconds: how long it took. truncated: bytes
+    of output that were left out. before: what the terminal showed between the last command and this one, such
+    as output of background jobs; not what a person typed, nor the output of that.
     """
 
     exit_code: int | None
@@ -50,7 +47,7 @@ class ShellResult:
 
     @property
     def whole_output(self) -> str:
-        """The output with its middle where that was kept, in memory as long as it is used."""
+        """The output including its middle where that was kept; read into memory at each access."""
         whole = self.spool.text() if self.truncated and self.spool else None
         return self.output if whole is None else whole
 
@@ -58,16 +55,16 @@ class ShellResult:
 class Shell:
     """A persistent bash in a pseudo-terminal, started in `cwd` with a clean environment.
 
-    env: variables beside the few that are inherited (PATH, HOME, locale, time zone); nothing else of this
-    process's environment reaches a command. on_output: called with everything the terminal shows, also
-    between commands, in the shell's reading thread: it must not block or raise. interactive: a person
-    types by `write`, so a command that waits for input is left waiting. prompt: what bash shows a person
-    while it waits for a command, as in `PS1`; `on_output` gets the marks (OSC 133) as well.
+    env: variables in addition to the few that are inherited (PATH, HOME, locale, time zone); nothing else of
+    this process's environment reaches a command. on_output: called with everything the terminal shows, also
+    between commands, in the shell's reading thread: it must not block or raise. interactive: a person types
+    by `write`, so a command that waits for input is left waiting. prompt: what bash shows a person while it
+    waits for a command, as in `PS1`; `on_output` gets the marks (OSC 133) as well.
 
-    One command runs at a time. This is a terminal, not a boundary: commands may do what the user may.
-    `close` ends bash and whatever it started, on Linux also what left its session by `setsid` or `nohup`.
-    What bash leaves behind by ending itself (`exit`) is ended too, unless it has a session of its own and
-    an emptied environment. When this process is killed, what runs is told only that the terminal is gone.
+    One command runs at a time. This is a terminal, not a boundary: commands may do what the user may. `close`
+    ends bash and whatever it started, on Linux also what left its session by `setsid` or `nohup`. Processes
+    that bash leaves behind when it ends itself (`exit`) are ended too, unless they have a session of their
+    own and an emptied environment. When this process is killed, running programs only get SIGHUP.
 
     Raises SetupError where there is no bash, no Unix terminal, or no folder `cwd`.
     """
@@ -97,13 +94,13 @@ class Shell:
         self._turn = threading.Lock()
         self._changed = threading.Condition()
         self._job: RunningCommand | None = None
-        # Outlives the job: bash shows its prompt, and the mark in it, after the command has returned.
+        # Outlive the job: bash shows its prompt, and the mark in it, after the command has returned.
         self._nonces, self._past = Nonces(), Nonces()
         self._between = Capture(_MOST_BETWEEN, _MOST_BETWEEN)
         # Whether bash has run nothing yet, is showing its prompt, or has shown it and waits for a line.
         self._fresh, self._prompting, self._ready = True, False, False
-        # Whether a person has typed since bash last showed its prompt, and did so after a command had ended
-        # but before the prompt that follows it: that prompt then does not answer what was typed.
+        # Whether a person has typed since bash last showed its prompt, and whether that was after a command
+        # had ended but before the prompt that follows it: that prompt then does not answer the input.
         self._typed, self._early = False, False
         self.closed = False
         """Whether `close` was called."""
@@ -121,12 +118,12 @@ class Shell:
         return self._turn.locked()
 
     def run(self, command: str, timeout: float = 60.0, on_output: OnOutput | None = None) -> ShellResult:
-        """Runs `command` and returns when it has ended, was stopped, or the shell has ended with it.
+        """Runs `command` and returns when it has ended or was stopped, or when the shell has ended.
 
-        timeout: seconds, after which it is stopped by ^C, ^\\, and killing, in this order. on_output: called
-        in this thread with the raw output while it comes; when much comes at once, its oldest part
-        is missing. A second caller waits up to its own timeout for its turn. Raises ToolException for a
-        command or timeout that cannot be used, and when the shell is busy or closed.
+        timeout: seconds, after which it is stopped by ^C, ^\\, and SIGKILL, in this order. on_output: called
+        in this thread with the raw output as it arrives; when much arrives at once, its oldest part is
+        missing. A second caller waits up to its own timeout for its turn. Raises ToolException for an invalid
+        command or timeout, and when the shell is busy or closed.
         """
         check(command, timeout)
         if not self._turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
@@ -139,7 +136,7 @@ class Shell:
             self._turn.release()
 
     def write(self, data: bytes) -> None:
-        """Types `data` into the terminal, also while a command runs."""
+        """Types `data` into the terminal, even while a command runs."""
         if data:
             with self._changed:
                 running = self._job is not None and self._job.exit_code is None
@@ -148,20 +145,20 @@ class Shell:
         self._bash.type(data)
 
     def reads_keys(self) -> bool:
-        """Whether the program that runs reads single keys rather than whole lines."""
+        """Whether the running program reads single keys rather than whole lines."""
         return not self._bash.reads()[0]
 
     def resize(self, rows: int, cols: int) -> None:
-        """Makes the terminal `rows` high and `cols` wide."""
+        """Resizes the terminal to `rows` by `cols` characters."""
         self._size = (rows, cols)
         self._bash.resize(rows, cols)
 
     def interrupt(self) -> None:
-        """Presses ^C, whatever the running program made of that key."""
+        """Presses ^C, even where the running program gave that key another meaning."""
         self._bash.press(b"\x03")
 
     def close(self) -> None:
-        """Ends the shell and everything it started; a command that is running fails. May be repeated."""
+        """Ends the shell and everything it started; a running command fails. May be called again."""
         self.closed = True
         self._bash.end()
 
@@ -169,7 +166,7 @@ class Shell:
         self._fresh, self._prompting, self._ready, self._typed, self._early = True, False, False, False, False
 
     def _started(self) -> "Bash":
-        # Only here: there is no such terminal on Windows, where this module must still load.
+        # Imported here: Windows, where this module must still load, has no such terminal.
         from signoff.tools.pty.bash import Bash
 
         marks = TerminalMarks()
@@ -184,7 +181,7 @@ class Shell:
             )
         except OSError as error:
             raise SetupError(
-                f"A shell cannot start in {self.cwd} ({error}); name a folder that exists and can be opened."
+                f"A shell cannot start in {self.cwd} ({error}); use a folder that exists and can be opened."
             ) from error
 
     def _received(self, marks: TerminalMarks, data: bytes) -> None:
@@ -198,7 +195,7 @@ class Shell:
                     continue
                 raw = piece.raw if isinstance(piece, Mark) else piece
                 if isinstance(piece, Mark) and self._past.own(piece):
-                    # The prompt after the command before, which may come when the next one was given already.
+                    # The prompt after the previous command, which may come after the next one was started.
                     self._prompting = piece.kind == "prompt"
                 elif job and job.echoing:
                     if not (self._prompt and (self._prompting or job.prompting)):
@@ -215,7 +212,7 @@ class Shell:
             self._on_output(bytes(shown))
 
     def _marked(self, mark: Mark, job: RunningCommand | None) -> bytes:
-        """Takes note of a mark of this shell; what the terminal shows for it."""
+        """Records a mark of this shell; returns what the terminal shows for it."""
         unasked = b""
         if job and job.exit_code is None and mark.kind in ("begin", "end"):
             unasked = job.unasked() if job.echoing else b""
@@ -237,7 +234,7 @@ class Shell:
         restarted = self._made_ready()
         begun, result = self._tried(path, timeout, on_output)
         if not begun and not result.timed_out:
-            # An earlier command keeps this bash from running what it is given, as `readonly PS1` does.
+            # An earlier command, such as `readonly PS1`, keeps this bash from running the next ones.
             self._made_ready()
             restarted = True
             begun, result = self._tried(path, timeout, on_output)
@@ -246,7 +243,7 @@ class Shell:
         return replace(result, restarted=restarted or result.restarted)
 
     def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:
-        """Runs it in this bash; whether it began, and what it came to. When it did not, bash is ended."""
+        """Runs the command in this bash; returns whether it began, and its result. Ends bash if not."""
         from signoff.tools.pty.run import CommandRun
 
         job = RunningCommand(live=on_output is not None)
@@ -257,7 +254,7 @@ class Shell:
             timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
             stopped = not (timed_out or waiting) or run.stop()
         except BaseException:
-            # A broken listener or ^C on this side must not leave the command running.
+            # A listener that raises, or ^C in this process, must not leave the command running.
             self._bash.end()
             raise
         if self.closed:
@@ -282,13 +279,13 @@ class Shell:
         )
 
     def _made_ready(self) -> bool:
-        """Whether bash had ended since the last command, so that a new one had to be started."""
+        """Starts a new bash if the last one has ended; returns whether it did."""
         if self.closed:
-            raise ToolException("The shell was closed; open a new one.")
+            raise ToolException("The shell is closed; open a new one.")
         if self._bash.alive():
             if self.interactive and not self._bash.at_prompt(within=0.5):
                 raise ToolException(
-                    "A program that was typed into the terminal is still running; end it first."
+                    "A program that was started from the keyboard is still running; end it first."
                 )
             return False
         unnoticed = not self._bash.ended

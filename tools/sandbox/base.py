@@ -1,4 +1,4 @@
-"""What a sandbox for model-written Python is, and what a call in it comes to, with output of bounded size."""
+"""The `Sandbox` protocol for model-written Python, and the result of a call, with output of bounded size."""
 
 import os
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ MB = 1_000_000
 class PythonResult:
     """The result of one call.
 
-    stdout, stderr: what it wrote, the traceback at the end of stderr; the middle is missing when
-    `truncated`. value: `repr` of the last expression, None without one. seconds: how long it took.
+    stdout, stderr: what it wrote, with the traceback at the end of stderr; the middle is missing when
+    `truncated`. value: `repr` of the last expression, None without one. seconds: how long the call took.
     note: a sentence for the model, for example that the variables are gone; empty when there is none.
     """
 
@@ -31,15 +31,15 @@ class PythonResult:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The resources that code may use. Sizes in bytes, cpu in seconds.
+    """The resources that code may use: sizes in bytes, `cpu` in seconds.
 
-    memory: of each process. memory_together: of all processes of one interpreter. processes: of one
-    interpreter, threads included. file: of each file. disk: how much the free space may shrink during one
-    call. scratch: of the private temporary folder where that is in memory. files: how many one call may make
-    or change on disk, and how many there may be in each folder in memory. A call that goes past `disk` or
-    `files` is ended at the next look, `watch.EVERY_DISK` later at most. cpu: of
-    each process, over all calls. kept: of each stream of one call, the rest is thrown away while reading.
-    written: of both streams; who writes more is ended.
+    memory: for each process. memory_together: for all processes of one interpreter. processes: how many one
+    interpreter may have, threads included. file: for each file. disk: how much the free space may shrink
+    during one call. scratch: for the private temporary folder where that is in memory. files: how many one
+    call may make or change on disk, and how many there may be in each folder in memory. A call that exceeds
+    `disk` or `files` is ended at the next check, at most `watch.EVERY_DISK` seconds later. cpu: for each
+    process, over all calls. kept: for each stream of one call; the rest is discarded while reading. written:
+    for both streams together; an interpreter that writes more is ended.
     """
 
     memory: int = 512 * MB
@@ -68,10 +68,13 @@ class Sandbox(Protocol):
         """Ends what runs for `thread`, or everything; a later call starts again."""
 
     def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "Sandbox":
-        """Another one of the same kind, in which code may change the folder `workspace`."""
+        """Returns another sandbox of the same kind, in which code may change the folder `workspace`."""
 
     def enforced(self) -> Mapping[str, bool | str]:
-        """What holds on this host, by name: false, true, or how. Raises SetupError like `run`."""
+        """Returns which protections hold on this host, by name: false, true, or how.
+
+        Raises SetupError like `run`.
+        """
 
 
 @dataclass
@@ -96,7 +99,7 @@ class Captured:
         return self.total > self.room
 
     def text(self) -> str:
-        """As text; where bytes were left out it says how many. What is not UTF-8 shows as U+FFFD."""
+        """Returns the text, with the number of bytes left out. Bytes that are not UTF-8 become U+FFFD."""
         if not self.truncated:
             return (self._head + self._tail).decode(errors="replace")
         tail = self._tail[-(self.room // 2) :]

@@ -14,12 +14,12 @@ DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)
 SHARED = "/dev/shm"
 SCRATCH = "/tmp"
 SCRATCH_INSIDE = f"{SCRATCH}/.scratch"
-"""Where a workspace lies in `SCRATCH`, so that rights on the one are none on the other."""
+"""Where a workspace lies in `SCRATCH`, so that rights on one do not extend to the other."""
 _SHARED_SIZE = 64_000_000
 
 
 def program() -> str | None:
-    """Where bubblewrap is; None when it is not installed."""
+    """Returns the path of bubblewrap, or None when it is not installed."""
     return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin")
 
 
@@ -31,11 +31,11 @@ def arguments(
     scratch: int,
     protected: Sequence[Protected] = (),
 ) -> list[str]:
-    """The arguments of bubblewrap up to the program that it starts.
+    """Returns the arguments of bubblewrap up to the program that it starts.
 
     Read-only: the system, this Python, `workspace` unless `writable`, and what in it is `protected`. In
-    memory and of bounded size: /tmp (`scratch` bytes) and /dev/shm. As root there is no user namespace:
-    the worker then becomes a user that is nobody outside either, which is what limits of processes need.
+    memory and of bounded size: /tmp (`scratch` bytes) and /dev/shm. As root there is no user namespace: the
+    worker then takes a user id that nobody has outside either, because limits on processes count per user.
     """
     apart = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() != 0:
@@ -50,7 +50,7 @@ def arguments(
     made += [part for path in _ancestors(inside) for part in ("--perms", "0755", "--dir", path)]
     if workspace:
         made += ["--bind" if writable else "--ro-bind", workspace, workspace]
-        # A folder above a protected one could be renamed, and another put in its place. A mount cannot.
+        # A folder above a protected one could be renamed and replaced by another. A mount point cannot.
         made += [part for path in folders_above(workspace, protected) for part in ("--bind-try", path, path)]
         made += [part for one in protected if not one.link for part in ("--ro-bind-try", one.path, one.path)]
     # After the workspace: a Python that lies in it stays as it is.
@@ -68,8 +68,8 @@ def _system(path: str) -> Iterator[str]:
 def mounted_as_wanted(process: int, wanted: Mapping[str, tuple[int, int]]) -> bool:
     """Whether `process` sees each path of `wanted` as a mount of that file, and no mount over another one.
 
-    bubblewrap follows links. One that was put in the place of a folder while it started would have opened
-    another folder to the code.
+    bubblewrap follows links. A link that replaced a folder while bubblewrap started would have given the code
+    access to another folder.
     """
     try:
         for path, identity in wanted.items():
@@ -79,20 +79,20 @@ def mounted_as_wanted(process: int, wanted: Mapping[str, tuple[int, int]]) -> bo
         mounts = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
     except OSError:
         return False
-    # Spaces and the like stand there in octal.
+    # The file writes spaces and the like in octal.
     names = (line.split()[4].encode().decode("unicode_escape").encode("latin-1") for line in mounts)
     seen = Counter(map(os.fsdecode, names))
     return wanted.keys() <= seen.keys() and all(seen[path] == 1 for path in seen.keys() - wanted.keys())
 
 
 def folders_above(workspace: str, protected: Sequence[Protected]) -> list[str]:
-    """The folders from `workspace` down to what is protected, outermost first."""
+    """Returns the folders from `workspace` down to the protected paths, outermost first."""
     above = (str(folder) for one in protected for folder in reversed(PurePath(one.path).parents))
     return list(dict.fromkeys(folder for folder in above if folder.startswith(f"{workspace}/")))
 
 
 def _ancestors(paths: Sequence[str]) -> list[str]:
-    """The folders above `paths`, outermost first: bubblewrap would copy modes that let nobody through."""
+    """Returns the folders above `paths`, outermost first: bubblewrap would copy modes that deny access."""
     mounted = {*paths, "/", SCRATCH, SHARED}
     above = (str(folder) for path in paths for folder in reversed(PurePath(path).parents))
     wanted = dict.fromkeys(folder for folder in above if folder not in mounted)

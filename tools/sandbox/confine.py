@@ -1,9 +1,8 @@
-"""The inner layer: what the worker puts on itself before it runs a line of the model's code.
+"""The inner layer: the restrictions that the worker puts on itself before it runs the model's code.
 
-Runs inside the sandbox, on the standard library alone. There is no way back from any of it. Landlock names
-the folders that this process may still reach. A seccomp filter refuses system calls: everything that is not
-named here is allowed up to the newest call that was known when this was written; what is newer does not exist
-for the code.
+Runs inside the sandbox, on the standard library alone. None of it can be undone. Landlock names the folders
+that this process may still reach. A seccomp filter refuses system calls: a call that is not named here is
+allowed, up to the newest one known when this was written; newer calls fail as if they did not exist.
 """
 
 import ctypes
@@ -25,7 +24,7 @@ def libc() -> ctypes.CDLL:
 
 
 def checked(result: int, what: str) -> int:
-    """`result`, unless it says that the call failed: then OSError with `what` in it."""
+    """Returns `result`; raises OSError with `what` in its text when the result means that the call failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -37,26 +36,29 @@ _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _MAY_TRUNCATE = 1 << 14
 _OF_A_FILE = _EXECUTE | _WRITE | _READ | _MAY_TRUNCATE
 _LOOK = _EXECUTE | _READ | _LIST
-# By version of Landlock: everything it can refuse. Devices and sockets may be made nowhere.
+# By version of Landlock: everything it can refuse. Devices and sockets may not be made anywhere.
 _ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 _CHANGE = _ALL[3] & ~(1 << 6 | 1 << 9 | 1 << 11)
 _SCOPED = 6
-"""From this version on, signals and abstract sockets end at the border too."""
+"""From this version on, Landlock also restricts signals and abstract sockets."""
 
 
 def version() -> int:
-    """The version of Landlock in this kernel; 0 where there is none."""
+    """Returns the version of Landlock in this kernel; 0 where there is none."""
     found: int = libc().syscall(_MAY_CREATE, None, 0, 1)
     return max(found, 0)
 
 
 def scopes_signals() -> bool:
-    """Whether a confined process can send signals to confined ones only."""
+    """Whether a confined process can send signals only to confined processes."""
     return version() >= _SCOPED
 
 
 def _straight(path: str) -> int:
-    """A handle of `path`, opened step by step: somebody may put a link in its place at any time."""
+    """Opens `path` one component at a time and returns its file descriptor.
+
+    Another process may put a link in its place at any time.
+    """
     place = os.open("/", os.O_PATH | os.O_CLOEXEC)
     for name in path.strip("/").split("/"):
         try:
@@ -71,7 +73,7 @@ def _straight(path: str) -> int:
 
 
 class Rules:
-    """What will be reachable. Made and filled while everything still is."""
+    """The paths that will be reachable. Created and filled while all paths still are."""
 
     def __init__(self) -> None:
         self.version = version()
@@ -85,9 +87,9 @@ class Rules:
         self._handle = checked(made, "landlock_create_ruleset")
 
     def allow(self, paths: Iterable[str], *, change: bool = False) -> None:
-        """Reading and running what is below `paths`, and with `change` also creating and changing it.
+        """Allows reading and running files below `paths`, and with `change` also creating and changing them.
 
-        A path that does not exist is passed over. To what may be changed no link leads, nor one on the way.
+        Skips a path that does not exist. Follows no link on the way to a path that may be changed.
         """
         for path in paths:
             try:
@@ -106,13 +108,13 @@ class Rules:
         checked(libc().syscall(_ADD, self._handle, 1, rule, 0), "landlock_add_rule")
 
     def enforce(self) -> None:
-        """From now on, for this process and all it starts. Raises OSError."""
+        """Applies the rules to this process and all that it starts from now on. Raises OSError."""
         checked(libc().syscall(_RESTRICT, self._handle, 0), "landlock_restrict_self")
         os.close(self._handle)
 
 
 NEWEST = 462
-"""The newest call known when this was written, `mseal`. From 424 on both processors count alike."""
+"""The newest call known when this was written, `mseal`. From 424 on, both processors use the same numbers."""
 
 _NETWORK = """
     socket connect bind listen accept accept4
@@ -128,7 +130,7 @@ _FILE_SYSTEMS = """
     mount_setattr statmount listmount unshare setns open_by_handle_at name_to_handle_at
     fanotify_init fanotify_mark quotactl quotactl_fd truncate
 """
-# Parts of the kernel that often break, or that lead around this filter.
+# Parts of the kernel that often have bugs, or that bypass this filter.
 _WAYS_AROUND = """
     keyctl add_key request_key bpf userfaultfd io_uring_setup io_uring_enter io_uring_register
     memfd_secret seccomp lookup_dcookie nfsservctl uselib ustat sysfs _sysctl modify_ldt personality
@@ -141,9 +143,9 @@ _MACHINE = """
 _USERS = """
     setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset
 """
-# Files in memory, which no limit and no look at the processes counts; `memfd_secret` is above.
+# Files in memory, which neither a limit nor the memory check counts; `memfd_secret` is above.
 _UNCOUNTED = "memfd_create"
-# Memory and queues that stay when their process has gone.
+# Shared memory and queues that outlive their process.
 _OUTLIVING = """
     shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink
 """
@@ -250,7 +252,7 @@ _GIVES_A_MODE = (
 
 @dataclass(frozen=True)
 class Test:
-    """Whether `argument & mask` is `value`, or (`holds` false) is not."""
+    """Whether `argument & mask` equals `value`; with `holds` false, whether it differs."""
 
     argument: int
     value: int
@@ -268,17 +270,17 @@ class FilterRule:
 
 
 def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) -> Iterator[FilterRule]:
-    """What is refused.
+    """Yields the rules of the system calls that are refused.
 
-    processes: whether new processes may be started. guard_signals: signals to itself only, for when
-    nothing else hides other processes. guard_metadata: no change of modes, owners, times and attributes,
-    which Landlock does not watch.
+    processes: whether new processes may be started. guard_signals: allow signals only to the process itself,
+    for when nothing else hides other processes. guard_metadata: refuse changes of modes, owners, times and
+    attributes, which Landlock does not restrict.
     """
     yield from (FilterRule(name) for name in DENIED)
-    # Their flags lie in memory, where a filter cannot read: the C library then takes the older call.
+    # Their flags are in memory, which a filter cannot read: the C library then falls back to the older call.
     yield from (FilterRule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
     yield FilterRule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
-    # A datagram pair could still send to any other socket by its address.
+    # A pair of datagram sockets could still send to any other socket by its address.
     yield FilterRule("socketpair", (Test(0, 1, holds=False),))
     yield FilterRule("socketpair", (Test(1, 1, 0xF, holds=False),))
     yield from (FilterRule(name, (Test(0, 0, holds=False),)) for name in _OWN_ONLY)
@@ -286,19 +288,19 @@ def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) 
     yield from (
         FilterRule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
     )
-    # A handle may otherwise send any signal, to any process of the user, as soon as it has data.
+    # A file descriptor could otherwise send any signal to any process of the user when it has data.
     yield from (FilterRule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
-    yield FilterRule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it has to end with its owner
-    # Landlock before its third version does not see that a file opened for reading is emptied.
+    yield FilterRule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it must end with its owner
+    # Landlock before its third version does not refuse truncating a file that is opened for reading.
     for name, argument in (("open", 1), ("openat", 2)):
         yield FilterRule(name, (Test(argument, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
-    # A file that runs as its owner would lend whoever finds it the rights of this user.
+    # A setuid file would give whoever runs it the rights of this user.
     yield from (FilterRule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _GIVES_A_MODE)
     for name, flags in (("open", 1), ("openat", 2)):
-        # Without these flags there is no mode, and the argument is whatever stood there.
+        # Without these flags there is no mode, and the argument holds an arbitrary value.
         creates = Test(flags, 0, _CREATE | _TEMPORARY, holds=False)
         yield FilterRule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
-    # It fills a disk faster than anybody can look; the C library then writes instead.
+    # It fills a disk faster than it can be checked; the C library then writes instead.
     yield FilterRule("fallocate", error=errno.EOPNOTSUPP)
     if not processes:
         yield from (FilterRule("fork"), FilterRule("vfork"), FilterRule("clone", (Test(0, 0, _THREAD),)))
@@ -310,7 +312,7 @@ def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) 
 
 
 def install(wanted: Iterable[FilterRule]) -> None:
-    """Puts the filter on this process, its threads to come and its children, for good. Raises OSError."""
+    """Installs the filter permanently on this process, its new threads and its children. Raises OSError."""
     if os.uname().machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         raise OSError(errno.ENOSYS, f"there is no seccomp filter for the processor {os.uname().machine}")
     audit, column = _ARCHITECTURES[os.uname().machine]
@@ -363,13 +365,13 @@ _SIGKILL = 9
 
 @dataclass(frozen=True)
 class Confinement:
-    """What to put on.
+    """The restrictions to apply.
 
-    memory, file_size: bytes for each process and each file. cpu: seconds of each process. tasks: how many
-    processes and threads there may be. forks: whether processes may be started at all. uid: who to become,
-    None to stay. keep: capabilities that stay with that user. hidden: other processes are out of sight (a
-    process namespace). mounted: only chosen folders are there (a mount namespace). read, write: the
-    folders that Landlock leaves open. folder: where to work. owner: the process to end with.
+    memory, file_size: bytes for each process and each file. cpu: seconds for each process. tasks: how many
+    processes and threads there may be. forks: whether processes may be started at all. uid: the user to
+    become, None to keep the current one. keep: capabilities that this user keeps. hidden: other processes
+    cannot be seen (a PID namespace). mounted: only chosen folders are visible (a mount namespace). read,
+    write: the folders that Landlock leaves open. folder: the working folder. owner: the process to end with.
     """
 
     memory: int
@@ -388,7 +390,7 @@ class Confinement:
 
 
 def confine(wanted: Confinement) -> dict[str, bool | str]:
-    """Puts everything on and says what holds. Raises OSError when something that is needed cannot be had."""
+    """Applies the restrictions and returns which ones hold. Raises OSError when a required one fails."""
     os.chdir(wanted.folder)
     os.umask(0o022)
     rules = _landlock(wanted)
@@ -425,7 +427,7 @@ def _landlock(wanted: Confinement) -> Rules | None:
 
 
 def _limit(wanted: Confinement) -> None:
-    # Not at the top: whoever only describes a confinement may be on Windows, where it is missing.
+    # Not at the top: a module that only describes a confinement may be imported on Windows, which lacks it.
     import resource
 
     limits = {
@@ -436,7 +438,7 @@ def _limit(wanted: Confinement) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
-        # Without a user or a namespace of its own, it counts what the user's other programs run too.
+        # Without a user or a namespace of its own, the limit also counts the user's other programs.
         resource.RLIMIT_NPROC: wanted.tasks + (0 if wanted.hidden or wanted.uid is not None else _tasks()),
     }
     for kind, most in limits.items():
@@ -446,7 +448,7 @@ def _limit(wanted: Confinement) -> None:
 
 
 def _tasks() -> int:
-    """How many processes and threads the user has now."""
+    """Returns how many processes and threads the user has now."""
     count = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         # It may end at any time.
@@ -457,11 +459,11 @@ def _tasks() -> int:
 
 
 def _become(uid: int, keep: Iterable[int]) -> None:
-    """Becomes the user `uid` with no group and of the capabilities only those in `keep` that it has."""
+    """Becomes the user `uid` without groups, and keeps only the capabilities in `keep` that it has."""
     kept = [number for number in keep if _effective() >> number & 1]
     for number in range(64):
-        # Fails past the last capability of this kernel, or where none may be dropped: then none can be
-        # gained either, since no_new_privs is on.
+        # Fails past the last capability of this kernel, or where none may be dropped; then none can be gained
+        # either, because no_new_privs is set.
         if number not in kept:
             libc().prctl(_DROP_BOUNDING, number, 0, 0, 0)
     os.setgroups([])

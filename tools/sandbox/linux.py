@@ -1,6 +1,6 @@
-"""The sandbox of Linux: bubblewrap around it, and Landlock, seccomp and limits inside, or these alone.
+"""The Linux sandbox: Landlock, seccomp and resource limits, inside bubblewrap where that works.
 
-Its temporary folders do not pile up, also when their owners are killed.
+Its temporary folders do not pile up, even when their owners are killed.
 """
 
 import os
@@ -35,9 +35,9 @@ _PROGRAMS = "/usr/bin:/bin:/run/current-system/sw/bin"
 
 
 def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
-    """A new folder for the user `uid`, or for this one, and the function that removes it.
+    """Makes a folder for the user `uid`, or for the current one; returns it and the function that removes it.
 
-    Folders of owners that have ended are removed too: an owner holds a lock on its own.
+    Also removes the folders of owners that have ended: a living owner holds a lock on its folder.
     """
     for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         _remove_unless_held(str(old))
@@ -53,7 +53,7 @@ def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
 
 
 def _held() -> tuple[str, int]:
-    import fcntl  # Unix alone has it, and elsewhere this module can be imported
+    import fcntl  # Only Unix has it, and this module can be imported elsewhere
 
     while True:
         folder = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
@@ -61,13 +61,13 @@ def _held() -> tuple[str, int]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.path.exists(folder):
             return folder, handle
-        # Somebody who clears up was faster than the lock.
+        # Another process removed it before the lock was taken.
         os.close(handle)
 
 
 def _remove_unless_held(folder: str) -> None:
-    # Somebody else's, in use, or gone since it was listed.
-    import fcntl  # Unix alone has it, and elsewhere this module can be imported
+    # Another user's, in use, or gone since it was listed.
+    import fcntl  # Only Unix has it, and this module can be imported elsewhere
 
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -79,7 +79,7 @@ def _remove_unless_held(folder: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    # Python's own function fails on folders that are nested thousands deep.
+    # `shutil.rmtree` fails on folders that are nested thousands deep.
     remove = find_program("rm", env={"PATH": _PROGRAMS})
     assert remove, "every Unix has it"
     subprocess.run([remove, "-rf", "--", folder], stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -87,7 +87,7 @@ def _remove(folder: str) -> None:
 
 _OVERRIDE, _READ_ANY = 1, 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 _NOBODYS = 1_879_048_192
-"""From here on no distribution gives user numbers away."""
+"""From here on no distribution assigns user ids."""
 _NOBODYS_IN_A_CONTAINER = 60_600
 _MOST_NAMED = 5
 _ATTEMPTS = 3
@@ -95,9 +95,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class ProtectedPaths:
-    """What stays as it is in a workspace, and how.
+    """The protected paths of a workspace.
 
-    protected: all of it. closed: what Landlock keeps by leaving it out of `writable`, which has the rest.
+    protected: all of them. closed: those that Landlock protects by leaving them out of `writable`, which has
+    the rest of the workspace.
     """
 
     protected: Sequence[Protected]
@@ -109,16 +110,17 @@ class LinuxSandbox:
     """Runs code in a process that sees neither the network, nor other processes, nor files of the user.
 
     workspace: a folder that the code sees at its usual path and works in; changed only when `writable`.
-    bubblewrap: False leaves the outer layer out, None takes it when it works. Without it Landlock is
-    needed, no process can be started, and file modes cannot be changed. As root the code runs as a user
-    that nobody else is; files it makes in the workspace belong to that user.
+    bubblewrap: False leaves the outer layer out, None uses it when it works. Without it Landlock is required,
+    no process can be started, and file modes cannot be changed. As root the code runs under a user id of its
+    own; files it makes in the workspace belong to that user.
 
-    protect: what in the workspace stays as it is, as in `signoff.tools.protected`: by default git's folders,
-    environments of Python, Signoff's installation and its folder. It is looked for whenever an interpreter
-    starts. Where that needs Landlock, whose rights on a folder hold for all below it, nothing new can be made
-    directly in a folder that something protected lies in; what else exists there can be changed.
+    protect: what code may not change in the workspace, as in `signoff.tools.protected`: by default git's
+    folders, Python environments, Signoff's installation and its folder. These paths are searched for whenever
+    an interpreter starts. Where the protection needs Landlock, whose rights on a folder hold for everything
+    below it, nothing new can be made directly in a folder that contains a protected path; other existing
+    files there can be changed.
 
-    Raises SetupError when neither layer works here, or what is protected cannot be.
+    Raises SetupError when neither layer works here, or when a path cannot be protected.
     """
 
     def __init__(
@@ -132,14 +134,14 @@ class LinuxSandbox:
     ) -> None:
         if platform.system() != "Linux":
             raise SetupError(
-                f"This sandbox needs Linux; elsewhere use the one of Monty: {install_hint('monty')}"
+                f"This sandbox needs Linux; on other systems use the Monty sandbox: {install_hint('monty')}"
             )
         self._workspace = None if workspace is None else Workspace(workspace).root
         self._writable = writable and workspace is not None
         self._bounds = bounds or Bounds()
         self._wrapped = wrapping() == "" if bubblewrap is None else bubblewrap
         self._protect = None if protect is None else frozenset(protect)
-        # The interpreter is started from outside, and confines itself only then.
+        # The interpreter is started from outside and confines itself after that.
         base_python(self._workspace, self._protect)
         self._pool = Pool(self._start)
         self._held: Mapping[str, bool | str] | None = None
@@ -166,7 +168,7 @@ class LinuxSandbox:
             return self._held
 
     def _kept(self) -> ProtectedPaths:
-        """What is protected now. Raises SetupError when it cannot be."""
+        """Returns the paths to protect now. Raises SetupError when they cannot be protected."""
         if not self._workspace or not self._writable:
             return ProtectedPaths(())
         found = find_protected(self._workspace, self._protect)
@@ -179,7 +181,7 @@ class LinuxSandbox:
         if self._wrapped and links and not landlock.version():
             raise SetupError(
                 f"{links[0].path} is a link to {links[0].why}, and this kernel has no Landlock to protect "
-                "it. Put the folder itself in its place, or accept it by name: "
+                "it. Replace the link with the folder itself, or accept it by name: "
                 f"protect={{*PROTECTED, '!{os.path.relpath(links[0].path, self._workspace)}'}}."
             )
         closed = frozenset(one.path for one in (links if self._wrapped else found))
@@ -191,7 +193,7 @@ class LinuxSandbox:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         workspace: bool | str = "writable" if self._writable else "read-only" if self._workspace else False
         if kept.closed:
-            workspace = "what exists is writable; nothing new beside what is protected"
+            workspace = "existing files are writable; nothing new beside protected paths"
         return {
             "bubblewrap": True if apart else wrapping() or "left out",
             "own files": True if apart else "by Landlock",
@@ -204,11 +206,11 @@ class LinuxSandbox:
     def _limits(self) -> dict[str, bool | str]:
         bounds = self._bounds
         return {
-            "memory": f"{bounds.memory // 1_000_000} MB a process, "
+            "memory": f"{bounds.memory // 1_000_000} MB per process, "
             f"{bounds.memory_together // 1_000_000} MB together",
-            "processes": f"{bounds.processes} at once" if self._wrapped else "no new ones",
-            "files": f"{bounds.file // 1_000_000} MB a file; in a call {bounds.files:,} files and "
-            f"{bounds.disk // 1_000_000} MB, seen every {EVERY_DISK:g} s",
+            "processes": f"{bounds.processes} at once" if self._wrapped else "none can be started",
+            "files": f"{bounds.file // 1_000_000} MB per file; per call {bounds.files:,} files and "
+            f"{bounds.disk // 1_000_000} MB, checked every {EVERY_DISK:g} s",
             "output": f"{bounds.written // 1_000_000} MB",
         }
 
@@ -231,13 +233,13 @@ class LinuxSandbox:
         )
 
     def _mounts(self, kept: ProtectedPaths) -> dict[str, tuple[int, int]]:
-        """What bubblewrap mounts in the workspace, and which file or folder that is."""
+        """Returns the paths that bubblewrap mounts in the workspace, with the device and inode of each."""
         if not self._wrapped or not self._workspace or not kept.protected:
             return {}
         found = {}
         folders = bubblewrap.folders_above(self._workspace, kept.protected)
         for path in (*folders, *(one.path for one in kept.protected if not one.link)):
-            # It may be gone since it was found; then nothing is mounted.
+            # It may have gone since it was found; then nothing is mounted.
             with suppress(OSError):
                 info = os.lstat(path)
                 found[path] = (info.st_dev, info.st_ino)
@@ -249,14 +251,14 @@ class LinuxSandbox:
         return Interpreter(replace(launch, refused=self._refused(kept)), self._bounds)
 
     def _refused(self, kept: ProtectedPaths) -> str:
-        """What to tell of a call that may not write there; empty when nothing is protected."""
+        """Returns the note for a call that was denied a write; empty when nothing is protected."""
         if not kept.protected:
             return ""
         said = f"Protected from this code: {', '.join(self._names(kept)[:_MOST_NAMED])}."
         if kept.closed:
             said += (
-                " Beside what is protected nothing can be made, renamed or deleted; existing files there "
-                "can be written, and new ones go into an existing folder or into tempfile.gettempdir()."
+                " Nothing can be created, renamed or deleted next to a protected path; existing files "
+                "there can be written. Create new files in an existing folder or in tempfile.gettempdir()."
             )
         return said
 
@@ -284,7 +286,7 @@ class LinuxSandbox:
         return self._launch([found, *outer, "--"], scratch, confinement)
 
     def _alone(self, uid: int | None, kept: ProtectedPaths) -> Launch:
-        # Not at the top: there is no such lock on Windows, where this module is imported too.
+        # Not at the top: Windows, where this module is imported too, has no such lock.
 
         scratch, remove = new_scratch(uid)
         confinement = self._confinement(uid, scratch, (scratch, *bubblewrap.DEVICES, *kept.writable), ())
@@ -334,14 +336,14 @@ class LinuxSandbox:
 
 
 def environment(home: str) -> dict[str, str]:
-    """The whole environment of the code: nothing of the caller's. Numeric libraries get one thread each."""
+    """Returns the code's environment: nothing of the caller's, and one thread for numeric libraries."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "TMPDIR": home, **one}
 
 
 @cache
 def wrapping() -> str:
-    """Why bubblewrap does not work on this host; empty when it does."""
+    """Returns why bubblewrap does not work on this host; empty when it does."""
     found = bubblewrap.program()
     if found is None:
         return "not installed"
@@ -354,11 +356,11 @@ def wrapping() -> str:
         return str(error)
     if tried.returncode == 0:
         return ""
-    return tried.stderr.decode(errors="replace").strip()[:300] or f"it ended with {tried.returncode}"
+    return tried.stderr.decode(errors="replace").strip()[:300] or f"exit code {tried.returncode}"
 
 
 def _free_user() -> int:
-    """A user number that is nobody's, another one for each interpreter, inside what this container has."""
+    """Returns an unused user id within the range of this container, a different one for each interpreter."""
     first, _, count = max(
         (tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()),
         key=lambda row: row[2],

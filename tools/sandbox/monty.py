@@ -1,6 +1,6 @@
-"""Monty, an interpreter for a small Python without any way to the machine: for where Linux is not.
+"""The Monty sandbox: an interpreter for a subset of Python, without access to the machine.
 
-The package comes with the extra `monty`.
+It is for hosts without Linux. The package comes with the extra `monty`.
 """
 
 import os
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _INSIDE = "/workspace"
 _MOST_OF_A_VALUE = 100_000
-_TIME_UP = "The time was up."
+_TIME_UP = "The time limit was reached."
 
 
 @dataclass
 class _Seat:
-    """One thread's session. timeout: the seconds of a call that it was opened with."""
+    """The session of one thread. timeout: the time limit of a call, in seconds, that it was opened with."""
 
     lock: Lock = field(default_factory=Lock)
     session: "MontySession | None" = None
@@ -43,10 +43,10 @@ class _Seat:
 class MontySandbox:
     """Runs code in Monty: no network, no environment, no processes, no files but the workspace.
 
-    It knows a part of Python and of its standard library, and no other packages. workspace: a folder that
+    It supports a part of Python and of its standard library, and no other packages. workspace: a folder that
     the code sees as /workspace; changed only when `writable`, and when nothing in it is protected (`protect`,
-    as in `signoff.tools.protected`), since only a whole folder can be. Sleeping counts against the timeout
-    of the whole thread. Raises SetupError when Monty is not installed or does not start.
+    as in `signoff.tools.protected`), because Monty can only protect a whole folder. Sleeping counts against
+    the timeout of the whole thread. Raises SetupError when Monty is not installed or does not start.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class MontySandbox:
         self._writable = writable
         self._protected = ""
         if self._workspace and writable:
-            # Monty knows folders as a whole, and nothing smaller.
+            # Monty grants access to whole folders only.
             found = find_protected(self._workspace, protect)
             self._protected = os.path.relpath(found[0].path, self._workspace) if found else ""
             self._writable = not found
@@ -117,7 +117,7 @@ class MontySandbox:
             "own network": True,
             "workspace": access if self._workspace else False,
             "memory": f"{self._bounds.memory // 1_000_000} MB",
-            "processes": "no new ones",
+            "processes": "none can be started",
             "output": f"{self._bounds.written // 1_000_000} MB",
         }
 
@@ -169,7 +169,7 @@ class MontySandbox:
         )
 
     def _session(self, seat: _Seat, timeout: float) -> "MontySession":
-        """The seat's session, allowed `timeout` seconds a call; another timeout takes its state along."""
+        """Returns the session of `seat` with this time limit; a new limit keeps the session's state."""
         if seat.session is not None and seat.timeout == timeout:
             return seat.session
         state = seat.session.dump() if seat.session is not None else None

@@ -1,7 +1,6 @@
 """Interpreters in processes of their own: code goes in, bounded output comes out.
 
-There is one for each thread that needs one, not too many, and none is left behind: they end with this
-process.
+Each thread that needs an interpreter has one, up to a limit, and all of them end with this process.
 """
 
 import json
@@ -32,12 +31,12 @@ _starters: dict[int, ThreadPoolExecutor] = {}
 def spawn(command: Sequence[str], env: Mapping[str, str], handles: tuple[int, int, int, int]) -> int:
     """Starts `command` as the leader of a session of its own and returns its process id.
 
-    handles: its stdout and stderr, and two that it gets under the same numbers. stdin is empty. Linux
-    sends a parent's death signal when the *thread* that started the child ends, so that one thread starts
-    them all. Raises OSError.
+    handles: the file descriptors of its stdout and stderr, and two that it inherits under the same numbers.
+    stdin is empty. Linux sends the parent-death signal when the *thread* that started the child ends, so one
+    thread starts all children. Raises OSError.
     """
     with _lock:
-        # After a fork the thread is missing in the child.
+        # A forked child does not have the thread.
         starter = _starters.setdefault(os.getpid(), ThreadPoolExecutor(1, "signoff-spawn"))
     out, error, *passed = handles
     process = starter.submit(
@@ -51,7 +50,7 @@ def spawn(command: Sequence[str], env: Mapping[str, str], handles: tuple[int, in
         pass_fds=passed,
         start_new_session=True,
     ).result()
-    # The caller waits for it by its number; so Popen does not warn that nobody did.
+    # The caller waits for the process by its id; this keeps Popen from warning that nobody did.
     process.returncode = 0
     return process.pid
 
@@ -59,9 +58,7 @@ def spawn(command: Sequence[str], env: Mapping[str, str], handles: tuple[int, in
 _MOST_OF_AN_ANSWER = 1_000_000
 _TO_START = 20.0
 _CHUNK = 65_536
-_NO_RIGHT = re.compile(
-    r"Errno (?:1|13|16|18|30)\]"
-)  # not permitted, no access, a mount, another one, read-only
+_NO_RIGHT = re.compile(r"Errno (?:1|13|16|18|30)\]")  # EPERM, EACCES, EBUSY, EXDEV, EROFS
 _END = 2_000
 
 
@@ -69,10 +66,10 @@ _END = 2_000
 class Launch:
     """How an interpreter is started.
 
-    command: the program, to which the numbers of two handles are added. settings: its first request.
-    disk: folders in which files are counted, and on whose file systems the free space is watched.
-    in_memory: folders of its own, in memory, whose files are counted. refused: said of a call that failed
-    since it had no right to write. clean: is called when it has ended.
+    command: the program, to which the numbers of two file descriptors are added. settings: its first request.
+    disk: folders in which files are counted, and on whose file systems the free space is watched. in_memory:
+    folders of its own, in memory, whose files are counted. refused: the note for a call that failed because
+    it had no right to write. clean: called when the interpreter has ended.
     """
 
     command: Sequence[str]
@@ -86,7 +83,7 @@ class Launch:
 
 @dataclass
 class _Call:
-    """A request on its way, and what has come back so far."""
+    """A request in progress, and what has come back so far."""
 
     sending: bytes
     stdout: Captured
@@ -102,10 +99,10 @@ class _Call:
 
 
 class Interpreter:
-    """A running interpreter. Its process group holds all it starts, and stands still between calls.
+    """A running interpreter. Its process group contains all that it starts, and is stopped between calls.
 
-    Nothing it sends is trusted: an answer counts only for the call that carries its random id, and what is
-    no answer ends it. Raises SetupError when it does not start.
+    Nothing it sends is trusted: an answer counts only for the call with the same random id, and anything that
+    is not an answer ends the interpreter. Raises SetupError when it does not start.
     """
 
     def __init__(self, launch: Launch, bounds: Bounds) -> None:
@@ -143,7 +140,7 @@ class Interpreter:
         if call.answer is None or not _is_answer(call.answer):
             self.kill()
             call.ended = call.ended or "killed"
-            call.why = call.why or "The interpreter ended."
+            call.why = call.why or "The interpreter exited."
         else:
             self._signal(signal.SIGSTOP)
         answer = call.answer if self._alive and call.answer else {"exit": call.ended or "killed"}
@@ -160,22 +157,22 @@ class Interpreter:
         )
 
     def sees(self, view: Callable[[int], bool]) -> bool:
-        """Whether `view` holds for the process in which code runs, given by its number outside."""
+        """Whether `view` holds for the process that runs the code, passed by its id outside the sandbox."""
         return view(family(self._process)[-1])
 
     def stop(self) -> None:
-        """Ends the processes, from any thread; a call that is running sees it and clears up."""
+        """Ends the processes; may be called from any thread. A running call notices it and cleans up."""
         with self._ending:
             if self._alive:
                 self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """Ends it and all it started, at once, and gives back what it held. Not while a call is running."""
+        """Ends the interpreter and all that it started, and frees its resources; not during a call."""
         with self._ending:
             if not self._alive:
                 return
             self._alive = False
-            # Before the wait: until then nothing else can have this number.
+            # Before the wait: until then no other process can have this id.
             self._signal(signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
@@ -218,7 +215,7 @@ class Interpreter:
         while call.answer is None and call.ended is None:
             now = time.monotonic()
             if now >= deadline:
-                call.ended, call.why = "timeout", "The time was up, and the interpreter was ended."
+                call.ended, call.why = "timeout", "The time limit was reached, and the interpreter was ended."
                 return
             for key, _ in selector.select(min(deadline, look) - now):
                 if not self._serve(key.fd, call, nonce):
@@ -241,7 +238,7 @@ class Interpreter:
             call.ended, call.why = "killed", "The code made far too many files and was ended."
 
     def _serve(self, handle: int, call: _Call, nonce: str | None) -> bool:
-        """Moves what can be moved now; False when there will be no more."""
+        """Reads and writes what is possible now; False when nothing more will come."""
         if handle == self._requests:
             return self._send(call)
         open_still = self._read(handle, call)
@@ -287,7 +284,7 @@ class Interpreter:
         if isinstance(answer, dict) and (nonce is None or answer.get("id") == nonce):
             call.answer = answer
         else:
-            call.ended, call.why = "killed", "The code broke the interpreter, which was ended."
+            call.ended, call.why = "killed", "The code corrupted the interpreter, which was ended."
 
 
 def _is_answer(answer: Mapping[str, Any]) -> bool:
@@ -296,7 +293,7 @@ def _is_answer(answer: Mapping[str, Any]) -> bool:
 
 
 MOST = 8
-"""Interpreters at once; the one used longest ago makes room for another."""
+"""How many interpreters run at once; the least recently used one is ended to make room."""
 
 LOST = "The variables of earlier calls are gone."
 
@@ -305,7 +302,7 @@ _REMEMBERED = 1_000
 
 @dataclass
 class _Seat:
-    """One thread's interpreter; the lock is held while a call runs."""
+    """The interpreter of one thread; the lock is held while a call runs."""
 
     lock: Lock = field(default_factory=Lock)
     interpreter: Interpreter | None = None
@@ -313,7 +310,7 @@ class _Seat:
 
 
 class Pool:
-    """Runs code of a thread in the thread's interpreter, `most` of them at once."""
+    """Runs the code of each thread in that thread's interpreter, with at most `most` interpreters at once."""
 
     def __init__(self, start: Callable[[], Interpreter], most: int = MOST) -> None:
         self._start = start
@@ -325,7 +322,7 @@ class Pool:
         self._finalizer = weakref.finalize(self, _end, self._alive, os.getpid())
 
     def run(self, code: str, timeout: float, thread: str | None) -> PythonResult:
-        """As `Sandbox.run`."""
+        """See `Sandbox.run`."""
         if thread is None:
             with self._turns:
                 return self._once(code, timeout)
@@ -343,7 +340,7 @@ class Pool:
             return replace(result, note=note)
 
     def close(self, thread: str | None) -> None:
-        """As `Sandbox.close`. A call that is running ends as killed."""
+        """See `Sandbox.close`. A running call ends as `killed`."""
         with self._lock:
             names = list(self._seats) if thread is None else [thread]
             seats = [seat for name in names if (seat := self._seats.pop(name, None))]
@@ -374,7 +371,7 @@ class Pool:
             return seat
 
     def _started(self) -> Interpreter:
-        """A new interpreter, after room was made for it."""
+        """Returns a new interpreter, after making room for it."""
         with self._lock:
             for seat in list(self._seats.values()):
                 if len(self._alive) < self._most:
@@ -395,7 +392,7 @@ class Pool:
 
 
 def _end(alive: set[Interpreter], owner: int) -> None:
-    # A fork of this process has the set, but not the processes.
+    # A fork of this process has the set, but does not own the processes.
     if os.getpid() == owner:
         for interpreter in list(alive):
             interpreter.kill()

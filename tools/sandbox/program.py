@@ -1,6 +1,6 @@
-"""The program that runs inside the sandbox, and where the Python for it is.
+"""The program that runs inside the sandbox, and the location of its Python.
 
-It is one text, so that no file is read that could be changed.
+The program is one text, so that it reads no file that could have been changed.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from signoff.tools.processes.helpers import base_python, program_text
 
 _FOLDER = Path(__file__).parent
-# In the order in which they need each other; the last one is the program itself.
+# In the order of their imports; the last one is the program itself.
 _PARTS = ("confine", "worker")
 
 _BEGIN = """
@@ -47,9 +47,10 @@ _CONFIGURATION_OF_TIME = ("/etc/localtime",)
 
 @dataclass(frozen=True)
 class Installation:
-    """executable: the interpreter itself, links resolved. packages: folders that `import` looks in.
+    """Where a Python installation lies.
 
-    system: folders and files of the system that programs need. own: what else this Python needs.
+    executable: the interpreter itself, links resolved. packages: folders that `import` searches. system:
+    folders and files of the system that programs need. own: what else this Python needs.
     """
 
     executable: str
@@ -59,7 +60,7 @@ class Installation:
 
 
 def installation() -> Installation:
-    """Of the running Python. Raises SetupError when it does not know where it is."""
+    """Returns the running Python's installation. Raises SetupError when Python does not know its own path."""
     executable = base_python()
     paths = sysconfig.get_paths()
     packages = tuple(dict.fromkeys(os.path.realpath(paths[name]) for name in ("purelib", "platlib")))

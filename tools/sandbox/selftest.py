@@ -30,7 +30,7 @@ except BaseException:
 class Check:
     """One hostile program: what it tries, whether the sandbox held, what was seen, and how long it took.
 
-    files_over, bytes_over: how far it got past what it may make before it was ended.
+    files_over, bytes_over: by how much it exceeded its limits before it was ended.
     """
 
     name: str
@@ -48,9 +48,10 @@ def selftest(
     *,
     attacks: tuple[Attack, ...] = ATTACKS,
 ) -> list[Check]:
-    """Runs every attack in `sandbox`; what a program says about itself does not count.
+    """Runs every attack in `sandbox` and judges each by what it did, not by what it reports.
 
-    Each is told to `on_check` when it is done. Raises SetupError when the sandbox does not start.
+    Passes the result of each attack to `on_check` when it is done. Raises SetupError when the sandbox does
+    not start.
     """
     checks = []
     with Arena() as arena, Grounds() as grounds:
@@ -95,11 +96,11 @@ def _observed(sandbox: Sandbox, arena: Arena, attack: Attack, thread: str) -> Ob
 
 
 def _busy(arena: Arena) -> float:
-    """The processor time that the program uses while nothing is asked of it."""
+    """Returns the processor time, in seconds, that the program uses after its call has returned."""
     processes = marked(arena.mark)
     if not processes:
         return 0.0
-    # On a busy host it takes a moment until the program is really stopped.
+    # On a busy host it takes a moment until the program has stopped.
     time.sleep(_SETTLE)
     before = processor_time(processes)
     time.sleep(_IDLE)
@@ -107,9 +108,9 @@ def _busy(arena: Arena) -> float:
 
 
 def _left(arena: Arena) -> str:
-    """What is still there of the program, which is then removed."""
+    """Returns what the program left behind, and removes it."""
     deadline = time.monotonic() + 1.0
-    # The kernel takes a moment to end what was killed.
+    # The kernel takes a moment to end killed processes.
     while (alive := marked(arena.mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
     for process in alive:

@@ -1,4 +1,4 @@
-"""run_python: the model's Python, in the sandbox that this host can offer, or in none where one trusts it."""
+"""run_python: runs the model's Python in a sandbox, or without one where it is trusted."""
 
 import os
 import platform
@@ -26,9 +26,9 @@ from signoff.tools.workspace import Workspace
 class UnsafeSandbox:
     """Offers no protection.
 
-    The code runs in its own process as the current user: it can read and delete every file of that
-    user, read the environment with its keys, use the network, and leave processes behind that go on when
-    everything else has ended. Only the time of a call, its output, and its memory are limited.
+    The code runs in its own process as the current user: it can read and delete every file of that user, read
+    the environment with its keys, use the network, and leave processes running after everything else has
+    ended. Only the time, output and memory of a call are limited.
 
     Raises SetupError unless `unsafe` is True, and on Windows.
     """
@@ -44,7 +44,7 @@ class UnsafeSandbox:
             raise SetupError("This sandbox offers no protection; pass unsafe=True if that is what you want.")
         if sys.platform == "win32":
             raise SetupError(
-                f"There is no such sandbox on Windows; use the one of Monty: {install_hint('monty')}"
+                f"This sandbox does not exist on Windows; use the Monty sandbox: {install_hint('monty')}"
             )
         self._workspace = os.getcwd() if workspace is None else Workspace(workspace).root
         self._bounds = bounds or Bounds()
@@ -60,7 +60,9 @@ class UnsafeSandbox:
         return UnsafeSandbox(workspace, unsafe=True, bounds=bounds)
 
     def enforced(self) -> Mapping[str, bool | str]:
-        """Nothing but the memory of what it has not hidden, and the size of the output."""
+        """Returns the limits that hold: the memory of processes that are not hidden, and the size of the
+        output.
+        """
         names = ("own files", "own processes", "own network", "own user", "landlock", "seccomp")
         together = f"{self._bounds.memory_together // 1_000_000} MB together"
         held = {"memory": together, "output": f"{self._bounds.written // 1_000_000} MB"}
@@ -86,12 +88,12 @@ def choose_sandbox(
     writable: bool = True,
     protect: Collection[str] | None = None,
 ) -> Sandbox:
-    """The sandbox of this kind, started once to see that it works.
+    """Returns the sandbox of this kind, started once to check that it works.
 
-    `auto` takes the Linux one, else Monty, and never the unsafe one; `landlock` is the Linux one without
-    bubblewrap. workspace: the folder the code sees; changed only when `writable`. protect: what in it is not
-    (see `signoff.tools.protected`); the unsafe one protects nothing. Raises SetupError when there is none,
-    or for an unknown kind.
+    `auto` takes the Linux sandbox, else Monty, and never the unsafe one; `landlock` is the Linux sandbox
+    without bubblewrap. workspace: the folder the code sees; changed only when `writable`. protect: what code
+    may not change in it (see `signoff.tools.protected`); the unsafe sandbox protects nothing. Raises
+    SetupError when none works, or for an unknown kind.
     """
     match kind:
         case "linux":
@@ -163,12 +165,14 @@ def python_tool(
     *,
     timeout: float = SECONDS,
 ) -> BaseTool:
-    """The tool `run_python(code)`; it returns text and raises ToolException with it when the code failed.
+    """Returns the tool `run_python(code)`.
 
-    sandbox: None chooses the best one of this host, in which the code works in the folder `workspace`; what
-    it may not change there is `protect` of a Workspace, by default git's folders, environments and the like.
-    With a sandbox given, its own workspace counts, and `workspace` only keeps outputs too long to show.
-    timeout: seconds of a call. The tool is of kind `write` also without a workspace: its calls build on
+    The tool returns text; when the code failed, it raises ToolException with that text.
+
+    sandbox: None chooses the best one of this host, in which the code works in the folder `workspace`. What
+    the code may not change there is the `protect` of a Workspace, by default git's folders, environments and
+    the like. When a sandbox is passed, its own workspace counts, and `workspace` only stores outputs too long
+    to show. timeout: seconds per call. The tool has the kind `write` even without a workspace: its calls use
     each other's variables, so they run one by one, in order. Raises SetupError when there is no sandbox.
     """
     place = Workspace(workspace) if workspace and not isinstance(workspace, Workspace) else workspace
@@ -196,7 +200,7 @@ def python_tool(
 
 
 def told(result: PythonResult) -> str:
-    """What a call came to, as text for the model."""
+    """Returns the result of a call as text for the model."""
     parts = [result.stdout.rstrip("\n")]
     if result.stderr.strip():
         parts.append(f"stderr:\n{result.stderr.rstrip()}" if result.stdout else result.stderr.rstrip())

@@ -1,4 +1,4 @@
-"""Looks from outside at what limits of one process or one file do not bound: the sum of them."""
+"""Checks from outside what limits on one process or one file do not bound: the total."""
 
 import errno
 import os
@@ -8,27 +8,27 @@ from contextlib import suppress
 from pathlib import Path
 
 EVERY = 0.25
-"""Seconds between two looks at memory."""
+"""Seconds between two checks of memory."""
 
 EVERY_DISK = 0.05
-"""Seconds between two looks at the disk: what is made in the meantime is made."""
+"""Seconds between two checks of the disk; what is written in between is not prevented."""
 
 _EARLIER = 1.0
-"""File systems may date a little behind the clock."""
+"""Timestamps of file systems may lag a little behind the clock."""
 _FIRST_COUNT = 1.0
 _REST = 20
-"""Counting takes at most one part of this many of the time."""
+"""Counting may take at most this fraction of the time: one part in so many."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def memory(process: int) -> int:
-    """Bytes in memory of `process` and all its descendants; shared pages count once where that is known."""
+    """Returns the bytes in memory of `process` and its descendants; shared pages count once if possible."""
     return sum(map(_resident, family(process)))
 
 
 def shared_out(process: int) -> int:
-    """As `memory`, but exact for pages that several of them share, and slower."""
+    """Like `memory`, but exact for pages that several processes share, and slower."""
     return sum(map(_proportional, family(process)))
 
 
@@ -38,16 +38,16 @@ def over_memory(process: int, most: int) -> bool:
 
 
 def files_in(process: int, folder: str) -> int:
-    """How many files are in the file system of `folder`, as `process` and its descendants see it.
+    """Returns how many files are in the file system of `folder`, as `process` and its descendants see it.
 
-    Counts none where they see the folder of this process.
+    Returns 0 where they see the same folder as this process.
     """
     return max(_files(member, folder) for member in family(process))
 
 
 def _files(process: int, folder: str) -> int:
     path = f"/proc/{process}/root{folder}"
-    # It may end at any time, or not have the folder.
+    # The process may end at any time, or not have the folder.
     with suppress(OSError):
         if os.stat(path).st_dev != os.stat(folder).st_dev:
             status = os.statvfs(path)
@@ -56,12 +56,12 @@ def _files(process: int, folder: str) -> int:
 
 
 class DiskGuard:
-    """Says whether more than `most_bytes` or `most_files` have been added to `folders` since it was made.
+    """Tells whether more than `most_bytes` or `most_files` have been added to `folders` since it was created.
 
-    Bytes are those that the file systems have less: also a file that was deleted, and is still open, takes
-    them. Files are counted one by one: as soon as a file system has that many more, and now and then in any
-    case, since others make and delete some too. still: is called with True before the former, and with
-    False after it, so that nobody goes on meanwhile.
+    Bytes are measured by the free space of the file systems, so a deleted file that is still open counts.
+    Files are counted one by one: as soon as a file system has that many more, and now and then in any case,
+    because others create and delete files too. still: called with True before such a count and with False
+    after it, so that the processes are stopped meanwhile.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DiskGuard:
         self._due = time.monotonic() + _FIRST_COUNT
 
     def over(self) -> str:
-        """What there is too much of, in a sentence; empty when all is well."""
+        """Returns a sentence that names the exceeded limit; empty when there is none."""
         now = {folder: os.statvfs(folder) for folder in self._folders}
         for folder, status in now.items():
             if _free(self._before[folder]) - _free(status) > self._most_bytes:
@@ -98,10 +98,10 @@ class DiskGuard:
 
 
 def files_since(folder: str, since: float, most: int) -> int:
-    """How many entries below `folder` were made or changed after `since`; it stops counting past `most`.
+    """Returns how many entries below `folder` were made or changed after `since`; stops counting past `most`.
 
-    A place that it cannot look into, and that was made or changed too, is as good as too many: what is in a
-    path too long for the system, or in a folder closed to its owner, was put there to be out of sight.
+    A new or changed folder that cannot be read counts as too many: a path too long for the system, or a
+    folder closed to its owner, was made to hide files.
     """
     count, waiting = 0, [folder]
     while waiting:
@@ -138,11 +138,11 @@ def _free(status: "os.statvfs_result") -> int:
 
 
 def family(process: int) -> list[int]:
-    """`process` and all its descendants."""
+    """Returns `process` and all its descendants."""
     found, waiting = [], [process]
     while waiting:
         found.append(member := waiting.pop())
-        # It may end at any time.
+        # The process may end at any time.
         with suppress(OSError):
             for task in list(Path(f"/proc/{member}/task").iterdir()):
                 with suppress(OSError):

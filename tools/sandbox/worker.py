@@ -1,9 +1,9 @@
 """The interpreter inside the sandbox: confines itself, then runs the code that it is sent.
 
-Started as a program of its own (see `inside`), isolated, on the standard library alone. Arguments: the
-number of the handle that requests come from and of the one that answers go to. A request is a JSON
-line: first {confinement, folder, packages}, then {id, code} each. The answers: {ready} or {failed}, then
-{id, exit, value}. Whoever reads them must not trust them: the code can write them too.
+Started as a program of its own (see `inside`), isolated, on the standard library alone. Arguments: the number
+of the file descriptor that requests come from and of the one that answers go to. A request is a JSON line:
+first {confinement, folder, packages}, then {id, code} each. The answers: {ready} or {failed}, then {id, exit,
+value}. Whoever reads them must not trust them: the code can write them too.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Streams:
 
     def flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):
-            # Closed, replaced by something else, or full: the code's own doing.
+            # The code closed it, replaced it, or filled it.
             with suppress(Exception):
                 stream.flush()
 
@@ -66,7 +66,7 @@ class Namespace:
         sys.modules["__main__"] = self._module
 
     def run(self, code: str) -> tuple[str, str | None]:
-        """How it ended (ok, error, memory) and the text of the last expression's value."""
+        """Returns how the code ended (ok, error, memory) and the text of the last expression's value."""
         self._count += 1
         self._streams.restore()
         exit, value = "ok", None
@@ -80,16 +80,16 @@ class Namespace:
         except BaseException as error:  # noqa: BLE001  (whatever the code raised is its result)
             exit = "memory" if isinstance(error, MemoryError) else "error"
             self._streams.flush()
-            self._streams.error(_told(error))
+            self._streams.error(_traceback_text(error))
         self._streams.flush()
         if os.getpid() != self._process:
-            # A fork of the code that ran to the end of it.
+            # A process that the code forked, which ran to the end of the code.
             os._exit(0)
         return exit, value
 
     def _run(self, code: str, name: str) -> str | None:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        # Not ast.parse, which would stand in the traceback of a syntax error.
+        # Not ast.parse, which would appear in the traceback of a syntax error.
         tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # type: ignore[assignment]  # in mode exec it is one
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         names = self._module.__dict__
@@ -100,14 +100,14 @@ class Namespace:
         return None if value is None else repr(value)[:_MOST_OF_A_VALUE]
 
 
-def _told(error: BaseException) -> str:
-    """The traceback as Python prints it, without the lines of this file."""
+def _traceback_text(error: BaseException) -> str:
+    """Returns the traceback as Python prints it, without the lines of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     try:
         return "".join(traceback.format_exception(type(error), error, trace))
-    except Exception:  # noqa: BLE001  (an exception whose text cannot be had: its class says enough)
+    except Exception:  # noqa: BLE001  (an exception that cannot be formatted is named by its class)
         return f"{type(error).__name__}\n"
 
 
@@ -118,7 +118,7 @@ def answer(handle: int, message: dict[str, Any]) -> None:
 
 
 def serve(requests: BinaryIO, answers: int) -> None:
-    """Runs one request after the other until there are no more."""
+    """Serves one request after the other until there are no more."""
     interpreter = Namespace(Streams())
     while line := requests.readline():
         request = json.loads(line)
@@ -135,7 +135,7 @@ def begin(settings: dict[str, Any]) -> dict[str, bool | str]:
         held = confine(Confinement(**settings["confinement"]))
     else:
         os.chdir(settings["folder"])
-    # A file that grew too large is an error of its writer, not the end of the interpreter.
+    # A file that grows too large raises an error in the code instead of ending the interpreter.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     for name in [name for name in sys.modules if name.split(".")[0] == "signoff"]:
         del sys.modules[name]
@@ -145,7 +145,7 @@ def begin(settings: dict[str, Any]) -> dict[str, bool | str]:
 
 
 def main() -> None:
-    """Serves the handles named on the command line."""
+    """Serves the file descriptors named on the command line."""
     requests, answers = int(sys.argv[1]), int(sys.argv[2])
     sys.argv = [""]
     for handle in (requests, answers):

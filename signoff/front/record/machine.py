@@ -1,4 +1,4 @@
-"""The machine with the path that a thread took through it, as a picture and as tables."""
+"""Draws the machine with the path of a thread through it, as a picture and as tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ from signoff.session.path import Step
 from signoff.session.status import Condition
 
 _RING = 9
-# In the order in which they lie on each other.
+# In drawing order.
 _LOOKS = ("pale", "plain", "main", "as", "limit", "error", "success")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each state ran, and how often each event was reported from each.
+    """How often each state ran, and how often each event was reported from it.
 
-    unknown: the steps of states or events that this version of the machine does not have.
+    unknown: the steps with states or events that this version of the machine does not have.
     """
 
     visits: Counter[State]
@@ -46,13 +46,13 @@ class Counts:
         return sum(self.moves[line.source, event] for event in line.events)
 
     def look(self, line: Line) -> str:
-        """The first word of the line's look; `pale` where the path does not go."""
+        """Returns the first word of the line's look; `pale` for a line that is not on the path."""
         return line.look.split()[0] if self.along(line) else "pale"
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A line of the picture. pill: where the count of its moves stands on it."""
+    """A line of the picture. pill: the position of the count of its transitions."""
 
     title: str
     path: str
@@ -63,7 +63,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class StateBox:
-    """A state of the picture. middle: the height of its name. flag: what the thread does in it."""
+    """A state of the picture. middle: the vertical position of its name. flag: what the thread does in it."""
 
     state: State
     title: str
@@ -76,10 +76,10 @@ class StateBox:
 
 @dataclass(frozen=True)
 class Picture:
-    """All that is drawn, in the order in which it lies on each other, and the rows of the tables below it.
+    """Everything that is drawn, in drawing order, and the rows of the tables below it.
 
-    doors: the word, the height and the look of each. ends: the paths from the start and to the end, with
-    their looks.
+    doors: the word, the vertical position and the look of each. ends: the paths from the start and to the
+    end, with their looks.
     """
 
     edges: Sequence[Edge]
@@ -97,7 +97,7 @@ class Picture:
 
 
 def picture(run: Run) -> Picture:
-    """The machine with the path of `run`."""
+    """Returns the picture of the machine with the path of `run`."""
     counts = count_path(run.steps)
     drawn = sorted(lines(), key=lambda line: _LOOKS.index(counts.look(line)))
     visits, moves = counts.visits, counts.moves
@@ -118,7 +118,7 @@ def picture(run: Run) -> Picture:
 
 
 def count_path(steps: Sequence[Step]) -> Counts:
-    """What the steps of a path add up to."""
+    """Returns the counts of a path."""
     visits, moves, unknown = Counter[State](), Counter[tuple[State, Event]](), 0
     for step in steps:
         if step.state is None:
@@ -142,7 +142,7 @@ def _edge(line: Line, counts: Counts) -> Edge:
 
 
 def _pill(route: Route) -> Point:
-    """The point of the line that is nearest to where its label would stand, clear of its tip."""
+    """Returns the point of the line that is nearest to the place of its label, clear of its tip."""
     label = route.label
     near = [
         Point(_between(label.x, start.x, end.x), _between(label.y, start.y, end.y))
@@ -154,7 +154,7 @@ def _pill(route: Route) -> Point:
 def _between(wanted: int, start: int, end: int) -> int:
     if start == end:
         return start
-    # Room for half a label at the start, and for the tip too at the end.
+    # Space for half a label at the start, and also for the tip at the end.
     sign = 1 if end > start else -1
     first, last = start + sign * 14, end - sign * 22
     if (last - first) * sign < 0:
@@ -172,7 +172,7 @@ def _node(state: State, visits: int, flag: str) -> StateBox:
 
 
 def _flag(run: Run, state: State) -> str:
-    """What the thread does in the state that it has come to; empty for every other state."""
+    """Returns what the thread does in its current state; empty for every other state."""
     if state is not run.stands_in:
         return ""
     if run.running:
@@ -183,15 +183,15 @@ def _flag(run: Run, state: State) -> str:
 
 
 def _doors(drawn: Sequence[Line], counts: Counts) -> list[tuple[str, int, str]]:
-    """The doors of the last state; each is lit when any of its lines is."""
+    """Returns the doors of the last state; each is highlighted when any of its lines is."""
     looks = {line.exit: line.look.split()[0] for line in drawn if counts.along(line)}
-    # In the order of the table, for those who hear the page.
+    # In the order of the table, for screen readers.
     exits = dict.fromkeys(line.exit for line in lines() if line.exit)
     return [(exit, DOORS[exit], looks.get(exit, "pale")) for exit in exits]
 
 
 def _ends(visits: Counter[State]) -> list[tuple[str, str]]:
-    """Where a run begins and ends: an arrow to the first state, and one from the last."""
+    """Returns the arrows to the first state and from the last."""
     first, last = BOXES[FIRST], BOXES[LAST]
     begin = (Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y))
     end = (Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING))

@@ -1,4 +1,4 @@
-"""What a page tells of a thread, as it was read from the database, and the sums over it."""
+"""The data of a page, read from the database, and the totals over it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.session.status import Condition, ThreadStatus
 
-# Whoever gets a page has another database: its commands name none.
+# The reader of a page has another database, so its commands name none.
 _DATABASE = Database("", named=False)
 _INPUT = "input"
 _CONFIRMED = DEFAULT_TEXTS.results["confirmed"].partition("{words}")[0]
@@ -31,7 +31,7 @@ _CONFIRMED = DEFAULT_TEXTS.results["confirmed"].partition("{words}")[0]
 
 @dataclass(frozen=True)
 class Totals:
-    """What all tasks of a thread took together; the seconds of work, and those of waiting for people."""
+    """The totals of all tasks of a thread; the seconds of work, and those of waiting for people."""
 
     turns: int = 0
     tokens: int = 0
@@ -42,9 +42,10 @@ class Totals:
 
 @dataclass(frozen=True)
 class Run:
-    """A thread, read.
+    """A thread as it is saved.
 
-    outcomes: of the tasks that have ended, by task. steps: as by `path.steps`. running: in some process now.
+    outcomes: of the tasks that have ended, by task. steps: those of `path.steps`. running: a process runs it
+    now.
     """
 
     status: ThreadStatus
@@ -60,7 +61,7 @@ class Run:
 
     @cached_property
     def heading(self) -> Heading:
-        """How the thread stands: words, a colour, a sign."""
+        """Returns the status of the thread: words, a colour, a sign."""
         if self.running:
             return Heading("Running", "blue", "▶")
         if self.now.outcome is not None:
@@ -72,18 +73,18 @@ class Run:
 
     @property
     def question(self) -> str:
-        """The words with which the user began."""
+        """Returns the first message of the user."""
         return next((words for chapter in self.chapters for words in chapter.words), "")
 
     @property
     def model(self) -> str:
-        """The model; a script by the name of its file, wherever that is."""
+        """Returns the model; for a script, the name of its file without the folder."""
         name = self.settings.model if self.settings else ""
         return f"{SCRIPTED}{Path(name.removeprefix(SCRIPTED)).name}" if name.startswith(SCRIPTED) else name
 
     @property
     def workspace(self) -> str:
-        """The folder, without the name of whose it is."""
+        """Returns the workspace, without the user's name."""
         folder, home = self.settings.workspace if self.settings else "", str(Path.home())
         return (
             f"~{folder.removeprefix(home)}" if Path(folder).is_relative_to(home) and home != "/" else folder
@@ -91,7 +92,7 @@ class Run:
 
     @cached_property
     def now(self) -> CommandReport:
-        """How the thread stands, with the commands that go on."""
+        """Returns the status of the thread, with the commands that continue it."""
         if self.running:
             return CommandReport(self.thread_id, "stopped", Exit.PAUSED)
         if self.status.outcome is not None:
@@ -101,7 +102,7 @@ class Run:
         return of_stop(valid_text(self.thread_id), _DATABASE)
 
     def ending(self, outcome: Mapping[str, Any]) -> CommandReport:
-        """How a task ended."""
+        """Returns how a task ended."""
         return of_outcome(outcome, valid_text(self.thread_id), _DATABASE)
 
     @cached_property
@@ -131,7 +132,7 @@ class Run:
 
     @cached_property
     def entries(self) -> Mapping[str, Sequence[Step]]:
-        """The steps of each task before its first reply."""
+        """Returns the steps of each task before its first reply."""
         # By identity: two steps can have the same checkpoint.
         own = {id(step) for chapter in self.chapters for turn in chapter.turns for step in self.way(turn)}
         found: dict[str, list[Step]] = {}
@@ -141,7 +142,7 @@ class Run:
         return found
 
     def way(self, turn: Turn) -> Sequence[Step]:
-        """The steps of a turn that belong to its own task."""
+        """Returns the steps of a turn that belong to its own task."""
         for at, step in enumerate(turn.steps):
             if step.task != turn.task:
                 return turn.steps[:at]
@@ -149,12 +150,12 @@ class Run:
 
     @cached_property
     def fork(self) -> Step | None:
-        """The step at which the thread was made as a copy of another one; None when it began by itself."""
+        """Returns the step at which the thread was forked from another one; None when it was not."""
         first = self.steps[0] if self.steps else None
         return first if first and first.state is None and first.event != _INPUT else None
 
     def phases(self, task: str) -> Sequence[Mapping[str, Any]]:
-        """What was reported as done while the task went on."""
+        """Returns the phases reported during the task."""
         if outcome := self.outcomes.get(task):
             phases: Sequence[Mapping[str, Any]] = outcome["phases"]
             return phases
@@ -162,19 +163,19 @@ class Run:
 
     @cached_property
     def notes(self) -> Mapping[str, Mapping[str, Any]]:
-        """What Signoff noted on the result of each call, by call id."""
+        """Returns the marks that Signoff put on the result of each call, by call id."""
         messages = self.status.values.get("messages", ())
         return {found.tool_call_id: marks(found) for found in messages if isinstance(found, ToolMessage)}
 
     @cached_property
     def decisions(self) -> Mapping[str, Mapping[str, Any]]:
-        """What a person decided on calls, by call id; kept of the last task that had such calls."""
+        """Returns a person's decisions on calls, by call id; stored for the last task that had such calls."""
         calls: Mapping[str, Mapping[str, Any]] = (self.status.values.get("approvals") or {}).get("calls", {})
         return calls
 
     @cached_property
     def stands_in(self) -> State | None:
-        """The state that the thread has come to: the last one, or the one that it waits or stopped in."""
+        """Returns the current state of the thread: the last one, or the one that it waits or stopped in."""
         if self.status.condition is Condition.ENDED:
             return State.FINISH
         if not self.steps:
@@ -184,7 +185,7 @@ class Run:
         return named[0] if named else last.state
 
     def confirmation(self, chapter: Chapter) -> str | None:
-        """What a person said when they confirmed the finish of a task; None when nobody did."""
+        """Returns what a person said when confirming the finish of a task; None when nobody did."""
         way = self.way(chapter.turns[-1]) if chapter.turns else ()
         if not any(step.state is State.CONFIRM and step.event == Event.CONFIRMED for step in way):
             return None
@@ -197,7 +198,7 @@ class Run:
         for message in self.status.values.get("messages", ()):
             current = message.id if message.id in tasks else current
             if isinstance(message, ToolMessage) and (notes := marks(message)).get("confirmed"):
-                # Version 0.1.0 kept the words in the text alone.
+                # Version 0.1.0 stored the words only in the text.
                 told = message.text.removeprefix(_CONFIRMED) if message.text.startswith(_CONFIRMED) else ""
                 found[current] = str(notes.get("said", told)).strip()
         return found

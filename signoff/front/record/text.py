@@ -1,4 +1,4 @@
-"""Texts cut to the room that a page has for them; numbers, lengths of time and moments in words."""
+"""Truncates texts for a page, and formats numbers, durations and times."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _WIDE = 1_400
 
 
 class Ends(NamedTuple):
-    """A text without its middle. left: the number of characters that are left out."""
+    """A text without its middle. left: the number of omitted characters."""
 
     head: str
     left: int
@@ -22,9 +22,9 @@ class Ends(NamedTuple):
 
 
 class Fold(NamedTuple, Generic[Item]):
-    """The first and the last items of a list. left: how many are left out before the item at `gap`.
+    """The first and the last items of a list.
 
-    gap: -1 where none is left out.
+    left: how many are omitted before the item at `gap`. gap: -1 when none is omitted.
     """
 
     rows: Sequence[Item]
@@ -32,25 +32,25 @@ class Fold(NamedTuple, Generic[Item]):
     gap: int
 
     def each(self, make: Callable[[Item], Made]) -> "Fold[Made]":
-        """The same with what `make` gives for each item."""
+        """Returns the same fold with `make` applied to each item."""
         return Fold([make(item) for item in self.rows], self.left, self.gap)
 
 
 class Moment(NamedTuple):
-    """A time in words. iso: the same for a machine; empty where the words are no time."""
+    """A time in words. iso: the same in ISO 8601; empty where the words are not a time."""
 
     words: str
     iso: str
 
 
 def line(text: str, most: int) -> str:
-    """The beginning of `text` on one line, at most `most` characters."""
+    """Returns the beginning of `text` on one line, at most `most` characters."""
     start = text.lstrip()[: 4 * most]
     return cut(" ".join(plain(start).split()), most)
 
 
 def shorten(text: str, most: int, lines: int = 400) -> Ends:
-    """`text`, at most so many characters and lines of it: more of its beginning than of its end."""
+    """Returns `text`, limited to so many characters and lines: more of its beginning than of its end."""
     if len(text) <= most and text.count("\n") < lines:
         return Ends(text, 0, "")
     last = most // 4
@@ -65,7 +65,7 @@ def shorten(text: str, most: int, lines: int = 400) -> Ends:
 
 
 def fold(items: Sequence[Item], most: int) -> Fold[Item]:
-    """The items without those in the middle that are too many."""
+    """Returns the items, without the middle if there are too many."""
     if len(items) <= most:
         return Fold(items, 0, -1)
     last = most // 3
@@ -74,12 +74,12 @@ def fold(items: Sequence[Item], most: int) -> Fold[Item]:
 
 
 def is_long(text: str) -> bool:
-    """Whether a box with this text scrolls; then it must be reachable by the keyboard."""
+    """Whether a box with this text scrolls; then it must be reachable with the keyboard."""
     return text.count("\n") > _SCROLLS or len(text) > _WIDE
 
 
 def moment(iso: str, day: bool = True) -> Moment | None:
-    """The time in UTC, with its day or without; None for no time."""
+    """Returns the time in UTC, with or without its day; None for no time."""
     try:
         at = datetime.fromisoformat(iso).astimezone(UTC)
     except ValueError:
@@ -89,7 +89,7 @@ def moment(iso: str, day: bool = True) -> Moment | None:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as a person says it."""
+    """Returns a duration in words."""
     if seconds < 59.95:
         return f"{seconds:.1f} s" if seconds >= 0.05 or not seconds else "under 0.1 s"
     minutes, rest = divmod(round(seconds), 60)

@@ -43,15 +43,15 @@ _CONTEXT = 2
 _OPEN_LINES = 16
 _HUNK = re.compile(r"^@@ .*@@", re.MULTILINE)
 _LOOKS = {"+": "add", "-": "del", "@": "hunk"}
-# They fire in nearly every turn, and say only that work goes on.
+# They fire in nearly every turn, and only say that work continues.
 _USUAL_RULES = ("think", "calls_open")
 Change = Sequence[tuple[str, str]]
-"""The lines of a text that changes, each after its sign: `+`, `-` or a space."""
+"""The lines of a changed text, each after its sign: `+`, `-` or a space."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """The states that the machine went through, and the rules that fired beside those of every turn."""
+    """The states of a turn, and the rules that fired except those of every turn."""
 
     states: Fold[Step]
     rules: Sequence[Step]
@@ -60,7 +60,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the user wrote to begin a task. number: None for the only task of a thread."""
+    """The message that begins a task. number: None for the only task of a thread."""
 
     number: int | None
     messages: Fold[str]
@@ -69,7 +69,7 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Fork:
-    """The place at which a thread was copied from another one."""
+    """The point at which a thread was forked from another one."""
 
     at: str
     way: Way | None
@@ -77,7 +77,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Sign:
-    """What came of a turn: a sign, a colour and a word."""
+    """The result of a turn: a sign, a colour and a word."""
 
     sign: str
     tone: str
@@ -86,10 +86,10 @@ class Sign:
 
 @dataclass(frozen=True)
 class Arguments:
-    """All arguments of a call, or those that its first line does not name.
+    """All arguments of a call, or those missing in its first line.
 
-    rows: by name. change: the lines of an edit. content: of a file that is written. script: a command or
-    code, with the look of its box.
+    rows: by name. change: the lines of an
+    edit. content: of a file that is written. script: a command or code, with the look of its box.
     """
 
     rows: Fold[tuple[str, str]]
@@ -98,19 +98,19 @@ class Arguments:
     script: tuple[str, str] | None = None
 
     def difference(self, most: int) -> Change:
-        """The lines that change, of at most so many characters of a content."""
+        """Returns the changed lines, of at most so many characters of a content."""
         if self.content is None:
             return self.change
         return [("+", row) for row in self.content[:most].split("\n")]
 
     def beyond(self, most: int) -> int:
-        """How many characters of a content are left out."""
+        """Returns how many characters of a content are omitted."""
         return max(0, len(self.content or "") - most)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference that a program printed: its lines, each after its look. left: characters left out."""
+    """A difference that a program printed: its lines, each after its look. left: omitted characters."""
 
     rows: Sequence[tuple[str, str]]
     left: int
@@ -119,10 +119,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class CallBox:
-    """A call that has ended, but for a finish.
+    """A call that has ended, except a finish.
 
-    look: of its box. summary: its arguments in short. glance: its result in short. person: what a person
-    decided on it, as a type of a decision, and their words; None for nothing. opened: it is unfolded.
+    look: of its box. summary: its arguments in short. glance: its result in short. person: a person's
+    decision on it, as its type and their words; None without one. opened: it is unfolded.
     """
 
     event: CallFinished
@@ -136,7 +136,7 @@ class CallBox:
     arguments: Arguments
 
     def printed_difference(self, most: int) -> Difference | None:
-        """The result as a difference; None when it holds none."""
+        """Returns the result as a difference; None when it is not one."""
         text = self.event.result
         if not _HUNK.search(text[:most]):
             return None
@@ -147,7 +147,7 @@ class CallBox:
 
 @dataclass(frozen=True)
 class Finish:
-    """A finish that did not count, and what is noted on its result."""
+    """A finish that did not count, and the marks on its result."""
 
     event: CallFinished
     notes: Mapping[str, Any]
@@ -155,10 +155,10 @@ class Finish:
 
 @dataclass(frozen=True)
 class TurnBox:
-    """A turn of the model: what it said and did, what came of it, and the way of the machine.
+    """A turn of the model: its text and calls, their results, and the states of the machine.
 
-    signed: what the finish rests on that was accepted; None for a turn without one. decided: a person decided
-    on calls of the turn, and the thread no longer knows on which and how.
+    signed: the basis of the accepted finish; None for a turn without one. decided: a person decided on calls
+    of the turn, but the thread no longer stores on which and how.
     """
 
     turn: Turn
@@ -170,16 +170,16 @@ class TurnBox:
     way: Way | None
 
     def room(self, most: int) -> int:
-        """The characters of one text; fewer where the turn has many."""
+        """Returns the limit of one text, in characters; lower where the turn has many texts."""
         return max(200, most * 8 // max(8, len(self.turn.events)))
 
 
 @dataclass(frozen=True)
 class End:
-    """What a task came to.
+    """The end of a task.
 
-    outcome: with the fields of `Outcome`. result: as a text. confirmed: what a person said who confirmed it;
-    None when nobody did. command: the one that goes on; None for none.
+    outcome: with the fields of `Outcome`. result: as a text. confirmed: what the person said who confirmed
+    it; None when nobody did. command: the one that continues; None without one.
     """
 
     outcome: Mapping[str, Any]
@@ -193,8 +193,8 @@ class End:
 class Pause:
     """What a thread waits for.
 
-    calls: the first of those that a person decides on or does. left: how many more there are. ways: the
-    commands that answer, each after its label.
+    calls: the first of those that a person decides on or runs. left: how many
+    more there are. ways: the commands that answer, each after its label.
     """
 
     waiting: Waiting
@@ -205,26 +205,26 @@ class Pause:
 
 @dataclass(frozen=True)
 class Gap:
-    """The middle of a run that is too long for one page. turns: how many are left out."""
+    """The middle of a run that is too long for one page. turns: how many are omitted."""
 
     turns: int
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A thread with work left: it runs somewhere, or was stopped or killed."""
+    """A thread with unfinished work: it runs now, or was stopped or killed."""
 
     running: bool
     command: str | None
 
 
 Piece = Beginning | Fork | TurnBox | End | Pause | Unfinished
-"""A part of the timeline that is on the page whole or not at all."""
+"""A part of the timeline that is shown completely or not at all."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """The sign of a turn, which leads to it. begins: with this turn a task begins that is not the first."""
+    """The sign of a turn, as a link to it. begins: a task after the first begins with this turn."""
 
     anchor: str
     sign: Sign
@@ -233,7 +233,7 @@ class Link:
 
 
 def overview(run: Run) -> list[Link]:
-    """A link for each turn; none when there are too few or too many."""
+    """Returns a link for each turn; none when there are too few or too many."""
     turns = [(at, turn) for at, chapter in enumerate(run.chapters, 1) for turn in chapter.turns]
     if not 3 < len(turns) <= _MOST_SIGNS:
         return []
@@ -247,7 +247,7 @@ def _link(run: Run, at: int, turn: Turn) -> Link:
 
 
 def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
-    """The whole timeline, each piece after the number of its task, from 1."""
+    """Yields the whole timeline, each piece after the number of its task, from 1."""
     forked = run.fork is None
     for at, chapter in enumerate(run.chapters, 1):
         yield at, _beginning(run, at, chapter)
@@ -295,7 +295,7 @@ def _way(steps: Sequence[Step]) -> Way | None:
 
 
 def sign_of(run: Run, turn: Turn) -> Sign:
-    """What came of a turn, in a sign."""
+    """Returns the sign of a turn's result."""
     if signed := _signed(run, turn):
         return signed
     if _phases(run, turn):
@@ -317,7 +317,7 @@ def sign_of(run: Run, turn: Turn) -> Sign:
 
 
 def _signed(run: Run, turn: Turn) -> Sign | None:
-    """What the finish of this turn rests on, if it is the one that ended its task."""
+    """Returns the basis of this turn's finish, if it ended its task."""
     outcome = run.outcomes.get(turn.task)
     if not outcome or outcome["status"] != "success" or outcome["turns"] != turn.number:
         return None
@@ -344,7 +344,7 @@ def _reply(run: Run, at: int, turn: Turn) -> TurnBox:
 
 
 def _is_drawn(event: SessionEvent) -> bool:
-    """Whether it is drawn among the events: a phase and a confirmation have cards elsewhere."""
+    """Whether it is drawn with the events: a phase and a confirmation have cards elsewhere."""
     return not isinstance(event, PhaseAccepted | Confirmed)
 
 
@@ -369,7 +369,7 @@ def _decided(run: Run, turn: Turn) -> bool:
 def _call(call: CallFinished, decision: Mapping[str, Any]) -> CallBox:
     sign, verdict, look = _verdict(call)
     change = _change(call.args) if call.name == "edit_file" else ()
-    # What the line above it says in full already is not said again.
+    # What the line above already says in full is not repeated.
     path = call.args.get("path")
     rest = dict(call.args)
     if isinstance(path, str) and len(path) < _SHORT_PATH:
@@ -388,7 +388,7 @@ def _call(call: CallFinished, decision: Mapping[str, Any]) -> CallBox:
 
 
 def _verdict(call: CallFinished) -> tuple[str, str, str]:
-    """The sign of a call, what it says, and how it looks."""
+    """Returns the sign of a call, its text, and its look."""
     if not call.ok and call.not_run:
         return "⊘", "Not run", "not-run"
     if not call.ok:
@@ -410,7 +410,7 @@ def _summary(name: str, args: Mapping[str, Any]) -> str:
 
 
 def _glance(result: str, change: Change) -> str:
-    """One line of the result, under the call: what it gave, or how its command ended."""
+    """Returns one line of the result, shown under the call: its text, or how its command ended."""
     if change:
         signs = [sign for sign, _ in change]
         return f"+{signs.count('+')} -{signs.count('-')} lines"
@@ -421,7 +421,7 @@ def _glance(result: str, change: Change) -> str:
 
 
 def _person(call: CallFinished, decision: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What a person decided on a call, as a type of a decision, and their words."""
+    """Returns a person's decision on a call: its type, and their words."""
     kind = str(decision.get("type", ""))
     if call.not_run == "rejected":
         kind = "reject"
@@ -451,7 +451,7 @@ def _as_text(value: Any) -> str:
 
 
 def _change(args: Mapping[str, Any]) -> Change:
-    """The lines of an edit; empty when the arguments are no edit."""
+    """Returns the lines of an edit; empty when the arguments are not an edit."""
     old, new = args.get("old"), args.get("new")
     if not (isinstance(old, str) and isinstance(new, str)):
         return ()
@@ -473,11 +473,11 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def look(row: str) -> str:
-    """How a line of a difference looks that some program printed."""
+    """Returns the look of a line in a difference that a program printed."""
     return "file" if row.startswith(("--- ", "+++ ", "diff ")) else _LOOKS.get(row[:1], "")
 
 
-# The end of a task, and where a thread stands that has not ended.
+# The end of a task, and the status of an unfinished thread.
 
 
 def _end(run: Run, chapter: Chapter) -> End | Pause | Unfinished | None:
@@ -488,7 +488,7 @@ def _end(run: Run, chapter: Chapter) -> End | Pause | Unfinished | None:
 
 
 def _last(run: Run) -> End | Pause | Unfinished:
-    """Where a thread stands that has not ended, or that has ended without a task."""
+    """Returns the status of a thread that has not ended, or that has ended without a task."""
     report = run.now
     if report.outcome is not None:
         return _ended(report.outcome, report.resume)

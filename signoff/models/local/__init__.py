@@ -1,4 +1,4 @@
-"""The embedded model: a real one, with no key and no network."""
+"""The embedded model: a real model that needs no key and no network."""
 
 from signoff.models.local.chat import WORKED_EXAMPLES, LocalChatModel, local_model
 from signoff.models.local.weights import Progress, Stage

@@ -1,11 +1,10 @@
 """The local model as a LangChain chat model.
 
-Its requests go straight to the server's current port, with its key, whatever the environment says.
+Its requests go directly to the server's current port, with its key, regardless of the environment.
 
-`WORKED_EXAMPLES` is for the system prompt: a model this small follows what it sees more than what it is told.
-The examples use the tools of `signoff.tools.files`. `chat.jinja` finds the block anywhere in the prompt and
-shows it to the model as earlier turns of the conversation, in the same form as real ones. The last one weighs
-most.
+`WORKED_EXAMPLES` is for the system prompt: a model this small follows examples more than instructions. The
+examples use the tools of `signoff.tools.files`. `chat.jinja` finds the block anywhere in the prompt and shows
+it to the model as earlier turns of the conversation, in the same form as real ones. The last one weighs most.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ from signoff.models.local.server import (
 from signoff.models.local.weights import Progress, silent
 from signoff.nodes.model.providers import READING
 
-# A connection that outlives its event loop breaks the next one; on loopback a new one costs nothing.
+# A connection that outlives its event loop breaks the next loop; on loopback a new one costs nothing.
 _LIMITS = httpx.Limits(max_keepalive_connections=0)
 
 
@@ -80,7 +79,7 @@ class _AsyncTransport(httpx.AsyncHTTPTransport):
 
 
 def _aim(request: httpx.Request, server: LocalServer) -> None:
-    """Send the request to where the server is now, without anything the environment added for OpenAI."""
+    """Sends the request to the server's current address, without OpenAI headers from the environment."""
     endpoint = server.endpoint
     if endpoint is None:
         raise httpx.ConnectError("The local model's server has ended.", request=request)
@@ -91,7 +90,7 @@ def _aim(request: httpx.Request, server: LocalServer) -> None:
 
 
 def _as_openai(response: httpx.Response, body: bytes) -> httpx.Response:
-    """A prompt that is too long, named as OpenAI names it: LangChain knows it by that name."""
+    """Converts the error for a too long prompt to OpenAI's form, which LangChain recognises."""
     answer = json.loads(body)
     error = answer["error"]
     if error["type"] == "exceed_context_size_error":
@@ -100,12 +99,12 @@ def _as_openai(response: httpx.Response, body: bytes) -> httpx.Response:
 
 
 def sync_client(server: LocalServer) -> httpx.Client:
-    """A client for `server`."""
+    """Returns a client for `server`."""
     return httpx.Client(transport=_Transport(server), trust_env=False)
 
 
 def async_client(server: LocalServer) -> httpx.AsyncClient:
-    """A client for `server`, usable from one event loop after another."""
+    """Returns a client for `server`, usable in one event loop after another."""
     return httpx.AsyncClient(transport=_AsyncTransport(server), trust_env=False)
 
 
@@ -115,8 +114,8 @@ Tool = dict[str, Any] | type | Callable[..., Any] | BaseTool
 class LocalChatModel(ChatOpenAI):
     """The embedded model. Use `local_model()` to make one.
 
-    The server starts with the first call, or with `start()`. `close()` (or leaving a `with` block) gives it
-    back; the last model of the process to do so stops it. Nothing is taken from OPENAI_* or proxy variables.
+    The server starts with the first call, or with `start()`. `close()` (or leaving a `with` block) releases
+    it; it stops when the last model of the process has released it. OPENAI_* and proxy variables are ignored.
     """
 
     one_name: ClassVar[bool] = True
@@ -127,24 +126,24 @@ class LocalChatModel(ChatOpenAI):
         return "signoff-local"
 
     def start(self, on_progress: Progress = silent) -> Endpoint:
-        """Join and verify the weights where needed, load the model, and say where it listens.
+        """Joins and verifies the weights if needed, loads the model, and returns its endpoint.
 
-        Raises SetupError when something is missing. The endpoint serves /health and /metrics too.
+        Raises SetupError when something is missing. The endpoint also serves /health and /metrics.
         """
         return self._share.server.start(on_progress)
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where the server listens; None while it is not running."""
+        """Returns the server's endpoint; None while it is not running."""
         return self._share.server.endpoint
 
     @property
     def server_pid(self) -> int | None:
-        """The process id of the server; None while it is not running."""
+        """Returns the process id of the server; None while it is not running."""
         return self._share.server.pid
 
     def close(self) -> None:
-        """Give the server back; the last model to do so stops it."""
+        """Releases the server, which stops when the last model has released it."""
         self._share.close()
 
     def __enter__(self) -> Self:
@@ -156,22 +155,22 @@ class LocalChatModel(ChatOpenAI):
         self.close()
 
     def get_num_tokens(self, text: str) -> int:
-        """The length of `text` in the model's own tokens; starts the server."""
+        """Returns the length of `text` in the model's own tokens; starts the server."""
         return len(self.get_token_ids(text))
 
     def get_token_ids(self, text: str) -> list[int]:
-        """`text` in the model's own tokens; starts the server."""
+        """Returns `text` as the model's own tokens; starts the server."""
         ids: list[int] = self._ask("/tokenize", {"content": text})["tokens"]
         return ids
 
     def get_num_tokens_from_messages(
         self, messages: Sequence[BaseMessage], tools: Sequence[Tool] | None = None, **_: Any
     ) -> int:
-        """The length of the whole prompt that `messages` and `tools` make, in tokens; starts the server."""
+        """Returns the length in tokens of the whole prompt for `messages` and `tools`; starts the server."""
         return self.get_num_tokens(self.prompt(messages, tools))
 
     def prompt(self, messages: Sequence[BaseMessage], tools: Sequence[Tool] | None = None) -> str:
-        """The text that the model reads for `messages` and `tools`; starts the server."""
+        """Returns the prompt text for `messages` and `tools`; starts the server."""
         body: dict[str, Any] = {"messages": convert_to_openai_messages(list(messages))}
         if tools:
             body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
@@ -186,7 +185,7 @@ class LocalChatModel(ChatOpenAI):
         result: dict[str, Any] = answer.json()
         return result
 
-    # Every way to call the model passes one of these four: the last moment to have a server to call.
+    # Every call of the model passes one of these four: the last moment to start the server.
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.start()
         options = without_tool_choice(kwargs)
@@ -226,7 +225,7 @@ class LocalChatModel(ChatOpenAI):
         options = without_tool_choice(kwargs)
         for read in self._open_prompt(messages, options.get("tools")):
             _tell(config, read)
-            # Whoever takes the pieces can end the call here, and sees that it is not silent.
+            # Here the caller can end the call, and sees that the model is not silent.
             yield _nothing()
         for chunk in super()._stream(messages, *args, **options):
             if progress := _taken_progress(chunk):
@@ -255,10 +254,10 @@ class LocalChatModel(ChatOpenAI):
                 yield from self._share.server.open_prompt(opening)
 
     def _opening(self, messages: Sequence[BaseMessage], tools: Any) -> str:
-        """What the prompt begins with before its first message: the same, whatever the task is."""
+        """Returns the beginning of the prompt, before its first message: it does not depend on the task."""
         first = list(messages[:1]) if messages and isinstance(messages[0], SystemMessage) else []
         prompts = [self.prompt([*first, HumanMessage(text)], tools) for text in ("A", "Z")]
-        return os.path.commonprefix(prompts)  # noqa: RUF071  of texts, which are no paths
+        return os.path.commonprefix(prompts)  # noqa: RUF071  of texts, which are not paths
 
     def _convert_chunk_to_generation_chunk(
         self, chunk: dict[str, Any], *args: Any
@@ -269,12 +268,12 @@ class LocalChatModel(ChatOpenAI):
         return made
 
 
-# Shorter ones are read in a few seconds.
+# The model reads a shorter prompt in a few seconds.
 _WORTH_KEEPING = 1000
 
 
-# The configuration of the call that begins. LangChain does not hand it to `_stream`, which begins in the same
-# step and takes it from here.
+# The config of the call that begins. LangChain does not pass it to `_stream`, which begins in the same step
+# and takes it from here.
 _ASKED: ContextVar[RunnableConfig | None] = ContextVar("_ASKED", default=None)
 
 
@@ -301,7 +300,7 @@ def _told(read: tuple[int, int]) -> dict[str, int]:
 
 
 def _taken_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
-    """How far the server is with the prompt, taken out of a piece: else it would be kept with the reply."""
+    """Removes the prompt's progress from a chunk and returns it, so that it is not stored with the reply."""
     found: tuple[int, int] | None = (chunk.generation_info or {}).pop(READING, None)
     return found
 
@@ -311,9 +310,9 @@ def _nothing() -> ChatGenerationChunk:
 
 
 def without_tool_choice(options: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a tool in the only way that works here: by sending no other.
+    """Requests a tool in the only way that works here: by sending no other tool.
 
-    The server treats a named `tool_choice` like "auto", and "required" can run on to the longest reply.
+    The server treats a named `tool_choice` like "auto", and "required" may generate up to the maximum length.
     """
     choice = options.pop("tool_choice", None)
     if choice == "none":
@@ -331,10 +330,10 @@ def local_model(
     threads: int | None = None,
     on_progress: Progress | None = None,
 ) -> LocalChatModel:
-    """The embedded model: Qwen2.5-Coder-1.5B-Instruct on this machine's CPU, no key and no network.
+    """Returns the embedded model: Qwen2.5-Coder-1.5B-Instruct on this machine's CPU, no key and no network.
 
     max_tokens: the longest reply. context: tokens of prompt and reply together. threads: CPU threads, None
-    for one per physical core. With `on_progress` the model is loaded now and reports how far it is; without,
+    for one per physical core. With `on_progress` the model is loaded now and reports its progress; without,
     the first call loads it. Raises SetupError when it is loaded now and something is missing.
     """
     share = lease(ServerSettings(context=context, threads=threads))
@@ -353,7 +352,7 @@ def local_model(
         ),
         stream_usage=True,
         extra_body={"return_progress": True},
-        # Placeholders: the transports put in the real port and key.
+        # Placeholders: the transports insert the real port and key.
         base_url="http://127.0.0.1/v1",
         api_key=SecretStr("local"),
         organization="",
@@ -380,7 +379,7 @@ in each reply, wait for its result, and write nothing else."""
 
 
 def _call(name: str, **arguments: str) -> str:
-    """A reply with one call, as `chat.jinja` writes it."""
+    """Returns a reply with one call, as `chat.jinja` writes it."""
     return "[you]\n```json\n" + json.dumps({"name": name, "arguments": arguments}) + "\n```"
 
 

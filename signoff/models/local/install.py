@@ -1,5 +1,6 @@
-"""The packages of the local model: installed into this Python's environment, each checked by its hash; and
-what is known of the model on this machine without loading it.
+"""Installs the packages of the local model into this Python's environment, each checked by its hash.
+
+Also reports the state of the model on this machine without loading it.
 """
 
 import os
@@ -26,17 +27,17 @@ from signoff.tools.processes.helpers import base_python, find_program, module_wi
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)
-# One line a package: pip says "Collecting name==1.0", uv says "Downloaded name" or "Prepared" at the end.
+# One line per package: pip prints "Collecting name==1.0", uv "Downloaded name" or "Prepared" at the end.
 _STEP = re.compile(r"^\s*(Collecting|Downloaded) ")
 
 
 def packages() -> list[str]:
-    """The names of all packages that the local model needs."""
+    """Returns the names of all packages that the local model needs."""
     return _PINNED.findall(REQUIREMENTS.read_text(encoding="utf-8"))
 
 
 def server_version() -> str | None:
-    """The installed version of xllamacpp, which runs the model; None when it is missing."""
+    """Returns the installed version of xllamacpp, which runs the model; None when it is missing."""
     try:
         return metadata.version("xllamacpp")
     except metadata.PackageNotFoundError:
@@ -44,12 +45,12 @@ def server_version() -> str | None:
 
 
 def is_installed() -> bool:
-    """Whether every package of the local model is there."""
+    """Whether every package of the local model is installed."""
     return server_version() is not None and not missing_packages()
 
 
 def install_command(reinstall: bool = False) -> list[str]:
-    """The command that installs the packages: pip of this Python, else uv.
+    """Returns the command that installs the packages, with this Python's pip or uv.
 
     Raises SetupError when there is neither.
     """
@@ -60,7 +61,7 @@ def install_command(reinstall: bool = False) -> list[str]:
     uv = find_program("uv", os.getcwd())
     if uv:
         again = ["--reinstall"] if reinstall else []
-        # uv starts the Python that it is told of, so this is not the one of a virtual environment.
+        # uv starts the Python that it is passed, so this is not the one of a virtual environment.
         place = [
             "--python",
             base_python(),
@@ -74,7 +75,7 @@ def install_command(reinstall: bool = False) -> list[str]:
 
 
 def install(on_progress: Progress = silent, reinstall: bool = False) -> None:
-    """Install what the local model needs; about 1.1 GB is downloaded. Raises SetupError when that fails."""
+    """Installs what the local model needs, a download of about 1.1 GB. Raises SetupError when it fails."""
     total, done = len(packages()), 0
     tail: list[str] = []
     on_progress(Stage.INSTALL, 0, total)
@@ -102,8 +103,8 @@ ORIGIN = (
 class ModelInfo:
     """The state of the local model.
 
-    size: bytes on disk now, 0 when not joined. sha256: what the file must have. weights: absent, unverified
-    or verified. ready: it can be started now, without joining or installing anything.
+    size: bytes on disk now, 0 when not joined. sha256: the expected hash of the file. weights: absent,
+    unverified or verified. ready: it can start now, without joining or installing anything.
     """
 
     name: str
@@ -121,7 +122,7 @@ class ModelInfo:
 
 
 def model_info() -> ModelInfo:
-    """Look at the packages and the joined file."""
+    """Checks the packages and the joined file."""
     path, state, server = weights_path(), weights_state(), server_version()
     needed = len(packages())
     installed = needed - len(missing_packages()) - (server is None)

@@ -1,9 +1,9 @@
-"""What the embedded model has read of its prompt, kept between runs: the part that is the same each time.
+"""The embedded model's prompt cache: the processed prefix of the prompt, stored between runs.
 
-Reading the system prompt and the tools takes longer than answering. So the first run keeps what the server
-has made of them in a file, which the next one loads. A file holds nothing of a task: only the part of the
+Processing the system prompt and the tools takes longer than answering. So the first run saves the server's
+state for them in a file, which later runs load. A file contains nothing of a task: only the part of the
 prompt before the first message. Its name is a hash of everything that it depends on, so that another model,
-server, template or prompt has another one. SIGNOFF_PROMPT_CACHE=off keeps and loads nothing.
+server, template or prompt has another file. SIGNOFF_PROMPT_CACHE=off saves and loads nothing.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from signoff.models.local.weights import cache_folder
 
 SWITCH = "SIGNOFF_PROMPT_CACHE"
 MOST_BYTES = 512 * 1024 * 1024
-"""All files together: about 18,000 tokens, which are 28 KB each. The one used last stays in any case."""
+"""The size of all files together: about 18,000 tokens of 28 KB each. The file used last is always kept."""
 _SUFFIX = ".slot"
 _HALF = ".half"
 _LEFT_BEHIND_SECONDS = 3600.0
@@ -27,52 +27,52 @@ _OFF = ("off", "0", "no", "false", "none")
 
 
 def is_on(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether anything may be kept."""
+    """Whether the cache is enabled."""
     return env.get(SWITCH, "").strip().lower() not in _OFF
 
 
 def prefix_folder() -> Path:
-    """Where the files are: beside the weights."""
+    """Returns the folder of the files, next to the weights."""
     return cache_folder() / "prompts"
 
 
 def kept_name(prefix: str, made_by: Mapping[str, object]) -> str:
-    """The name of the file for `prefix`, as it is made by this model, server and context."""
+    """Returns the file name for `prefix` with this model, server and context."""
     told = json.dumps({**made_by, "prefix": prefix}, sort_keys=True)
     return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:32] + _SUFFIX
 
 
 def half_name(name: str) -> str:
-    """A name under which only this process writes: it becomes `name` when it is whole."""
+    """Returns a temporary name that only this process writes; the complete file is renamed to `name`."""
     return f"{name}.{os.getpid()}-{secrets.token_hex(4)}{_HALF}"
 
 
 def make_folder() -> None:
-    """The prompt is the user's own: nobody else may read what is kept of it."""
+    """Creates the folder. The prompt is private: only the user may read what is stored of it."""
     prefix_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def take(half: str, name: str) -> None:
-    """Makes a file that is whole the one that is loaded, and removes those used longest ago."""
+    """Renames a complete file to the one that is loaded, and removes the least recently used files."""
     folder = prefix_folder()
     (folder / half).replace(folder / name)
     trim(folder, name)
 
 
 def used(name: str) -> None:
-    """Marks a file as the one used last."""
+    """Marks a file as the most recently used."""
     with suppress(OSError):
         os.utime(prefix_folder() / name)
 
 
 def drop(name: str) -> None:
-    """Removes a file that cannot be loaded, or has been written in part."""
+    """Removes a file that cannot be loaded or is incomplete."""
     with suppress(OSError):
         (prefix_folder() / name).unlink(missing_ok=True)
 
 
 def trim(folder: Path, kept: str, most: int = MOST_BYTES) -> None:
-    """Removes what is too much, and what processes that were killed have left half written."""
+    """Removes files beyond the size limit, and incomplete files of killed processes."""
     files: list[tuple[float, int, Path]] = []
     for path in folder.iterdir():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The model server as the rest of Signoff sees it: a worker process, started on demand and shared."""
+"""The model server: a worker process, started on demand and shared."""
 
 import atexit
 import hashlib
@@ -26,20 +26,20 @@ from signoff.models.local.weights import INSTALL_HINT, QWEN_CODER, Progress, Sta
 from signoff.tools.processes.helpers import program_text, with_packages
 
 _WORKER = program_text(Path(__file__).with_name("worker.py"))
-# Without these, OpenMP's threads spin while they wait: ten times slower on a busy machine. They are read when
-# the native library loads, so they must be set before the process starts.
+# Without these, OpenMP's threads spin while they wait, which is ten times slower on a busy machine. The
+# native library reads them when it loads, so they must be set before the process starts.
 _ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 
 
 class Child:
     """A worker process that ends with this process, however this process ends.
 
-    It is started and waited for by a thread of its own that lives as long as the worker: Linux takes the end
-    of the *thread* that started a process for the death of its parent, and callers' threads come and go.
+    A thread of its own, which lives as long as the worker, starts it and waits for it: Linux treats the end
+    of the *thread* that started a process as the death of its parent, and callers' threads come and go.
     """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        """Start the worker and give it its settings. Raises OSError when no process can be started."""
+        """Starts the worker and sends it its settings. Raises OSError when no process can be started."""
         self.owner = os.getpid()
         self._order = json.dumps({**order, "owner": self.owner})
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child; `stop` closes it
@@ -85,11 +85,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The worker's process id."""
+        """Returns the worker's process id."""
         return self._process.pid
 
     def report(self, timeout: float) -> dict[str, Any] | None:
-        """What the worker reported, waiting up to `timeout` seconds for it; None when nothing came yet.
+        """Waits up to `timeout` seconds for the worker's report; returns None when there is none yet.
 
         Raises ChildProcessError with the end of its log when it ended instead.
         """
@@ -104,7 +104,7 @@ class Child:
         return answer
 
     def stop(self) -> None:
-        """End the worker and wait for it. Does nothing in a fork of its owner."""
+        """Ends the worker and waits for it. Does nothing in a fork of its owner."""
         if os.getpid() != self.owner or self._log.closed:
             return
         assert self._process.stdin
@@ -131,7 +131,7 @@ class ServerSettings:
     """How the model runs.
 
     context: tokens of prompt and reply together. threads: CPU threads, None for one per physical core.
-    start_timeout: seconds until a server that is still loading is given up.
+    start_timeout: seconds that a server may take to load.
     """
 
     context: int = 8192
@@ -141,19 +141,19 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the server listens on 127.0.0.1, and the key that it asks for. Both are new at every start."""
+    """The server's port on 127.0.0.1, and the key that it requires. Both are new at every start."""
 
     port: int
     api_key: str
 
     @property
     def url(self) -> str:
-        """The address of /health and /metrics; the OpenAI-compatible part is below it under /v1."""
+        """Returns the address of /health and /metrics; the OpenAI-compatible API is below it under /v1."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every request must carry."""
+        """Returns the headers that every request needs."""
         return {"Authorization": f"Bearer {self.api_key}"}
 
 
@@ -175,13 +175,13 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id; None while it is not running."""
+        """Returns the server's process id; None while it is not running."""
         return self._child.pid if self._child and self._child.alive else None
 
     def start(self, on_progress: Progress = silent) -> Endpoint:
-        """Make sure that the server answers, and say where. Quick when it is running.
+        """Makes sure that the server answers, and returns its endpoint. Quick when it is running.
 
-        Raises SetupError when something is not installed or the server does not come up.
+        Raises SetupError when something is not installed or the server does not start.
         """
         with self._lock:
             running = self.endpoint
@@ -200,14 +200,15 @@ class LocalServer:
 
     @property
     def keeps_prompts(self) -> bool:
-        """Whether the server that runs can keep what every prompt begins with, and has not been asked to."""
+        """Whether the running server can save a prompt prefix, and was not yet asked to."""
         return self._keeps and self._child is not None and self._opened is not self._child
 
     def open_prompt(self, text: str) -> Iterator[tuple[int, int]]:
-        """Has the server know `text`, with which this prompt begins and those of later runs will: from the
-        file of an earlier run, or else by reading it, which makes that file. Once for each server.
+        """Loads the prompt prefix `text` into the server, once for each server.
 
-        Gives how many tokens are read, of how many. What fails costs only time: the prompt is read anyway.
+        It comes from the file of an earlier run; otherwise the server processes it, and the result is saved
+        to that file. Yields how many tokens are processed, of how many. A failure only costs time: the prompt
+        is processed anyway.
         """
         child, endpoint = self._child, self.endpoint
         if child is None or endpoint is None or not self.keeps_prompts:
@@ -228,7 +229,7 @@ class LocalServer:
                 prefix.drop(half)
 
     def _made_by(self) -> dict[str, object]:
-        """What else decides what the server makes of a text."""
+        """Returns what else the server's state for a text depends on."""
         return {
             "weights": QWEN_CODER.sha256,
             "server": metadata.version("xllamacpp"),
@@ -237,7 +238,7 @@ class LocalServer:
         }
 
     def _slots(self) -> str:
-        """Where the server keeps prompts; empty for nowhere."""
+        """Returns the folder where the server saves prompts; empty for none."""
         self._keeps = False
         if prefix.is_on():
             with suppress(OSError):
@@ -246,9 +247,9 @@ class LocalServer:
         return f"{prefix.prefix_folder()}{os.sep}" if self._keeps else ""
 
     def stop(self, patience: float = -1) -> None:
-        """End the server. A later `start` starts it again.
+        """Ends the server. A later `start` starts it again.
 
-        patience: seconds to wait for a start that is under way in another thread; -1 for as long as it takes.
+        patience: seconds to wait for a start in progress in another thread; -1 for no limit.
         """
         if self._lock.acquire(timeout=patience):
             try:
@@ -300,7 +301,7 @@ class LocalServer:
 
 
 def _healthy(endpoint: Endpoint) -> bool:
-    """Whether the server is ready. No proxy of the environment may see a call to this machine."""
+    """Whether the server is ready. Ignores proxies of the environment, which must not see local calls."""
     try:
         answer = httpx.get(f"{endpoint.url}/health", headers=endpoint.headers, trust_env=False, timeout=5)
     except httpx.TransportError:
@@ -308,12 +309,12 @@ def _healthy(endpoint: Endpoint) -> bool:
     return answer.status_code == httpx.codes.OK
 
 
-# Reading a long prompt takes minutes on a busy machine; a file is loaded in less than a second.
+# Processing a long prompt takes minutes on a busy machine; loading a file takes less than a second.
 _SLOT_SECONDS, _SILENT_SECONDS = 120.0, 600.0
 
 
 def _slot(endpoint: Endpoint, action: str, name: str) -> bool:
-    """Saves what the server has read under a name, or restores it. False when it cannot."""
+    """Saves the server's state under a name, or restores it. Returns False when that fails."""
     answer = httpx.post(
         f"{endpoint.url}/slots/0?action={action}",
         headers=endpoint.headers,
@@ -325,7 +326,7 @@ def _slot(endpoint: Endpoint, action: str, name: str) -> bool:
 
 
 def _read(endpoint: Endpoint, text: str) -> Iterator[tuple[int, int]]:
-    """Has the server read a text and write nothing. Closed early, it stops."""
+    """Has the server process a text without generating; closing the generator early stops it."""
     body = {"prompt": text, "n_predict": 0, "stream": True, "return_progress": True, "cache_prompt": True}
     with httpx.stream(
         "POST",
@@ -342,19 +343,19 @@ def _read(endpoint: Endpoint, text: str) -> Iterator[tuple[int, int]]:
 
 
 def progress_in(chunk: Mapping[str, Any]) -> tuple[int, int] | None:
-    """How many tokens of the prompt are read, of how many, where a piece of the stream tells it."""
+    """Returns how many tokens of the prompt are processed, of how many, if a chunk of the stream says so."""
     told = chunk.get("prompt_progress")
     return (told["processed"], told["total"]) if isinstance(told, Mapping) else None
 
 
 class Lease:
-    """A share in a running server. The server stops when its last share is closed."""
+    """A lease on a running server. The server stops when its last lease is closed."""
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
 
     def close(self) -> None:
-        """Give the share back; doing it twice changes nothing."""
+        """Releases the lease; a second call does nothing."""
         with _SHARING:
             holders = _HOLDERS.get(self.server.settings, set())
             holders.discard(self)
@@ -369,7 +370,7 @@ _HOLDERS: dict[ServerSettings, set[Lease]] = {}
 
 
 def lease(settings: ServerSettings) -> Lease:
-    """A share in this process's server with these settings. Starts nothing yet."""
+    """Returns a lease on this process's server with these settings. Does not start it."""
     with _SHARING:
         share = Lease(_SERVERS.setdefault(settings, LocalServer(settings)))
         _HOLDERS.setdefault(settings, set()).add(share)

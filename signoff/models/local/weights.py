@@ -1,8 +1,8 @@
 """The weights of the local model: parts in installed packages, joined once into one verified file.
 
 The part packages come from an anonymous uploader, so their code is never imported, and the joined file counts
-only when its sha256 is that of the official file. Long work reports its stage, how much is done, and how much
-there is.
+only when its sha256 is that of the official file. Long work reports its stage, how much is done, and the
+total.
 """
 
 import errno
@@ -22,11 +22,11 @@ from platformdirs import user_cache_path
 from signoff.graph.errors import SetupError
 
 Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total). `total` 0 means that the length is not known."""
+"""Called with (stage, done, total). `total` is 0 when the length is unknown."""
 
 
 class Stage(StrEnum):
-    """What takes time before the local model can answer, in this order. The unit of its numbers."""
+    """The stages before the local model can answer, in order. The comments name the unit of progress."""
 
     INSTALL = "install"  # packages
     JOIN = "join"  # bytes
@@ -40,11 +40,11 @@ STAGE_WORDS: dict[str, str] = {
     Stage.VERIFY: "Verifying the weights",
     Stage.LOAD: "Loading the model",
 }
-"""What a person reads while a stage lasts."""
+"""The text shown during a stage."""
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """A Progress that reports nothing."""
+    """Reports no progress."""
 
 
 INSTALL_HINT = "run `signoff model install`"
@@ -63,7 +63,7 @@ class WeightsPart:
 
 @dataclass(frozen=True)
 class WeightsSpec:
-    """What the joined file must be: its name, its parts in order, its size in bytes and its sha256 (hex)."""
+    """The expected joined file: its name, its parts in order, its size in bytes and its sha256 (hex)."""
 
     file_name: str
     parts: tuple[WeightsPart, ...]
@@ -83,7 +83,10 @@ QWEN_CODER = WeightsSpec(
 
 
 class WeightsState(StrEnum):
-    """ABSENT: no file. UNVERIFIED: not checked, or changed since. VERIFIED: its sha256 is right."""
+    """The state of the joined file.
+
+    ABSENT: it does not exist. UNVERIFIED: not checked, or changed since. VERIFIED: its sha256 is correct.
+    """
 
     ABSENT = "absent"
     UNVERIFIED = "unverified"
@@ -91,23 +94,25 @@ class WeightsState(StrEnum):
 
 
 def cache_folder() -> Path:
-    """Where the joined file lives: SIGNOFF_CACHE if set, else the user's cache folder for Signoff."""
+    """Returns the folder of the joined file: SIGNOFF_CACHE if set, else Signoff's folder in the user's
+    cache.
+    """
     override = os.environ.get("SIGNOFF_CACHE")
     return Path(override).expanduser() if override else user_cache_path("signoff")
 
 
 def weights_path(spec: WeightsSpec = QWEN_CODER, folder: Path | None = None) -> Path:
-    """The path of the joined file, whether it exists or not."""
+    """Returns the path of the joined file, whether it exists or not."""
     return (folder or cache_folder()) / spec.file_name
 
 
 def missing_packages(spec: WeightsSpec = QWEN_CODER, search_path: Sequence[str] | None = None) -> list[str]:
-    """The part packages that are not installed in the right version, in order."""
+    """Returns the part packages that are not installed in the right version, in order."""
     return [part.package for part in spec.parts if _part_file(part, search_path) is None]
 
 
 def weights_state(spec: WeightsSpec = QWEN_CODER, folder: Path | None = None) -> WeightsState:
-    """What is known about the joined file without reading it."""
+    """Returns what is known about the joined file without reading it."""
     path = weights_path(spec, folder)
     if not path.is_file():
         return WeightsState.ABSENT
@@ -121,9 +126,9 @@ def ensure_weights(
     folder: Path | None = None,
     search_path: Sequence[str] | None = None,
 ) -> Path:
-    """The path of the verified file; joins and verifies first what is not there yet.
+    """Returns the path of the verified file; joins and verifies it first if needed.
 
-    Quick when the file was verified before and has not changed. Two processes never join at once.
+    Quick when the file was verified before and has not changed. Two processes never join at the same time.
     Raises SetupError when packages are missing or damaged, or the cache folder is full or not writable.
     """
     path = weights_path(spec, folder)
@@ -159,7 +164,7 @@ def _is_right(path: Path, spec: WeightsSpec, on_progress: Progress) -> bool:
 
 
 def _join(path: Path, spec: WeightsSpec, parts: Iterable[Path], on_progress: Progress) -> None:
-    """Write the parts to `path` in one go: it is complete and right afterwards, or untouched."""
+    """Writes the parts to `path` atomically: afterwards it is complete and correct, or unchanged."""
     half = path.with_suffix(".half")
     half.unlink(missing_ok=True)
     free = shutil.disk_usage(path.parent).free
@@ -177,7 +182,7 @@ def _join(path: Path, spec: WeightsSpec, parts: Iterable[Path], on_progress: Pro
             os.fsync(joined.fileno())
         if (done, digest.hexdigest()) != (spec.size, spec.sha256):
             raise SetupError(
-                "The installed parts of the local model do not join to the official file, so they are not "
+                "The installed parts of the local model do not form the official file, so they are not "
                 "used: run `signoff model install --reinstall`."
             )
         half.replace(path)
@@ -220,7 +225,7 @@ def _stamp_path(path: Path) -> Path:
 
 
 def _stamp(path: Path, spec: WeightsSpec) -> dict[str, object]:
-    """What must be unchanged for a verification to stay good."""
+    """Returns the file attributes that must be unchanged for a verification to stay valid."""
     status = path.stat()
     return {"sha256": spec.sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
@@ -239,6 +244,6 @@ def _disk_problem(error: OSError, folder: Path, spec: WeightsSpec) -> str:
             "SIGNOFF_CACHE to a folder on another disk."
         )
     return (
-        f"The local model cannot be kept in {folder} ({error.strerror or error}); make the folder "
+        f"The local model cannot be stored in {folder} ({error.strerror or error}); make the folder "
         "writable, or set SIGNOFF_CACHE to another one."
     )

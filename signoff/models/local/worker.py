@@ -1,8 +1,8 @@
 """The child process that runs the model: llama.cpp's OpenAI-compatible server on loopback.
 
-Run by its text, so that it loads nothing of Signoff. It reads its settings as one line of JSON from stdin,
-answers with one line `{"port": n}` on stdout once the model is loaded, and ends when stdin ends: the other
-end of that pipe is held by the owner alone, so it closes however the owner dies.
+Its source text is run, so that it imports nothing of Signoff. It reads its settings as one line of JSON from
+stdin, answers with one line `{"port": n}` on stdout once the model is loaded, and ends when stdin ends: only
+the owner has the other end of that pipe, so it closes however the owner dies.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(owner: int) -> None:
-    """Have Linux kill this process when its owner dies, also while native code holds the interpreter."""
+    """Makes Linux kill this process when its owner dies, even while native code holds the interpreter."""
     if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -26,14 +26,14 @@ def die_with(owner: int) -> None:
 
 
 def exit_at_end_of_stdin() -> NoReturn:
-    """Wait for the owner to close its end of the pipe, then leave at once: there is nothing to save."""
+    """Waits until the owner closes its end of the pipe, then exits at once: there is nothing to save."""
     while os.read(0, 4096):
         pass
     os._exit(0)
 
 
 def common_params(settings: dict[str, Any]) -> Any:
-    """The server's parameters. Nothing is fetched, and only this machine's holder of the key is served."""
+    """Returns the server's parameters. It downloads nothing, and serves only local clients with the key."""
     # Only this process needs the native library; the rest of Signoff must work without it.
     from xllamacpp import CommonParams  # type: ignore[import-untyped]  # it ships no types
 
@@ -45,7 +45,7 @@ def common_params(settings: dict[str, Any]) -> Any:
     params.n_ctx = settings["context"]
     params.n_parallel = 1
     params.cache_ram_mib = 512
-    # How far it is with a prompt is told after each batch.
+    # Progress with a prompt is reported after each batch.
     params.n_batch = 256
     params.slot_save_path = settings["slots"]
     if settings["threads"]:

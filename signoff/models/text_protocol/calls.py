@@ -1,4 +1,4 @@
-"""From a reply that was read to the tool calls that it makes."""
+"""Turns a parsed reply into the tool calls that it makes."""
 
 import json
 import re
@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from signoff.models.text_protocol.reading import Reading, ReplyPart, TaggedSection, prose
 
 DEBUGGING = "Debugging"
-"""The status of work whose last execution failed."""
+"""The status after an execution that failed."""
 
 _FINALIZE = re.compile(r"""(?<!["'\w])\[FINALIZE\](?!["'\w])""")
 _LABEL = r"(?:current[ \t]{1,8})?(approach|status)[ \t*_]{0,8}:"
 _FIELD = re.compile(rf"[\s*_#>+•-]*+(?:\d{{1,3}}[.)][\s*_]*+)?{_LABEL}(.*)", re.IGNORECASE)
-# A second field on the line of the first: after a mark that separates, in any case; after a space alone as it
-# is written at the beginning of a line, since "status:" may be a word of the approach.
+# A second field on the line of the first: after a separator in upper or lower case; after a space alone only
+# as it is written at the beginning of a line, because "status:" may be a word of the approach.
 _NEXT = re.compile(rf"(?<![\w\"'`]){_LABEL}", re.IGNORECASE)
 _SEPARATORS = "|;,.·•/\u2013\u2014"
 _AROUND = " \t*_-"
 _MOST_BEFORE = 16
-# The token as models write it: in bold, in code, with a colon. In quotes, or within a word, it is a mention.
+# The token as models write it: in bold, in code, with a colon. In quotes or within a word it is only
+# mentioned.
 _TOKEN = re.compile(
     r"""(?<!["'\w])(?P<mark>\*{1,3}|_{1,3}|`)?\[FINALIZE\]:?(?(mark)(?P=mark))(?!["'\w])[ \t]*+:?[ \t]?""",
     re.IGNORECASE,
@@ -31,7 +32,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True)
 class ToolNames:
-    """The tools that the parts of a reply stand for."""
+    """The names of the tools that the parts of a reply call."""
 
     code: str = "run_python"
     think: str = "think"
@@ -41,8 +42,11 @@ class ToolNames:
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """One tool call: `arguments` is JSON text, or text that no parser takes for JSON when the call was left
-    open; the loop then answers it with an error and runs nothing."""
+    """One tool call. `arguments` is JSON text.
+
+    If the call was left open, it is text that no parser accepts as JSON: the loop then answers with an error
+    and runs nothing.
+    """
 
     name: str
     arguments: str
@@ -50,7 +54,7 @@ class ParsedCall:
 
 @dataclass(frozen=True)
 class Update:
-    """What a state update says, in its own words; None for what it does not say."""
+    """The fields of a state update, in its own words; None for a missing field."""
 
     approach: str | None = None
     status: str | None = None
@@ -61,8 +65,10 @@ class Update:
 
 
 def update_of(text: str) -> Update:
-    """Reads `Approach:` (or `Current Approach:`), which may have several lines, and `Status:`, which has one;
-    also in bold, in a list, and both on one line."""
+    """Reads `Approach:` (or `Current Approach:`), of one or more lines, and `Status:`, of one line.
+
+    Both may be in bold, in a list, or on the same line.
+    """
     found: dict[str, list[str]] = {}
     field = ""
     for line in prose(text).split("\n"):
@@ -77,7 +83,7 @@ def update_of(text: str) -> Update:
 
 
 def _fields(name: str, rest: str) -> Iterator[tuple[str, str]]:
-    """The fields of a line that begins with the field `name`, each with what it says."""
+    """Yields the fields of a line that begins with the field `name`, each with its value."""
     begun = 0
     for label in _NEXT.finditer(rest):
         before = rest[max(begun, label.start() - _MOST_BEFORE) : label.start()]
@@ -92,12 +98,12 @@ def _fields(name: str, rest: str) -> Iterator[tuple[str, str]]:
 def calls_of(
     reading: Reading, names: ToolNames, bound: AbstractSet[str], *, truncated: bool, debugging: bool
 ) -> list[ParsedCall]:
-    """The calls of a reply: the thought first, then code, calls and questions in their order, then the
-    finish, so that it comes after everything that could prove it wrong.
+    """Returns the calls of a reply: the thought, then code, calls and questions in order, then the finish.
 
-    bound: the tools there are; a part that stands for none of them makes no call. truncated: the reply was
-    cut off, so nothing in it finishes: what would have becomes a call that is refused. debugging: the status
-    is `Debugging`, whatever the reply says (see `is_forced`), unless it finishes.
+    The finish comes last, after everything that could prove it wrong. bound: the available tools; a part that
+    belongs to none of them makes no call. truncated: the reply was cut off, so a finish in it becomes a call
+    that is refused. debugging: the status is `Debugging`, whatever the reply says (see `is_forced`), unless
+    it finishes.
     """
     made = [_made(part, names) for part in reading.parts if part.name or _tool(part, names) in bound]
     ends = [call for call in made if call.name == names.finish]
@@ -110,14 +116,16 @@ def calls_of(
 
 
 def is_forced(reading: Reading, names: ToolNames, executors: Collection[str], *, failing: bool) -> bool:
-    """Whether the status of a reply is `Debugging`, whatever it says: the last execution failed, and the
-    reply brings code (or a call of one of `executors`), which has yet to show that it is better. Without code
-    the status is the model's."""
+    """Whether the status of a reply is `Debugging`, whatever it says.
+
+    It is when the last execution failed and the reply contains code (or a call of one of `executors`), which
+    has yet to show that it works. Without code the status is the model's.
+    """
     return failing and any(_tool(part, names) in (names.code, *executors) for part in reading.parts)
 
 
 def last_update(reading: Reading) -> Update:
-    """The last state update of a reply; an empty one when there is none."""
+    """Returns the last state update of a reply, or an empty one."""
     return update_of(reading.updates[-1].text) if reading.updates else Update()
 
 
@@ -140,7 +148,7 @@ def _made(part: ReplyPart, names: ToolNames) -> ParsedCall:
 
 
 def _left_open(name: str, text: str) -> ParsedCall:
-    # LangChain's lenient parser makes a call of what only begins like JSON.
+    # LangChain's lenient parser accepts text that only begins like JSON.
     return ParsedCall(name, f"(left open) {text[:_SHOWN]}")
 
 
@@ -156,8 +164,10 @@ def _thought(reading: Reading, names: ToolNames, debugging: bool) -> list[Parsed
 
 
 def _finish(reading: Reading, names: ToolNames) -> list[ParsedCall]:
-    """The finish that the last plan or the last state update makes. Said in a part that was left open it
-    becomes a call that is refused, so that the model learns of it."""
+    """Returns the finish that the last plan or the last state update makes.
+
+    In a part that was left open it becomes a call that is refused, so that the model learns of it.
+    """
     update = last_update(reading)
     by_plan = bool(reading.plans) and bool(_FINALIZE.search(prose(reading.plans[-1].text)))
     if not by_plan and not update.finished:
@@ -176,7 +186,7 @@ def _planned(plans: tuple[TaggedSection, ...]) -> str:
 
 
 def without_token(text: str) -> str:
-    """`text` without the token that ends the task: it is for the protocol, not for whoever reads the text."""
+    """Returns `text` without the token that ends the task, which is for the protocol, not for readers."""
     return _TOKEN.sub("", text).strip()
 
 

@@ -1,6 +1,6 @@
 """Shows a conversation with tools to a model that knows only text: the prompt of the tagged protocol.
 
-A reply of another origin is written in the form of the protocol.
+A reply of another model is rewritten in the form of the protocol.
 """
 
 import json
@@ -19,8 +19,10 @@ from signoff.models.text_protocol.texts import DEFAULT_TAGGED_TEXTS, TaggedTexts
 
 
 def written(message: AIMessage, names: ToolNames) -> str:
-    """The reply as its model wrote it, without evidence that it made up; a reply that was made by calls, by
-    another model say, in the form in which this protocol would have written them."""
+    """Returns the reply as its model wrote it, without evidence that it made up.
+
+    A reply with tool calls, for example of another model, is rewritten in the form of this protocol.
+    """
     notes = tagged_notes(message)
     if notes is not None:
         text = plain_lines(message.text)
@@ -62,12 +64,12 @@ _TAG = re.compile(r"<(?=/?(?:PLAN|STATE_UPDATE|CALL|ASK|EVIDENCE|CURRENT)\b)", r
 
 @dataclass(frozen=True)
 class Prompt:
-    """What turns messages into the messages of the inner model.
+    """Turns messages into the messages of the inner model.
 
-    tools: those bound, as OpenAI-style functions. choice: the name of a tool that must be called, "any", or
-    None. executors: the tools that execute something. older: characters that are shown of a result that is
-    not one of the last turn; one that failed stays whole until something else was executed. standing: where
-    the work stands, when more is known of it than `messages` are given.
+    tools: the bound tools, as OpenAI-style functions. choice: the name of a tool that must be called, "any",
+    or None. executors: the tools that execute something. older: how many characters are shown of a result
+    from before the last turn; a failed one is shown in full until the next execution. standing: the position
+    of the work, when more is known of it than `messages` show.
     """
 
     constitution: str
@@ -80,9 +82,9 @@ class Prompt:
     standing: Position | None = None
 
     def messages(self, shown: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """The prompt for `shown`: one system message, then user and assistant by turns, the user last.
+        """Returns the prompt for `shown`: a system message, then user and assistant in turn, the user last.
 
-        Without tools there is nothing to say of them: only `shown`, as text.
+        Without tools it is only `shown`, as text.
         """
         now = self.standing or position(shown, self.executors, self.names.think)
         failed = now.evidence if now.failing else None
@@ -114,7 +116,7 @@ class Prompt:
         yield texts.example if names.code in by_name else ""
 
     def _current(self, shown: Sequence[BaseMessage], now: Position, failed: ToolMessage | None) -> str:
-        """Where the work stands, and what the next reply must do."""
+        """Returns the position of the work, and what the next reply must do."""
         texts = self.texts
         approach, status = now.approach or texts.no_approach, now.status or texts.no_status
         parts = []
@@ -146,7 +148,9 @@ class Prompt:
                 yield "user", _words(message)
 
     def _evidence(self, message: ToolMessage, name: str, *, whole: bool) -> str:
-        """A result as evidence that cannot be taken for anything else; the answer to a thought is none."""
+        """Returns a result as evidence that cannot be confused with other text; empty for a thought's
+        answer.
+        """
         ok = message.status != "error"
         if name == self.names.think and ok:
             return ""
@@ -164,7 +168,7 @@ class Prompt:
 
 
 def shortened(text: str, most: int, texts: TaggedTexts) -> str:
-    """`text` with its middle left out where it is longer than `most` characters."""
+    """Returns `text`, without its middle if it is longer than `most` characters."""
     left_out = len(text) - most
     if left_out <= len(texts.older):
         return text
@@ -177,7 +181,7 @@ def _is(message: BaseMessage, result: ToolMessage) -> bool:
 
 
 def escaped(text: str) -> str:
-    """`text` in which no tag of the protocol begins."""
+    """Returns `text` with every tag of the protocol escaped."""
     return _TAG.sub("&lt;", text)
 
 
@@ -188,7 +192,7 @@ def _words(message: BaseMessage) -> Content:
 
 
 def _needs_more(finish: Mapping[str, Any]) -> bool:
-    """Whether a finish cannot do with the summary that the protocol makes, so that it must be a CALL."""
+    """Whether a finish needs more than the summary that the protocol makes, so that it must be a CALL."""
     return bool(set(finish.get("parameters", {}).get("required", ())) - {"summary"})
 
 
@@ -198,8 +202,10 @@ def _described(tool: Mapping[str, Any]) -> str:
 
 
 def _merged(turns: Iterable[tuple[str, Content]], noted: str) -> Iterator[BaseMessage]:
-    """The turns with neighbours of one role joined: some models insist that the roles alternate, and that
-    none has nothing to say."""
+    """Returns the turns, with adjacent turns of the same role joined.
+
+    Some models require that the roles alternate and that no message is empty.
+    """
     joined: list[tuple[str, Content]] = []
     for role, content in turns:
         if joined and joined[-1][0] == role:

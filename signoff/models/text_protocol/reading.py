@@ -1,9 +1,9 @@
-"""Reads a reply of the tagged text protocol: what it plans, what it does, where it stands.
+"""Parses a reply of the tagged text protocol into plans, actions and state updates.
 
 Nothing is guessed. A tag or a fence counts only at the beginning of a line, or right after the end of another
-part; in a code block, in a string of arguments, within another part or in a sentence it is text. What was
-left open is read with `whole=False`. Every pattern here takes time linear in the length of the reply. What is
-quoted is not read as its writer's word.
+part; in a code block, in a string of arguments, within another part or in a sentence it is text. A part that
+was left open has `whole=False`. Every pattern here takes time linear in the length of the reply. Quoted text
+does not count as the writer's own.
 """
 
 import json
@@ -31,12 +31,12 @@ _EVIDENCE_END = re.compile(r"</EVIDENCE\s*+>", re.IGNORECASE)
 _NAME = re.compile(r"""\bname\s*+=\s*+["']?([^"'\s/]{1,128})""", re.IGNORECASE)
 _BEFORE_JSON = re.compile(r"\s*+(?:`{3,}+\w*+\s*+)?")
 _AFTER_JSON = re.compile(r"\s*+(?:`{3,}+\s*+)?</CALL\s*+>", re.IGNORECASE)
-# A string may span lines in what a model writes, so control characters are let through.
+# Models write strings that span lines, so control characters are allowed.
 _JSON = json.JSONDecoder(strict=False)
 PYTHON = frozenset({"python", "python3", "py"})
-"""The languages of a code block that is run; every other block is text."""
+"""The languages of code blocks that are run; every other block is text."""
 
-# A reply with more broken parts is not work, and each costs as much time as what stands before it is long.
+# A reply with more broken parts is not serious, and each costs time proportional to the text before it.
 _MOST_BROKEN = 32
 
 _TOKEN = re.compile(r"""\#[^\n]*+|\"{3}|'{3}|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?""", re.DOTALL)
@@ -56,10 +56,10 @@ class TaggedSection:
 
 @dataclass(frozen=True)
 class ReplyPart:
-    """Something that the reply does: a code block, a call of the tool `name`, or a question.
+    """An action of the reply: a code block, a call of the tool `name`, or a question.
 
-    text: the code, the question, or the arguments as they were written. args: of a call; None when they
-    are no JSON object. whole: whether it was closed.
+    text: the code, the question, or the arguments as they were written. args: the arguments of a call; None
+    if they are not a JSON object. whole: whether it was closed.
     """
 
     kind: Literal["code", "call", "ask"]
@@ -71,8 +71,11 @@ class ReplyPart:
 
 @dataclass(frozen=True)
 class Reading:
-    """A reply, read. plain: what stands outside of every part. upto: where the reply goes on with evidence
-    that it made up; nothing was read from there on. None when it does not."""
+    """A parsed reply.
+
+    plain: the text outside of all parts. upto: the offset of evidence that the reply made up, from which on
+    nothing was read; None without it.
+    """
 
     plans: tuple[TaggedSection, ...] = ()
     updates: tuple[TaggedSection, ...] = ()
@@ -82,12 +85,12 @@ class Reading:
 
 
 def plain_lines(text: str) -> str:
-    """`text` with every line ended in one way; `Reading.upto` counts in it."""
+    """Returns `text` with uniform line endings; `Reading.upto` is an offset in it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_text(text: str) -> Reading:
-    """The reply `text`, read. Never raises, whatever the text is."""
+    """Parses the reply `text`. Never raises, whatever the text is."""
     return _Reader(plain_lines(text)).read()
 
 
@@ -99,7 +102,8 @@ class _Reader:
     parts: list[ReplyPart] = field(default_factory=list)
     upto: int | None = None
     broken: int = 0
-    # Once a string in a code block never ended, no further one is looked for: it would cost square time.
+    # After a string in a code block that never ended, no further one is searched for: that would take
+    # quadratic time.
     strings: bool = True
 
     def read(self) -> Reading:
@@ -123,7 +127,7 @@ class _Reader:
         self.broken += part.args is None if part.kind == "call" else not part.whole
 
     def _take(self, found: re.Match[str]) -> int | None:
-        """Reads the part that begins at `found`; where it ends, or None when nothing after it counts."""
+        """Reads the part that begins at `found`; returns its end, or None when nothing after it counts."""
         if found["fence"]:
             return self._block(found)
         if found["wide"]:
@@ -150,9 +154,9 @@ class _Reader:
         return end
 
     def _fenced(self, found: re.Match[str]) -> tuple[int, int] | None:
-        """Where the code of a block stops and where its closing fence ends; None when it was left open.
+        """Returns the end of a block's code and of its closing fence; None when the block was left open.
 
-        A fence within a string of three quotes belongs to the code, if that string ends before a later one.
+        A fence within a triple-quoted string belongs to the code if that string ends before a later fence.
         """
         first: tuple[int, int] | None = None
         at, quote = found.end(), ""
@@ -172,7 +176,7 @@ class _Reader:
         return first
 
     def _section(self, tag: str, start: int) -> tuple[TaggedSection, int]:
-        """What stands from `start` to the closing tag. Left open, it ends where the next part begins."""
+        """Returns the text from `start` to the closing tag, or, if it is missing, to the next part."""
         at, stop = start, None
         while found := _ENDS[tag].search(self.text, at):
             if found["end"]:
@@ -211,7 +215,7 @@ class _Reader:
         return end
 
     def _evidence(self, found: re.Match[str]) -> int | None:
-        """Evidence in a reply is a quotation, unless it follows what was to be run: then it is made up."""
+        """Evidence in a reply is a quotation, unless it follows an action: then it is made up."""
         if self.parts:
             self.upto = found.start()
             return None
@@ -224,7 +228,7 @@ def _is_python(found: re.Match[str]) -> bool:
 
 
 def _object(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
-    """The JSON object at `start` and where it ends."""
+    """Returns the JSON object at `start` and its end."""
     try:
         value, end = _JSON.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -233,7 +237,7 @@ def _object(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
 
 
 def _open_string(code: str, quote: str) -> str:
-    """The three quotes of the string that is still open at the end of `code`; `quote`: at its beginning."""
+    """Returns the triple quotes of the string still open at the end of `code`; `quote`: at its beginning."""
     at = 0
     while True:
         if quote:
@@ -254,7 +258,7 @@ _FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)(.*)")
 
 
 def prose(text: str) -> str:
-    """`text` without code blocks, inline code and quoted evidence: what may be read as the model's word."""
+    """Returns `text` without code blocks, inline code and quoted evidence: the model's own words."""
     return "\n".join(re.sub(r"`[^\n]*`", "", line) for line in _outside(text.split("\n")))
 
 

@@ -1,5 +1,6 @@
-"""Where work in the tagged text protocol stands, read from its messages alone; and one reply of the inner
-model, whose text goes through as it comes, with its calls at its end.
+"""The position of work in the tagged text protocol, read from its messages, and one reply of the inner model.
+
+The text of a reply is passed on as it arrives, with its calls at the end.
 """
 
 import uuid
@@ -21,7 +22,7 @@ from signoff.models.text_protocol.calls import DEBUGGING, ToolNames, calls_of, i
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
 
 KEY = "signoff_tagged"
-"""Where `TaggedText` notes in `response_metadata` that the text of a reply is in the protocol's form."""
+"""The key in `response_metadata` that marks a reply whose text is in the protocol's form."""
 
 EXECUTORS = ("run_python", "run_shell")
 
@@ -34,15 +35,18 @@ class Progress(NamedTuple):
 
 
 def tagged_notes(message: BaseMessage) -> Mapping[str, Any] | None:
-    """What was noted on a reply that was written in the tagged protocol; None for every other message."""
+    """Returns the metadata of a reply in the tagged protocol; None for every other message."""
     found = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
     return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where the work stands. own: the status that the model gave. failing: the last execution failed or
-    timed out. evidence: what the last execution showed."""
+    """The position of the work.
+
+    own: the status that the model stated. failing: the last execution failed or
+    timed out. evidence: what the last execution showed.
+    """
 
     approach: str | None = None
     status: str | None = None
@@ -51,7 +55,7 @@ class Position:
     evidence: ToolMessage | None = None
 
     def thought(self, args: Mapping[str, Any], notes: Mapping[str, Any]) -> "Position":
-        """A thought changes what it names. A status that was forced is not the model's own."""
+        """Applies a thought, which changes the fields it names. A forced status is not the model's own."""
         status = args.get("status") or self.status
         own = notes.get("status") if "status" in notes else args.get("status")
         return replace(
@@ -66,11 +70,11 @@ class Position:
 def current_status(
     messages: Sequence[BaseMessage], executors: Collection[str] = EXECUTORS, think: str = "think"
 ) -> Progress:
-    """The approach and status at the end of `messages`.
+    """Returns the approach and status at the end of `messages`.
 
     They are those of the last thought of the current task, but the status is `Debugging` after an execution
     (a call of one of `executors`) that failed or timed out, until another one succeeds or a reply without
-    code states another status. A call that was not run at all is not an execution.
+    code states another status. A call that was not run is not an execution.
     """
     found = position(messages, executors, think)
     return Progress(found.approach, found.status)
@@ -79,7 +83,7 @@ def current_status(
 def position(
     messages: Sequence[BaseMessage], executors: Collection[str] = EXECUTORS, think: str = "think"
 ) -> Position:
-    """As `current_status`, with how it came about."""
+    """Returns the position that `current_status` is taken from."""
     *_, last = (Position(), *positions(messages, executors, think))
     return last
 
@@ -87,14 +91,14 @@ def position(
 def positions(
     messages: Sequence[BaseMessage], executors: Collection[str] = EXECUTORS, think: str = "think"
 ) -> Iterator[Position]:
-    """Where the work stands after each of `messages`."""
+    """Yields the position of the work after each of `messages`."""
     now = Position()
     names: dict[str, str] = {}
     for message in messages:
         if _begins(message):
             now = Position()
         elif nudge_kind(message) == SUMMARY_MARK:
-            # The thoughts that it stands for are not shown any more.
+            # The thoughts that the summary replaces are no longer shown.
             now = now.thought(marks(message), {})
         elif isinstance(message, AIMessage):
             for call in message.tool_calls:
@@ -109,7 +113,7 @@ def positions(
 
 
 def reply_statuses(messages: Sequence[BaseMessage]) -> list[str | None]:
-    """For each reply the status when what it did was done; None for one that is not of this protocol."""
+    """Returns for each reply the status after its actions; None for a reply in another form."""
     found: list[str | None] = []
     tagged = False
     for message, now in zip(messages, positions(messages), strict=True):
@@ -122,7 +126,7 @@ def reply_statuses(messages: Sequence[BaseMessage]) -> list[str | None]:
 
 
 def _begins(message: BaseMessage) -> bool:
-    """Whether a person's message begins a task; an answer does not."""
+    """Whether a message begins a task; an answer does not."""
     return isinstance(message, HumanMessage) and is_genuine(message) and "answers" not in marks(message)
 
 
@@ -132,11 +136,11 @@ _LOOKS = 16
 
 
 class TaggedReply:
-    """A reply while it comes in.
+    """A reply while it arrives.
 
-    prompt: what it answers. bound: the tools there are. executors: those of them that execute something.
-    failing: the last execution failed. `imagined`: the reply has begun to make up evidence; nothing that
-    follows counts, so the rest need not be waited for.
+    prompt: the messages it answers. bound: the available tools. executors: those of them that execute
+    something. failing: the last execution failed. imagined: the reply has begun to make up evidence; nothing
+    that follows counts, so it need not be awaited.
     """
 
     def __init__(
@@ -162,7 +166,7 @@ class TaggedReply:
         self._counted = False
 
     def take(self, message: BaseMessage) -> ChatGenerationChunk:
-        """A piece of the reply as it is passed on: without tool calls, which are none in this protocol."""
+        """Returns a chunk of the reply to pass on, without tool calls, which this protocol does not have."""
         assert isinstance(message, AIMessage), "a chat model answers with an AIMessage"
         self._id = self._id or message.id
         self._metadata |= {key: value for key, value in message.response_metadata.items() if value}
@@ -180,7 +184,7 @@ class TaggedReply:
         return ChatGenerationChunk(message=chunk)
 
     def end(self) -> ChatGenerationChunk:
-        """The last chunk: the calls that the text makes."""
+        """Returns the last chunk, with the calls that the text makes."""
         text = "".join(self._pieces)
         reading = read_text(text)
         truncated = stop_of(AIMessage("", response_metadata=self._metadata)) is StopReason.LENGTH
@@ -206,8 +210,10 @@ class TaggedReply:
         return ChatGenerationChunk(message=last)
 
     def _look(self, piece: str) -> None:
-        """Looks whether the reply makes up evidence, each time that it writes the tag; not without end, as
-        each look reads the whole text again."""
+        """Checks whether the reply makes up evidence, each time that it writes the tag.
+
+        The number of checks is limited, because each parses the whole text again.
+        """
         window = self._tail + piece
         if tag := EVIDENCE.search(window):
             window = window[tag.end() :]
@@ -222,7 +228,7 @@ class TaggedReply:
 
 
 def _notes(reading: Reading, forced: bool) -> dict[str, Any]:
-    """The model's own status where another one is forced, and how much of the text was read."""
+    """Returns the model's own status where another one is forced, and how much of the text was parsed."""
     status = {"status": last_update(reading).status} if forced else {}
     upto = {} if reading.upto is None else {"upto": reading.upto}
     return {**status, **upto}

@@ -1,6 +1,6 @@
-"""The place of the self-test: what a hostile program is after, and what became of it, seen from outside.
+"""The targets of the self-test: what a hostile program tries to reach, and checks of what it did.
 
-In its workspace lies what must stay as it is, beside files that may be changed.
+The workspace holds protected files, next to files that may be changed.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _BLOCK = 4096
 
 
 class Arena:
-    """Secrets, listeners, a victim process and a terminal, all harmless and all gone in the end.
+    """Secrets, listeners, a victim process and a terminal, all harmless and all removed in the end.
 
     mark: the name that every process of a hostile program takes, so that it can be found from outside.
     """
@@ -47,7 +47,7 @@ class Arena:
         self._held = contextlib.ExitStack()
         self.folder = Path(tempfile.mkdtemp(prefix="signoff-selftest-"))
         self._held.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        # Open to everybody: what protects it has to be the sandbox.
+        # Open to everybody, so that only the sandbox protects it.
         self.folder.chmod(0o777)
         self.secret_file = self.folder / "secret.txt"
         self.mount_point = self.folder / "mount"
@@ -55,7 +55,7 @@ class Arena:
         self.outside = self.folder / "written-outside"
         self.home_file = Path.home() / f".signoff-selftest-{self.token}"
         self._held.callback(self.home_file.unlink, missing_ok=True)
-        # A home that cannot be written has no file to read: the attempt then finds nothing.
+        # A home folder that cannot be written has no file to read, so the attempt finds nothing.
         with suppress(OSError):
             self.home_file.write_text(self.secret)
         self._listen()
@@ -74,7 +74,7 @@ class Arena:
 
     def _open_terminal(self) -> None:
         self.terminal_name = ""
-        # There are none on Windows.
+        # Windows has none.
         if hasattr(os, "openpty"):
             self.terminal, follower = os.openpty()
             self.terminal_name = os.ttyname(follower)
@@ -119,7 +119,7 @@ class Arena:
     def _ensure_victim(self) -> None:
         if self._victim is None or self._victim.poll() is not None:
             command = isolated(_SLEEP)
-            # Python does not start on Windows without the latter.
+            # Python does not start on Windows without `SYSTEMROOT`.
             env = {"SIGNOFF_VICTIM": self.secret, "SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
             self._victim = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
 
@@ -132,7 +132,7 @@ class Arena:
             self._victim.wait()
 
     def prepare(self) -> None:
-        """As new, for the next program."""
+        """Restores everything for the next program."""
         self.secret_file.write_text(self.secret)
         self.secret_file.chmod(0o644)
         self.outside.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ class Arena:
         self._ensure_victim()
 
     def names(self) -> dict[str, object]:
-        """What a hostile program is told: it should not fail for want of knowing where to go."""
+        """Returns the names that a hostile program gets, so that it does not fail for lack of a target."""
         return {
             "MARK": self.mark,
             "SECRET_FILE": str(self.secret_file),
@@ -162,7 +162,7 @@ class Arena:
         return int(self.token[:7], 16)
 
     def received(self) -> str:
-        """The names of the listeners that somebody has reached since the last look."""
+        """Returns the names of the listeners that were reached since the last call."""
         reached = []
         for name, listener in self._sockets.items():
             with suppress(BlockingIOError):
@@ -174,7 +174,7 @@ class Arena:
         return ", ".join(reached)
 
     def typed(self) -> str:
-        """What has been written to the terminal since the last look."""
+        """Returns what was written to the terminal since the last call."""
         with suppress(BlockingIOError):
             if not self.terminal_name:
                 return ""
@@ -182,19 +182,19 @@ class Arena:
         return ""
 
     def is_listening(self) -> bool:
-        """Whether somebody serves the free port."""
+        """Whether a program listens on the free port."""
         with socket.socket() as client:
             client.settimeout(0.2)
             return client.connect_ex(("127.0.0.1", self.free_port)) == 0
 
     def own_environment(self) -> list[str]:
-        """What this process was started with, as far as it is worth hiding."""
+        """Returns the values in this process's environment that are worth hiding."""
         raw = Path("/proc/self/environ")
         entries = raw.read_text(errors="replace").split("\0") if raw.exists() else []
         return [entry for entry in entries if len(entry) > 20 and not entry.startswith(_HARMLESS)]
 
     def disks(self) -> dict[str, str]:
-        """The fingerprint of the beginning of every disk that this process can read, by its name."""
+        """Returns the hash of the beginning of every disk that this process can read, by the disk's name."""
         found = {}
         for name in sorted(os.listdir("/sys/block")) if os.path.isdir("/sys/block") else []:
             with suppress(OSError), open(f"/dev/{name}", "rb") as disk:
@@ -204,19 +204,19 @@ class Arena:
         return found
 
     def left_files(self, name: str) -> list[Path]:
-        """Files called `name` in the places where temporary files of this host go."""
+        """Returns the files called `name` in the temporary folders of this host."""
         places = {Path(tempfile.gettempdir()).resolve(), Path.cwd()}
         return [path for place in places for path in (*place.glob(name), *place.glob(f"*/{name}"))]
 
     def unmount(self) -> bool:
-        """Whether something was mounted; it is unmounted."""
+        """Unmounts what the program mounted; returns whether there was something."""
         if not os.path.ismount(self.mount_point):
             return False
         ctypes.CDLL(None).umount2(os.fsencode(self.mount_point), 2)
         return True
 
     def shared_memory(self) -> bool:
-        """Whether a System V segment of the program is there; it is removed."""
+        """Removes the System V segment of the program; returns whether there was one."""
         table = Path("/proc/sysvipc/shm")
         rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
         found = [int(row[1]) for row in rows if int(row[0]) == self.shared_key]
@@ -239,7 +239,7 @@ def _restore(before: str | None) -> None:
 
 
 BOUNDS = Bounds(files=300, disk=40 * MB)
-"""Small, so that trying them out costs little; how far a program gets past them does not depend on that."""
+"""Small, so that testing them costs little; how far a program exceeds them does not depend on them."""
 
 OPEN = "src"
 """The folder whose files may be changed."""
@@ -300,7 +300,7 @@ class Grounds:
         _remove(self.folder)
 
     def prepare(self) -> None:
-        """As new, for the next program."""
+        """Restores everything for the next program."""
         for entry in self.folder.iterdir():
             _remove(entry)
         for name, text in _FILES.items():
@@ -311,12 +311,12 @@ class Grounds:
                 path.chmod(0o755)
         link = self.folder / _LINK
         link.parent.mkdir()
-        # Not to be had for everybody on Windows.
+        # Not available to every user on Windows.
         with suppress(OSError):
             link.symlink_to(_TARGET)
         (self.folder / TWIN).parent.mkdir()
         os.link(self.folder / ".venv/lib/python3/site-packages/one.py", self.folder / TWIN)
-        # Open to everybody: what protects it has to be the sandbox.
+        # Open to everybody, so that only the sandbox protects it.
         for place, folders, files in os.walk(self.folder):
             for name in (".", *folders, *files):
                 path = Path(place, name)
@@ -325,7 +325,7 @@ class Grounds:
         self._before = self._state()
 
     def changed(self) -> str:
-        """The first thing that is not as it was, and should be; empty when all is."""
+        """Returns the first protected path that has changed; empty when none has."""
         now = self._state()
         for path in sorted(self._before.keys() | now.keys()):
             if self._before.get(path) != now.get(path):
@@ -333,7 +333,7 @@ class Grounds:
         return ""
 
     def special(self) -> str:
-        """The first file that runs as its owner or its group."""
+        """Returns the first setuid or setgid file."""
         for place, _, names in os.walk(self.folder):
             for name in names:
                 path = Path(place, name)
@@ -346,7 +346,7 @@ class Grounds:
         return AddedFiles(len(found), sum(info.st_size for info in found))
 
     def _state(self) -> dict[str, str]:
-        """Everything but what may be changed, and new files beside protected ones: mode, target, content."""
+        """Returns mode, link target and content of every protected file, and of new files next to them."""
         closed = {".git", ".venv", ".signoff", "conda", "nested/env", "envs/main", "kept/bare"}
         found = {}
         for place, folders, names in os.walk(self.folder):

@@ -1,4 +1,4 @@
-"""What a hostile program of the self-test is, and how its success is seen from outside.
+"""A hostile program of the self-test, and how its success is detected from outside.
 
 Its processes are watched while it runs, by the name that they took.
 """
@@ -24,10 +24,10 @@ _ADMINISTRATOR = 21  # CAP_SYS_ADMIN
 
 @dataclass
 class PeakUsage:
-    """The most that was seen at one moment; memory in bytes, `long_large` in seconds.
+    """The peaks that were measured; memory in bytes, `long_large` in seconds.
 
-    files: in a temporary folder in memory that they alone have. unmapped: bytes in files of memory
-    (memfd) that processes hold open.
+    files: in a private temporary folder in memory. unmapped: bytes in memory files (memfd) that processes
+    hold open.
     """
 
     processes: int = 0
@@ -43,7 +43,7 @@ class PeakUsage:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes of this host that have the name `mark`, those that have ended left out."""
+    """Returns the processes of this host that have the name `mark`, without those that have ended."""
     found = []
     for entry in os.scandir("/proc") if os.path.isdir("/proc") else []:
         if entry.name.isdigit():
@@ -57,7 +57,7 @@ def marked(mark: str) -> list[int]:
 
 
 def processor_time(processes: list[int]) -> float:
-    """Seconds of processor time that `processes` have used so far."""
+    """Returns the seconds of processor time that `processes` have used so far."""
     total = 0
     for process in processes:
         with suppress(OSError):
@@ -67,7 +67,7 @@ def processor_time(processes: list[int]) -> float:
 
 
 class Sampler:
-    """Samples all through the `with` block. `large`: from how many bytes on memory counts as large."""
+    """Samples throughout the `with` block. large: from how many bytes on memory counts as large."""
 
     def __init__(self, arena: Arena, large: int) -> None:
         self._arena, self._large = arena, large
@@ -128,7 +128,7 @@ def _resident(process: int) -> int:
 
 def _in_memory_files(process: int) -> int:
     total = 0
-    # The process, or one of its handles, may be gone at any time.
+    # The process, or one of its file descriptors, may be gone at any time.
     with suppress(OSError):
         for handle in os.scandir(f"/proc/{process}/fd"):
             with suppress(OSError):
@@ -141,9 +141,9 @@ def _in_memory_files(process: int) -> int:
 class Observed:
     """What happened, as far as it can be seen from outside.
 
-    after: the next call of the same thread, which prints 42 when all is well. late: seconds that the
-    call took longer than it was given. busy: seconds of processor time used after the call had returned.
-    grounds: the workspace of programs that have one, and `made` what was added to it.
+    after: the next call of the same thread, which prints 42 when all is well. late: seconds by which the call
+    exceeded its timeout. busy: seconds of processor time used after the call had returned. grounds: the
+    workspace of programs that have one, and `made` what was added to it.
     """
 
     arena: Arena
@@ -157,19 +157,20 @@ class Observed:
 
     @property
     def shown(self) -> str:
-        """All text that the program got out."""
+        """Returns all text that the program got out."""
         return self.result.stdout + self.result.stderr + (self.result.value or "")
 
 
 Leak = Callable[[Observed], str]
-"""What got through, in words; empty when nothing did."""
+"""Returns what got through, in words; empty when nothing did."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A hostile program. timeout: seconds it is given. leak: looks for its success.
+    """A hostile program.
 
-    in_grounds: it runs in a workspace of its own.
+    timeout: its time limit in seconds. leak: returns what got through. in_grounds: it runs in a workspace of
+    its own.
     """
 
     name: str
@@ -194,11 +195,11 @@ def written_outside(observed: Observed) -> str:
 
 
 def broken(observed: Observed) -> str:
-    """Whether the next call went wrong."""
+    """Checks whether the next call failed."""
     after = observed.after
     return "" if (after.exit, after.stdout.strip()) == ("ok", "42") else "the next call did not work"
 
 
 def late(observed: Observed) -> str:
-    """Whether the program held its caller up for longer than it was given."""
+    """Checks whether the program blocked its caller for longer than its timeout."""
     return "" if observed.late < 3.0 else f"the caller waited {observed.late:.1f} s too long"

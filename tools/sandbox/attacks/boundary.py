@@ -1,6 +1,6 @@
-"""Hostile programs in a workspace: they change what others start, import or read, or fill it.
+"""Hostile programs in a workspace: they change what others start, import or read, or fill the disk.
 
-Each tries many ways, since one that is open is enough. They run in the folder of `grounds`.
+Each tries many ways, because one that is open is enough. They run in the folder of `grounds`.
 """
 
 from signoff.tools.sandbox.attacks.attack import Attack, Observed
@@ -48,13 +48,13 @@ def _special(observed: Observed) -> str:
 def _files(observed: Observed) -> str:
     made = observed.made
     ended = observed.result.exit == "killed"
-    return f"{made.files:,} files, and nobody ended it" if made and made.files_over and not ended else ""
+    return f"{made.files:,} files and was not ended" if made and made.files_over and not ended else ""
 
 
 def _bytes(observed: Observed) -> str:
     made = observed.made
     ended = observed.result.exit == "killed"
-    return f"{made.size / 1e6:,.0f} MB, and nobody ended it" if made and made.bytes_over and not ended else ""
+    return f"{made.size / 1e6:,.0f} MB and was not ended" if made and made.bytes_over and not ended else ""
 
 
 def _on(*lines: str) -> str:
@@ -101,7 +101,7 @@ BOUNDARY = (
     ),
     Attack(
         "renamed parent",
-        "move a protected folder, or one above it, and put another in its place",
+        "move a protected folder, or one above it, and replace it with another",
         _on(
             'for name in (".git", ".venv", ".signoff", "nested", "nested/env", "kept", "kept/bare",',
             '             "envs", "envs/main", "linked", "linked/.venv", "conda"):',
@@ -128,7 +128,7 @@ BOUNDARY = (
     ),
     Attack(
         "second name",
-        "write a protected file under another name, by links that are there and new ones",
+        "write a protected file under another name, through existing and new links",
         _on(
             'change("copies/twin.py")',
             'for number, make in enumerate((os.link, os.symlink)):',
@@ -143,7 +143,7 @@ BOUNDARY = (
     ),
     Attack(
         "mounts",
-        "take the protection away: unmount it, or mount it writable, in a name space of its own",
+        "remove the protection: unmount it, or mount it writable, in a namespace of its own",
         _on(
             "import ctypes",
             "libc = ctypes.CDLL(None, use_errno=True)",
@@ -168,7 +168,7 @@ BOUNDARY = (
     ),
     Attack(
         "setuid file",
-        "leave a program behind that runs as its owner",
+        "leave a setuid program behind",
         _on(
             'for bits in (0o4755, 0o2755, 0o6777):',
             '    attempt(os.open, f"src/{bits}", os.O_CREAT | os.O_WRONLY, bits)',
@@ -204,7 +204,7 @@ BOUNDARY = (
     ),
     Attack(
         "names without end",
-        "fill the workspace with second names of one file, which take no place on the disk",
+        "fill the workspace with hard links to one file, which take no space on the disk",
         _on(
             'os.mkdir("src/names")',
             'open("src/names/one", "w").close()',

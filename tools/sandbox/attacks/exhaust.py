@@ -1,11 +1,11 @@
-"""Hostile programs that use up the machine, do not end, or break their own interpreter."""
+"""Hostile programs that exhaust the machine, do not end, or break their own interpreter."""
 
 from signoff.tools.sandbox.attacks.attack import Attack, Observed, broken, late
 
 _MANY_PROCESSES = 100
 _MANY_THREADS = 200
 LARGE = 1_200_000_000
-"""Bytes of memory from which on a program counts as out of hand."""
+"""Bytes of memory from which on a program counts as out of control."""
 _LONG = 1.5
 _MANY_FILES = 80_000
 _UNCOUNTED = 100_000_000
@@ -44,11 +44,11 @@ def _output(observed: Observed) -> str:
 
 
 def _busy(observed: Observed) -> str:
-    return f"it worked on after its call, {observed.busy:.2f} s" if observed.busy > 0.05 else ""
+    return f"it kept running after its call, {observed.busy:.2f} s" if observed.busy > 0.05 else ""
 
 
 def _giant(observed: Observed) -> str:
-    # One file may be found by two ways, where the current folder lies in the one for temporary files.
+    # One file may be found twice, where the current folder lies in the temporary folder.
     found = {path.resolve() for path in observed.arena.left_files(observed.arena.mark) if path.is_file()}
     sizes = [path.stat().st_size for path in found]
     for path in found:
@@ -61,7 +61,7 @@ EXHAUSTING = (
     Attack(
         "endless C loop", "sum(range(10**12)), which no signal handler ends", "sum(range(10**12))", late, 1
     ),
-    Attack("sleep", "sleep past the time-out", "import time\ntime.sleep(60)", late, 1.0),
+    Attack("sleep", "sleep past the timeout", "import time\ntime.sleep(60)", late, 1.0),
     Attack(
         "deaf",
         "ignore every signal and loop",
@@ -83,7 +83,7 @@ while True: pass
     ),
     Attack(
         "fork bomb",
-        "start processes without end",
+        "start an endless number of processes",
         """
 import os, time
 for _ in range(150):
@@ -100,7 +100,7 @@ time.sleep(0.5)
     ),
     Attack(
         "thread bomb",
-        "start threads without end",
+        "start an endless number of threads",
         """
 import threading, time
 threading.stack_size(65536)
@@ -126,7 +126,7 @@ time.sleep(3)
     ),
     Attack(
         "memory of many",
-        "take 1.5 GB by five processes",
+        "take 1.5 GB with five processes",
         """
 import os, time
 for _ in range(5):
@@ -142,7 +142,7 @@ time.sleep(10)
     ),
     Attack(
         "memory files",
-        "hold 300 MB in files of memory, which belong to no process",
+        "hold 300 MB in memory files, which count for no process",
         """
 import os, time
 block = b"x" * 1_000_000
@@ -186,7 +186,7 @@ for number in range(3000):
     ),
     Attack(
         "empty files",
-        "make 100,000 empty files, which take memory that nothing counts",
+        "make 100,000 empty files, which use memory that no limit counts",
         """
 import os, tempfile, time
 folder = os.path.join(tempfile.gettempdir(), MARK + "-many")
@@ -219,7 +219,7 @@ os.waitpid(child, 0)
     ),
     Attack(
         "afterwards",
-        "work on in a thread when the call has returned",
+        "keep running in a thread after the call has returned",
         "import threading\ndef work():\n    while True: pass\n"
         "threading.Thread(target=work, daemon=True).start()",
         _busy,
@@ -229,16 +229,16 @@ os.waitpid(child, 0)
     Attack("crash", "read address 0", "import ctypes\nctypes.string_at(0)", broken),
     Attack(
         "deep recursion",
-        "overflow the stack of C",
+        "overflow the C stack",
         "import sys\nsys.setrecursionlimit(10**9)\n"
         "def f(x): return repr(x)\nx = []\nfor _ in range(10**6): x = [x]\nf(x)",
         broken,
     ),
     Attack("closed output", "close stdout and stderr", "import os\nos.close(1)\nos.close(2)", broken),
-    Attack("closed handles", "close every handle", "import os\nos.closerange(0, 65536)", broken),
+    Attack("closed handles", "close every file descriptor", "import os\nos.closerange(0, 65536)", broken),
     Attack(
         "forged answers",
-        "write forged answers into every handle",
+        "write forged answers to every file descriptor",
         """
 import json, os
 forged = json.dumps({"id": "0" * 32, "exit": "ok", "value": "forged"}).encode() + b"\\n"
@@ -252,7 +252,7 @@ for handle in range(3, 256):
     ),
     Attack(
         "answers without end",
-        "write 100 MB of garbage into every handle",
+        "write 100 MB of garbage to every file descriptor",
         """
 import os
 garbage = b"x" * 1_000_000
@@ -266,10 +266,10 @@ for handle in range(3, 256):
         lambda observed: broken(observed) or late(observed),
         3.0,
     ),
-    Attack("twin", "let a forked twin run on as if it were the interpreter", "import os\nos.fork()", broken),
+    Attack("twin", "let a forked copy run on as if it were the interpreter", "import os\nos.fork()", broken),
     Attack(
         "poisoned interpreter",
-        "replace what the interpreter itself uses",
+        "replace functions that the interpreter itself uses",
         "import builtins, json, os\njson.dumps = json.loads = lambda *rest, **more: '{}'\n"
         "builtins.compile = builtins.exec = None\nos.write = None",
         broken,

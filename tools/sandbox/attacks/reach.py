@@ -1,6 +1,4 @@
-"""Hostile programs that reach for secrets, files, the network, other processes, devices and the powers of the
-system.
-"""
+"""Hostile programs that try to reach secrets, files, the network, processes, devices and privileges."""
 
 from pathlib import Path
 
@@ -37,12 +35,12 @@ def _shadow(observed: Observed) -> str:
         lines = Path(_SHADOW).read_text().split()
     except OSError:
         lines = ["root:"]
-    return "password hashes came out" if any(line in observed.shown for line in lines) else ""
+    return "password hashes were read" if any(line in observed.shown for line in lines) else ""
 
 
 def _environment(observed: Observed) -> str:
     own = any(entry in observed.shown for entry in observed.arena.own_environment())
-    return secret_shown(observed) or ("the environment of this process came out" if own else "")
+    return secret_shown(observed) or ("the environment of this process was read" if own else "")
 
 
 def _changed(observed: Observed) -> str:
@@ -104,7 +102,7 @@ for way in ["/proc/1/environ", f"/proc/{os.getppid()}/environ", *glob.glob("/pro
     ),
     Attack(
         "format string",
-        "climb from a format string to the environment",
+        "reach the environment from a format string",
         f"""
 import os
 class Innocent:
@@ -121,7 +119,7 @@ for found in object.__subclasses__():
     ),
     Attack(
         "write outside",
-        "write a file outside, directly and by a shell",
+        "write a file outside, directly and through a shell",
         CALL
         + """
 import os
@@ -135,7 +133,7 @@ libc.system(f"echo x > {OUTSIDE}".encode())
     ),
     Attack(
         "change outside",
-        "empty, delete and re-mode a file outside",
+        "truncate, delete and change the mode of a file outside",
         """
 import os
 for change in (lambda: os.chmod(SECRET_FILE, 0), lambda: os.truncate(SECRET_FILE, 0),
@@ -151,7 +149,7 @@ for change in (lambda: os.chmod(SECRET_FILE, 0), lambda: os.truncate(SECRET_FILE
     Attack("udp", "send a datagram", f"{_SOCKETS}\nsend(socket.AF_INET, 2, ('127.0.0.1', UDP))", reached),
     Attack(
         "dns",
-        "smuggle text out in a name query",
+        "smuggle text out in a DNS query",
         _SOCKETS
         + """
 query = b"\\x12\\x34\\x01\\x00\\x00\\x01" + bytes(6) + b"\\x06secret\\x07example\\x00\\x00\\x01\\x00\\x01"
@@ -172,7 +170,7 @@ except OSError as error:
     ),
     Attack(
         "socket pair",
-        "send from a pair of datagram sockets to a socket file",
+        "send to a socket file from a pair of datagram sockets",
         """
 import socket
 one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -188,7 +186,7 @@ one.sendto(b"hello", UNIX + "-datagram")
     ),
     Attack(
         "raw system calls",
-        "reach the network by numbers of other processor modes",
+        "reach the network through system call numbers of other processor modes",
         CALL
         + """
 import socket, struct
@@ -231,7 +229,7 @@ def _mounted(observed: Observed) -> str:
 
 
 def _administrator(observed: Observed) -> str:
-    return "it had the powers of an administrator" if observed.seen.administrator else ""
+    return "it had administrator privileges" if observed.seen.administrator else ""
 
 
 def _root(observed: Observed) -> str:
@@ -278,13 +276,13 @@ time.sleep(0.2)
     ),
     Attack(
         "mount",
-        "mount a file system, in its own name space too",
+        "mount a file system, also in its own namespace",
         f"{CALL}\nlibc.mount(b'none', MOUNT_POINT.encode(), b'tmpfs', 0, None)\nprint(ctypes.get_errno())",
         _mounted,
     ),
     Attack(
         "user namespace",
-        "become the administrator of a new name space",
+        "become the administrator of a new namespace",
         f"{CALL}\nimport time\nprint(libc.unshare(0x10020000), ctypes.get_errno())\ntime.sleep(0.4)",
         _administrator,
     ),
@@ -321,7 +319,7 @@ for name in [*(f"{kind}{letter}" for kind in ("sd", "vd", "xvd") for letter in "
     Attack("terminal", "write to the user's terminal", "open(TERMINAL, 'w').write('hello')", _typed),
     Attack(
         "shared memory",
-        "leave memory behind that outlives it",
+        "leave shared memory behind that outlives it",
         f"{CALL}\nprint(libc.shmget(SHARED_KEY, 4096, 0o1666), ctypes.get_errno())",
         _shared,
     ),

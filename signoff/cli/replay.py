@@ -1,0 +1,238 @@
+"""`signoff replay`: decides a stored thread again, and says what would be decided otherwise."""
+
+import importlib.metadata
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from signoff.cli.comparing import print_found
+from signoff.cli.console import stdout_console
+from signoff.front.database import Database, OpenStorage, unknown
+from signoff.front.options import Json, Thread, takes
+from signoff.front.replaying import graph_again, load_function
+from signoff.front.settings import Given
+from signoff.front.text import one_line
+from signoff.front.thread_ids import checked_thread_id
+from signoff.graph.compiled.graph import runner
+from signoff.graph.errors import SetupError
+from signoff.graph.foreign import counted
+from signoff.session.replay import replay as decide_again
+
+DIFFERS = 1
+_MOST = 4_000
+# What else decides, in place of what the thread had at last.
+SETTINGS = ("workspace", "turns", "tokens", "seconds", "cost", "talk_turns", "approve", "base_url")
+
+GraphName = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="MODULE:GRAPH",
+        help="The graph of a thread that the command line did not begin: package.module:graph or "
+        "path/to/file.py:graph.",
+    ),
+]
+
+
+@takes(*SETTINGS)
+def replay(
+    thread: Thread,
+    given: Given,
+    file: Database,
+    graph: GraphName = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--version",
+            metavar="FOLDER",
+            help="Have another version decide it: a checkout, or an environment in which it is installed.",
+        ),
+    ] = None,
+    to_test: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-test", metavar="FILE", help="Write it as a test for pytest that stands alone; - prints it."
+        ),
+    ] = None,
+    redact: Annotated[
+        str | None,
+        typer.Option(
+            "--redact",
+            metavar="MODULE:FUNCTION",
+            help="What becomes of each text in that test (default: secrets of known forms are taken out).",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="Go on with another model in a fork; needs --from."
+        ),
+    ] = None,
+    turn: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="N", help="The first turn of the current task that it takes."),
+    ] = None,
+    tools: Annotated[
+        str,
+        typer.Option(
+            "--tools",
+            metavar="WHICH",
+            help="Which of its calls run when no result of the same call is recorded: recorded (none), run "
+            "(those of tools that only read) or all.",
+        ),
+    ] = "recorded",
+    as_json: Json = False,
+) -> None:
+    """Decide a stored thread again, without model and tools, and compare.
+
+    Exit codes: 0 every decision is the same, 1 one differs, 2 wrong usage.
+
+    Rule, event, path and outcome of every turn are compared with what is stored. Settings count as they were
+    in the thread's last run, unless they are given.
+    """
+    thread_id = checked_thread_id(thread)
+    _check(version, to_test, redact, as_json, model, turn, tools)
+    if not file.exists():
+        raise unknown(thread_id, file)
+    with file.open() as storage:
+        check_known(storage, thread_id, file)
+        if to_test is not None:
+            _write_test(storage, thread_id, given, graph, to_test, redact)
+            return
+        if turn is not None:
+            other_way = given.model_copy(update={"model": model})
+            _go_on(storage, thread_id, turn, other_way, tools, as_json)
+            return
+        if version is None:
+            document = decided_here(storage, thread_id, given, graph)
+        else:
+            # Only for this; it starts another Python.
+            from signoff.front.other_versions import decided_by, other_version
+
+            other = other_version(version)
+            document = decided_by(other, storage, thread_id, _words(given, graph))
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+    else:
+        _print(stdout_console(), document, version)
+    if document["differences"]:
+        raise typer.Exit(DIFFERS)
+
+
+def _check(
+    version: str | None,
+    to_test: Path | None,
+    redact: str | None,
+    as_json: bool,
+    model: str | None,
+    turn: int | None,
+    tools: str,
+) -> None:
+    """Raises SetupError for options that do not go together."""
+    if redact is not None and to_test is None:
+        raise SetupError("--redact is for the test that --to-test writes; add --to-test FILE.")
+    if to_test is not None and (version is not None or as_json):
+        raise SetupError("--to-test writes a test; leave out --version and --json.")
+    if (model is None) != (turn is None):
+        raise SetupError("--model goes on from a turn: give both, as in --model gpt-4o --from 3.")
+    if model is not None and (version is not None or to_test is not None):
+        raise SetupError("--model runs a fork; leave out --version and --to-test.")
+    if tools not in ("recorded", "run", "all"):
+        raise SetupError(f"--tools is {tools!r}; use recorded, run or all.")
+    if model is None and tools != "recorded":
+        raise SetupError("--tools is for going on with another model; add --model NAME --from N.")
+
+
+def _go_on(storage: OpenStorage, thread_id: str, turn: int, given: Given, tools: Any, as_json: bool) -> None:
+    # Only for this: it runs a thread.
+    from signoff.front.another_model import go_on_with
+
+    print_found(go_on_with(storage, thread_id, turn, given, tools), as_json)
+
+
+def _write_test(
+    storage: OpenStorage,
+    thread_id: str,
+    given: Given,
+    graph: str | None,
+    file: Path,
+    redact: str | None,
+) -> None:
+    # Only for this: it reads and writes much that a comparison does not need.
+    from signoff.session.as_test import as_test
+
+    own = None if redact is None else load_function(redact)
+    with graph_again(storage, thread_id, given, graph) as again:
+        text = as_test(again, thread_id, own)
+    if str(file) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"Cannot write to {file} ({error.strerror}); name another file.") from error
+    told = f"Written to {file}; it passes. Look before you share it: it holds what was said and done."
+    _line(stdout_console(), told)
+
+
+def check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
+    """Raises ThreadError for a thread that is not there."""
+    if thread_id not in storage.threads():
+        raise unknown(thread_id, file)
+
+
+def decided_here(storage: OpenStorage, thread_id: str, given: Given, graph: str | None) -> dict[str, Any]:
+    """What this version says of the thread, as the document of `--json`."""
+    # What it holds is to be read as a whole: a run that goes on meanwhile would look like a difference.
+    with runner(storage.checkpointer, thread_id), graph_again(storage, thread_id, given, graph) as again:
+        found = decide_again(again, thread_id)
+    return {
+        "thread_id": thread_id,
+        "signoff": importlib.metadata.version("signoff"),
+        "decided": len(found.again),
+        "taken": len(found.taken),
+        "differences": [asdict(one) for one in found.differences],
+    }
+
+
+def _words(given: Given, graph: str | None) -> list[str]:
+    """The options as another version's command line takes them."""
+    words = [] if graph is None else ["--graph", graph]
+    for name, value in given.options.items():
+        told = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", told]
+    return words
+
+
+def _print(console: Console, document: Mapping[str, Any], version: str | None) -> None:
+    who = f"Signoff {document['signoff']}" + ("" if version is None else f" at {version}")
+    differences: Sequence[Mapping[str, Any]] = document["differences"]
+    decided = counted(document["decided"], "step")
+    if not differences:
+        taken = counted(document["taken"], "step")
+        told = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
+        _line(console, f"{told}lead where the table says.", "green")
+        return
+    first, others = differences[0], len(differences) - 1
+    _line(console, f"{who} decides otherwise at turn {first['turn']}, {first['state']}:", "bold red")
+    _line(console, f"  stored: {first['what']} {_told(first['stored'])}")
+    _line(console, f"  now: {first['what']} {_told(first['now'])}")
+    if others:
+        _line(console, f"{counted(others, 'more difference')} after it; --json shows all.", "dim")
+
+
+def _told(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text):,} characters; --json shows all)"
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    indent = len(text) - len(text.lstrip())
+    console.print(Text(" " * indent + one_line(text.lstrip()), style=style), soft_wrap=True)

@@ -1,0 +1,289 @@
+"""A stored thread as a test: a file for pytest that needs no model, no tool and no database.
+
+It plays the recorded replies, results and answers on a graph with the same settings, and expects the same
+path and outcomes. It is run once before it is handed out: what does not pass on that day is not written.
+"""
+
+import contextlib
+import importlib.metadata
+import io
+import pprint
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from signoff.graph.build import Graph
+from signoff.graph.errors import SetupError
+from signoff.graph.messages import KEY
+from signoff.session.recording import OUTCOME, TOO_LONG, Move, RecordedTool, Recording, record
+from signoff.session.redaction import Redaction
+
+MOST_CHARACTERS = 1_000_000
+"""A longer test is refused: nobody could read it."""
+
+_WIDTH = 106
+_TEXT = 60
+
+
+def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = None) -> str:
+    """The text of a test file that expects of a scripted run what the thread did.
+
+    redact: what becomes of each text, in place of the patterns for secrets; long texts are cut in any case.
+
+    Raises SetupError where such a test would not pass, and says where it departs; for a thread that cannot be
+    recorded what `record` raises.
+    """
+    source = written(record(graph, thread_id), Redaction(redact))
+    if len(source) > MOST_CHARACTERS:
+        raise SetupError(
+            f"The test would have {len(source):,} characters, more than {MOST_CHARACTERS:,}: what tools gave "
+            "is too large to record; cut it by a redaction function of your own."
+        )
+    if problem := why_it_fails(source):
+        raise SetupError(
+            f"The thread cannot be written as a test that passes: {problem} A test plays replies, results "
+            "and answers; it has no clock, no kills, no stops and no prompts of the graph's own."
+        )
+    return source
+
+
+def why_it_fails(source: str) -> str:
+    """Runs the test; what it said when it failed, in a sentence, and nothing when it passed."""
+    own: dict[str, Any] = {"__name__": "recorded_thread"}
+    try:
+        exec(compile(source, "recorded_thread.py", "exec"), own)
+        with TemporaryDirectory(prefix="signoff-test-") as folder, contextlib.redirect_stdout(io.StringIO()):
+            path, outcomes = own["play"](Path(folder))
+    except Exception as error:  # noqa: BLE001  whatever it raises, it has not passed
+        return f"it ends with {type(error).__name__}: {' '.join(str(error).split())[:300]}."
+    for number, (stored, now) in enumerate(_pairs(own["PATH"], path), 1):
+        if stored != now:
+            return f"step {number} was {stored!r}, and in the test it is {now!r}."
+    for stored, now in _pairs(own["OUTCOMES"], outcomes):
+        if stored != now:
+            return f"an outcome was {stored!r}, and in the test it is {now!r}."
+    return ""
+
+
+def _pairs(stored: list[Any], now: list[Any]) -> Iterator[tuple[Any, Any]]:
+    for at in range(max(len(stored), len(now))):
+        yield (stored[at] if at < len(stored) else None), (now[at] if at < len(now) else None)
+
+
+def written(found: Recording, redact: Redaction) -> str:
+    """The text of the test."""
+    name = "".join(char if char.isascii() and char.isalnum() else "_" for char in found.thread_id.lower())
+    results = [(one.tool, dict(one.args), one.ok, one.content) for one in found.results]
+    parts = {
+        # Any text may name a thread, also one that would end the docstring.
+        "thread_id": re.sub(r"[^\w.:-]", "_", found.thread_id),
+        "begun": found.begun[:10],
+        "signoff": importlib.metadata.version("signoff"),
+        "moves": _listed([_move(move, redact) for move in found.moves]),
+        "script": _listed([_reply(one, redact) for one in found.replies]),
+        "tools": _mapped({name: _tool(tool) for name, tool in found.tools.items()}),
+        "results": _listed([_data(redact(one), as_tuple=True) for one in results]),
+        "checks": repr(found.checks),
+        "path": _listed([repr(one) for one in found.path]),
+        "expected": repr(OUTCOME),
+        "outcomes": _listed([_data(one) for one in found.outcomes]),
+        "settings": "".join(f"{_setting(key, value, redact)}, " for key, value in found.settings.items()),
+        "with_checks": "checks=[check], " if found.checks else "",
+        "name": f"test_thread_{name}"[:80].rstrip("_"),
+    }
+    # In one pass: what was recorded may itself hold such a mark.
+    return re.sub(r"@(\w+)@", lambda mark: parts[mark[1]], _TEMPLATE)
+
+
+def _data(value: Any, *, as_tuple: bool = False) -> str:
+    shown = tuple(value) if as_tuple else value
+    return pprint.pformat(shown, width=_WIDTH, sort_dicts=False)
+
+
+def _listed(items: list[str]) -> str:
+    return "[\n" + "".join(f"    {_indented(one)},\n" for one in items) + "]" if items else "[]"
+
+
+def _mapped(items: dict[str, str]) -> str:
+    return "{\n" + "".join(f"    {name!r}: {one},\n" for name, one in items.items()) + "}" if items else "{}"
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n    ")
+
+
+def _move(move: Move, redact: Redaction) -> str:
+    value = redact(move.value)
+    match move.kind:
+        case "answer":
+            return f"Answer({_data(value)})"
+        case "extend":
+            return f"Extend({value})"
+        case "retry":
+            return "Retry()"
+    several = isinstance(move.value, list) and len(move.value) > 0 and isinstance(move.value[0], str)
+    if isinstance(value, str):
+        return repr(value)
+    return f"[HumanMessage(one) for one in {_data(value)}]" if several else f"[HumanMessage({_data(value)})]"
+
+
+def _reply(found: AIMessage | str, redact: Redaction) -> str:
+    if isinstance(found, str):
+        return f"ContextOverflowError({found!r})" if found == TOO_LONG else f"RuntimeError({redact(found)!r})"
+    metadata = found.response_metadata
+    reason = metadata.get("finish_reason") or metadata.get("stop_reason")
+    usage: Any = found.usage_metadata or False
+    if (
+        not isinstance(found.content, str)
+        or found.invalid_tool_calls
+        or found.additional_kwargs.get("refusal")
+    ):
+        return _message(found, redact)
+    parts = [repr(redact(found.content))] if found.content else []
+    for call in found.tool_calls:
+        args, call_id = redact(call["args"]), call["id"]
+        plain = all(name.isidentifier() and name not in ("id", "raw", "args") for name in args)
+        told = [f"{name}={value!r}" for name, value in args.items()] if plain else [f"args={args!r}"]
+        parts.append(f"call({', '.join([repr(call['name']), f'id={call_id!r}', *told])})")
+    if reason:
+        parts.append(f"finish_reason={reason!r}")
+    short = usage and set(usage) <= {"input_tokens", "output_tokens", "total_tokens"}
+    short = short and usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    told_usage = (usage["input_tokens"], usage["output_tokens"]) if short else usage
+    return f"reply({', '.join([*parts, f'usage={told_usage!r}'])})"
+
+
+def _message(found: AIMessage, redact: Redaction) -> str:
+    extra = {name: one for name, one in found.additional_kwargs.items() if name == "refusal"}
+    metadata = {
+        name: value
+        for name, value in found.response_metadata.items()
+        if name != KEY and isinstance(value, str | int | float | bool | None)
+    }
+    fields = {
+        "content": redact(found.content),
+        "tool_calls": redact(found.tool_calls),
+        "invalid_tool_calls": redact(found.invalid_tool_calls),
+        "additional_kwargs": redact(extra),
+        "response_metadata": redact(metadata),
+        "usage_metadata": found.usage_metadata,
+    }
+    told = (f"{name}={value!r}" for name, value in fields.items() if value or name == "content")
+    return f"AIMessage({', '.join(told)})"
+
+
+def _tool(found: RecordedTool) -> str:
+    fields = None if found.fields is None else dict(found.fields)
+    return repr((found.kind, fields, list(found.required)))
+
+
+def _setting(name: str, value: Any, redact: Redaction) -> str:
+    if name != "limits":
+        return f"{name}={redact(value)!r}"
+    prices = value.get("prices")
+    plain = {key: one for key, one in value.items() if key != "prices"}
+    told = [f"{key}={one!r}" for key, one in plain.items()]
+    told += [f"prices=Prices(**{prices.model_dump()!r})"] if prices else []
+    return f"limits=Limits({', '.join(told)})"
+
+
+_TEMPLATE = '''\
+"""What the thread @thread_id@ of @begun@ did, expected of this version of Signoff.
+
+Written by `signoff replay --to-test` (Signoff @signoff@). It plays what the model said, what tools gave
+and what people answered; it needs no model, no tool and no database. It fails when a rule now decides
+otherwise.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import StructuredTool, ToolException
+from pydantic import create_model
+
+from signoff import Answer, Extend, Limits, Prices, Retry, Session, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call, reply
+
+MOVES: list[Any] = @moves@
+
+SCRIPT: list[Any] = @script@
+
+# Each tool with its kind, the types of its arguments, and those that it needs.
+TOOLS: dict[str, Any] = @tools@
+
+# The tool, its arguments, whether it succeeded, and what it gave.
+RESULTS: list[Any] = @results@
+
+CHECKS: list[bool] = @checks@
+
+PATH = @path@
+
+EXPECTED = @expected@
+
+OUTCOMES = @outcomes@
+
+TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
+
+
+def recorded_tool(name: str, left: list[Any], missing: list[str]) -> StructuredTool:
+    """A tool that gives what the recorded one gave."""
+    kind, fields, required = TOOLS[name]
+
+    def run(**arguments: Any) -> Any:
+        given = {key: value for key, value in arguments.items() if value is not None}
+        same = [one for one in left if one[0] == name]
+        exact = [one for one in same if {k: v for k, v in one[1].items() if v is not None} == given]
+        if not same:
+            missing.append(f"{name}({json.dumps(given, default=str)})")
+            raise ToolException("nothing was recorded of this call")
+        found = (exact or same)[0]
+        left.remove(found)
+        if found[2]:
+            return found[3]
+        raise ToolException(found[3])
+
+    schema: Any = {"type": "object", "properties": {}, "additionalProperties": True}
+    if fields is not None:
+        types = {key: TYPES.get(sort, Any) for key, sort in fields.items()}
+        made = {key: (sort, ...) if key in required else (sort | None, None) for key, sort in types.items()}
+        schema = create_model(name, **made)
+    return StructuredTool(name=name, description=name, func=run, args_schema=schema, metadata={"kind": kind})
+
+
+def play(folder: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """Runs the thread again: its path, and how its tasks ended."""
+    left, missing, checked = list(RESULTS), list[str](), iter(CHECKS)
+
+    def check() -> bool:
+        return next(checked)
+
+    ends, tools = [], [recorded_tool(name, left, missing) for name in TOOLS]
+    with sqlite_storage(folder / "thread.sqlite") as storage:
+        model = ScriptedModel(SCRIPT)
+        graph = build_graph(
+            model, tools, storage=storage, model_retries=None, @with_checks@@settings@
+        )
+        # Changed rules may go round in circles: then it ends as an error.
+        session = Session(graph, "recorded", config={"recursion_limit": 100 + 10 * len(PATH)})
+        for move in MOVES:
+            decision = session.run(move)
+            if outcome := getattr(decision, "outcome", None):
+                ends.append({name: getattr(outcome, name) for name in EXPECTED})
+        path = [step for turn in session.history() for step in turn.steps if step.name]
+        model.assert_done()
+    assert missing == [], "the tools were called otherwise"
+    return [f"{step.name}: {step.event}" + (f" by {step.rule}" if step.rule else "") for step in path], ends
+
+
+def @name@(tmp_path: Path) -> None:
+    path, outcomes = play(tmp_path)
+    assert path == PATH
+    assert outcomes == OUTCOMES
+'''

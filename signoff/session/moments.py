@@ -1,0 +1,84 @@
+"""The steps of a stored thread, each with the state of the thread before and after it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import CheckpointTuple
+
+from signoff.graph.build import Graph
+from signoff.graph.machine import EVENT_ALIASES, Event, State
+from signoff.graph.state import MIDDLEWARE, AgentState
+from signoff.session.path import NO_TASK, Step, all_between, ran_between, step_of, unsaved
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step of a state, with the state of the thread before and after it.
+
+    whole: no other step was between the two. state: None for one that this version does not know.
+    """
+
+    step: Step
+    before: AgentState
+    after: AgentState
+    whole: bool = True
+
+    @property
+    def state(self) -> State | None:
+        return self.step.state
+
+    @property
+    def written(self) -> Sequence[BaseMessage]:
+        """The messages that the step appended."""
+        return self.after["messages"][len(self.before["messages"]) :]
+
+    @property
+    def event(self) -> Event | None:
+        """What the state reported, by its name of today."""
+        name = self.step.event
+        return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
+
+
+def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Moment]:
+    """Every step of a state between two of these checkpoints, and the one after the last of them."""
+    kinds = {name: kind for name, kind in graph.channels.items() if isinstance(kind, DeltaChannel)}
+    live = {name: kind.from_checkpoint(kind.typ()) for name, kind in kinds.items()}
+    parent: CheckpointTuple | None = None
+    before = _values({}, live)
+    for one in saved:
+        stored = one.checkpoint["channel_values"]
+        _take_up(live, parent, by_tasks=True)
+        # Where a branch begins there is a full copy: what its parent holds beside is another branch's.
+        live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
+        after = _values(stored, live)
+        step = step_of(one, ran_between(one, parent), stored)
+        if step.name:
+            whole = len(all_between(one, parent)) == 1
+            yield Moment(step, cast(AgentState, before), cast(AgentState, after), whole)
+        _take_up(live, one, by_tasks=False)
+        given = {name: value for task, name, value in one.pending_writes or () if task == NO_TASK}
+        before, parent = _values({**stored, **given}, live), one
+    if parent is not None and (found := unsaved(parent)):
+        step = step_of(parent, *found)
+        _take_up(live, parent, by_tasks=True)
+        if step.name:
+            yield Moment(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
+
+
+def _take_up(
+    live: Mapping[str, "DeltaChannel[Any]"], saved: CheckpointTuple | None, *, by_tasks: bool
+) -> None:
+    """Adds what was written after this checkpoint: by the states that ran, or by whoever let them run."""
+    for task, name, value in (saved.pending_writes or ()) if saved else ():
+        if name in live and (task != NO_TASK) is by_tasks:
+            live[name].update([value])
+
+
+def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
+    """The state of a thread: the channels that are stored whole, and those that only what is written to."""
+    names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
+    plain = {name: stored[name] for name in names if name in stored}
+    return {**plain, **{name: channel.get() for name, channel in live.items()}}

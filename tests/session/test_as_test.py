@@ -1,0 +1,251 @@
+"""A stored thread as a test: it passes on the day it is made, stands alone, and fails when a rule differs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import signoff.session.as_test
+from signoff import SetupError, ThreadBusy, ThreadError, build_graph, sqlite_storage
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel, call
+from signoff.session.as_test import as_test, why_it_fails
+from signoff.session.redaction import LONGEST, Redaction
+from signoff.storage.sqlite import SqliteStorage, thread_lock
+from tests.proof.mutations import RULE_MUTATIONS
+from tests.released import SQLITE, current, graph_for, unpack
+from tests.support.released_conditions import CONDITIONS
+
+ROOT = Path(__file__).parents[2]
+LEFT, MIDDLE, DEPARTS = "has work left", "begins in the middle", "cannot be written as a test that passes"
+CONTROLS, MIDDLEWARE, FORMAT = "control tools of its own", "has middleware", "has a response_format"
+# The recorded threads that a script cannot stand for, and what is said of each.
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        [
+            "drained after a reply with an open call",
+            "killed in a tool",
+            "just reminded after talk",
+            "reminded near its limit",
+            "killed before a reply had its checkpoint",
+            "an agent by text after a failed execution",
+            "paused in a reply that did not come",
+            "killed before an update of channels was saved",
+            "killed before an update of no JSON was saved",
+            "a question expired",
+        ],
+        LEFT,
+    ),
+    **dict.fromkeys(
+        [
+            "an imported finish, sent back",
+            "an imported question before a call",
+            "an imported history that ends in a finish",
+            "an imported history that ends in a call",
+            "an imported history that ends in talk, then a round",
+            "a fork of another thread",
+            "a fork of a thread that had ended",
+        ],
+        MIDDLE,
+    ),
+    **dict.fromkeys(
+        [
+            # An answer that could not be read, a stop, kills in a tool, an interrupt in a tool, a summary by
+            # a model or in words of the graph's own, the choice of some tools: no move of a test.
+            "waits again after an answer that could not be read",
+            "a reply grew too large",
+            "cancelled",
+            "waits in a tool",
+            "killed in a tool, then approved",
+            "killed in a tool, waits for a person",
+            "killed in a tool, then a message",
+            "the prompt was too long",
+            "with a digest that a model wrote",
+            "with a contract beside the digest",
+            "offered some of its tools",
+        ],
+        DEPARTS,
+    ),
+    "a finishing tool goes on": CONTROLS,
+    "ended by a finishing tool": CONTROLS,
+    "a result of a type": FORMAT,
+    "set aside and sent back by a middleware": MIDDLEWARE,
+    "ended by a middleware": MIDDLEWARE,
+}
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStorage]:
+    with sqlite_storage(unpack(current(SQLITE), tmp_path_factory.mktemp("recorded"))) as opened:
+        yield opened
+
+
+def source_of(name: str, storage: Any) -> str:
+    return as_test(graph_for(name, ScriptedModel([]), storage, []), name)
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.sample(12)
+def test_every_recorded_thread_is_a_test_that_passes_or_is_refused_in_a_sentence(
+    name: str, storage: SqliteStorage
+) -> None:
+    if name in REFUSED:
+        with pytest.raises((SetupError, ThreadError), match=REFUSED[name]):
+            source_of(name, storage)
+    else:
+        assert "def test_thread_" in source_of(name, storage)
+
+
+def run_pytest(file: Path, path: str) -> tuple[int, str]:
+    """Runs the test of a file in a process of its own, in an empty folder."""
+    folder = file.parent / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), str(file)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_the_file_stands_alone_and_fails_in_a_version_without_the_rule(
+    storage: SqliteStorage, tmp_path: Path
+) -> None:
+    file, name = tmp_path / "test_it.py", "in its second task"
+    file.write_text(source_of(name, storage), "utf-8")
+    code, said = run_pytest(file, str(ROOT))
+    assert (code, "1 passed" in said) == (0, True), said
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "signoff", other / "signoff", ignore=shutil.ignore_patterns("__pycache__"))
+    rules = other / "signoff" / "graph" / "rules.py"
+    kept = [line for line in rules.read_text("utf-8").splitlines() if '    Rule("asked"' not in line]
+    rules.write_text("\n".join(kept), "utf-8")
+    code, said = run_pytest(file, str(other))
+    assert (code, "1 failed" in said) == (1, True), said
+
+
+# The rules without one of them, or in another order, and a recorded thread whose test misses that.
+MISSED_IN: Mapping[str, str] = {
+    "no rule 'asked'": "in its second task",
+    "no rule 'claimed'": "ended with success",
+    "no rule 'turns'": "ended at a limit",
+    "no rule 'tool_calls'": "ended at the limit of tool calls",
+    "no rule 'tokens'": "ended at the limit of tokens",
+    "no rule 'repeats'": "ended by repeats",
+    "no rule 'repeating'": "ended by repeats",
+    "no rule 'talk_turns'": "ended by talk",
+    "no rule 'content_filter'": "ended by a filter",
+    "no rule 'filtered'": "ended by a filter",
+    "no rule 'truncated'": "with replies of every kind",
+    "no rule 'empty'": "with replies of every kind",
+    "no rule 'spoke'": "a dialogue",
+    "no rule 'near_limit'": "ended at a limit twice, after a phase and a refusal",
+    "no rule 'think'": "ended with success",
+    "finish_reason stop ends the task": "ended by talk",
+    "finish_reason stop is a claim": "ended by talk",
+}
+
+
+@pytest.mark.parametrize("mutation", MISSED_IN)
+def test_it_fails_when_a_rule_changes(mutation: str, storage: SqliteStorage) -> None:
+    source = source_of(MISSED_IN[mutation], storage)
+    assert why_it_fails(source) == ""
+    with pytest.MonkeyPatch.context() as patch:
+        RULE_MUTATIONS[mutation].apply(patch)
+        assert why_it_fails(source) != ""
+
+
+KEY = "sk-abcdefghijklmnop1234567890"
+
+
+@contextmanager
+def recorded(folder: Path, result: str, thread_id: str = "t", words: str = "go") -> Iterator[Graph]:
+    """The graph of a thread that looked once and finished."""
+
+    def look(token: str) -> str:
+        """Look."""
+        return result
+
+    script = [call("look", token="hunter2"), call("finish_task", summary=f"Saw {KEY}.")]
+    with sqlite_storage(folder / "t.sqlite") as storage:
+        graph = build_graph(ScriptedModel(script), [look], storage=storage)
+        graph.invoke({"messages": [words]}, {"configurable": {"thread_id": thread_id}})
+        yield graph
+
+
+def test_secrets_and_long_values_are_not_written(tmp_path: Path) -> None:
+    with recorded(tmp_path, f"the key is {KEY}; " + "x" * 3 * LONGEST) as graph:
+        source = as_test(graph, "t")
+    assert [word for word in (KEY, "hunter2", "x" * LONGEST) if word in source] == []
+    assert "the key is [secret " in source
+    assert "token='[secret 1]'" in source
+    assert "characters left out" in source
+    assert why_it_fails(source) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("nothing to hide", "nothing to hide"),
+        (f"{KEY} and {KEY}", "[secret 1] and [secret 1]"),
+        ("ghp_" + "a" * 36 + " AKIA" + "B" * 16, "[secret 1] [secret 2]"),
+        ("postgresql://me:pass@host/db", "postgresql://[secret 1]@host/db"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret 1]"),
+        ("?password=hunter2&x=1", "?password=[secret 1]&x=1"),
+        ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "[secret 1]"),
+    ],
+)
+def test_what_counts_as_a_secret(text: str, written: str) -> None:
+    assert Redaction()(text) == written
+
+
+def test_what_was_equal_stays_equal_and_what_differed_stays_different() -> None:
+    redact, long = Redaction(), "y" * 2 * LONGEST
+    other = f"{long[:LONGEST]}z{long[LONGEST + 1 :]}"
+    assert redact(long) == redact(long) != redact(other)
+    assert redact({"api_key": "a", "name": ["b"]}) == {"api_key": "[secret 1]", "name": ["b"]}
+    assert redact({"api_key": "a"}) == {"api_key": "[secret 1]"}
+
+
+def test_a_function_of_ones_own_takes_the_place_of_the_patterns(tmp_path: Path) -> None:
+    with recorded(tmp_path, "done", words="Ask Ada.") as graph:
+        source = as_test(graph, "t", lambda text: text.replace("Ada", "N. N."))
+    assert "Ask N. N." in source
+    assert KEY in source
+
+
+def test_what_is_too_large_to_record_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signoff.session.as_test, "MOST_CHARACTERS", 5_000)
+    with recorded(tmp_path, "done") as graph:
+        refused = "would have [0-9,]+ characters, more than 5,000: what tools gave is too large to record"
+        with pytest.raises(SetupError, match=refused):
+            as_test(graph, "t", lambda text: text * 100)
+
+
+def test_a_name_of_a_thread_cannot_end_the_docstring(tmp_path: Path) -> None:
+    with recorded(tmp_path, "done @path@ @script@", thread_id='"""\nraise SystemExit #') as graph:
+        source = as_test(graph, '"""\nraise SystemExit #')
+    assert why_it_fails(source) == ""
+    assert "'done @path@ @script@'" in source
+
+
+def test_bad_input_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with recorded(tmp_path, "done") as graph:
+        with pytest.raises(ThreadError, match="There is no thread 'nobody'"):
+            as_test(graph, "nobody")
+        with pytest.raises(SetupError, match="nothing to record without a checkpointer"):
+            as_test(build_graph(ScriptedModel([])), "t")
+        with thread_lock(tmp_path / "t.sqlite", "t"), pytest.raises(ThreadBusy):
+            as_test(graph, "t")

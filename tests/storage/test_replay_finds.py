@@ -1,0 +1,201 @@
+"""What a replay finds: every broken rule and every bent way of the table that recorded threads pass, or it is
+listed as not visible there; and it finds nothing where nothing is broken, in threads that are drawn."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from signoff import Answer, Limits, Prices, Session, build_graph, sqlite_storage
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel, call, reply
+from signoff.session.decisions import Action, Approval, Confirmation, Failed, Finished, Question
+from signoff.session.replay import replay
+from tests.proof.mutations import ENTRY_MUTATIONS, RULE_MUTATIONS, TABLE_MUTATIONS
+from tests.released import SQLITE, current, graph_for, thread, unpack
+from tests.support.released_conditions import ASK, CONDITIONS, FINISH, NOTE, PAY, said
+
+pytestmark = pytest.mark.together
+NOT_VISIBLE: Mapping[str, str] = {
+    "no rule 'needs_person'": "it applies where there is no checkpointer, and so no thread",
+    "review - deadlock -> call_llm": "a person is asked wherever there is a thread",
+    "review - failed -> call_llm": "a person is asked wherever there is a thread",
+    "an exploration that forgets how long it was only talk": "it breaks the model checker, not the machine",
+    # What comes from outside is taken as it is stored: nobody decides it.
+    **dict.fromkeys(ENTRY_MUTATIONS, "an entry is no decision"),
+}
+MUTATIONS = {**RULE_MUTATIONS, **TABLE_MUTATIONS, **ENTRY_MUTATIONS}
+THOUGHTS = AIMessage([{"type": "reasoning", "reasoning": "Hm."}], response_metadata={"finish_reason": "stop"})
+QUESTION = AIMessage("", tool_calls=[{"name": "ask_user", "args": {"question": "Which?"}, "id": "q"}])
+# Threads that the recorded database does not hold: script, settings and input.
+ALSO: Mapping[str, tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]] = {
+    "a finish on the last turn": ([FINISH], {"limits": Limits(turns=1)}, ["go"]),
+    "thoughts alone": ([THOUGHTS, FINISH], {}, ["go"]),
+    "over its cost": (
+        [reply(NOTE, usage=(900, 100)), FINISH],
+        {"limits": Limits(cost=0.5, prices=Prices(input=1_000.0, output=1_000.0))},
+        ["go"],
+    ),
+    "no task": ([], {}, []),
+    "a question and a finish": ([[ASK, FINISH]], {}, ["go"]),
+    "a history with a finish, then a question": ([], {}, ["go", said(FINISH), QUESTION]),
+    "a history with open calls and a finish": ([FINISH], {}, ["go", said(NOTE, FINISH)]),
+}
+
+
+@tool
+def note(text: str) -> str:
+    """Note."""
+    return "noted"
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+note.metadata = {"kind": "read"}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Graph]]:
+    """The graph of each thread, by its id."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with ExitStack() as stack:
+        storage = stack.enter_context(sqlite_storage(unpack(current(SQLITE), folder)))
+        graphs = {name: graph_for(name, ScriptedModel([]), storage, []) for name in CONDITIONS}
+        for name, (script, settings, given) in ALSO.items():
+            graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, **settings)
+            graphs[name].invoke({"messages": list(given)}, thread(name))
+        stopped = build_graph(ScriptedModel([[PAY, NOTE]]), [note, pay], storage=storage)
+        stopped.invoke({"messages": ["go"]}, thread("stopped"), interrupt_after=["call_llm"])
+        Session(stopped, "stopped").stop()
+        yield {**graphs, "stopped": stopped}
+
+
+def test_nothing_is_found_where_nothing_is_broken(recorded: Mapping[str, Graph]) -> None:
+    found = {name: replay(graph, name).differences for name, graph in recorded.items()}
+    assert {name: one for name, one in found.items() if one} == {}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.sample(12)
+def test_a_broken_machine_is_found_by_replaying_recorded_threads(
+    recorded: Mapping[str, Graph], name: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        MUTATIONS[name].apply(patch)
+        found = next((one for one, graph in recorded.items() if replay(graph, one).differences), None)
+    assert (found is None) == (name in NOT_VISIBLE), (name, found)
+
+
+STEPS: Sequence[Any] = (
+    FINISH,
+    NOTE,
+    PAY,
+    ASK,
+    [NOTE, NOTE, PAY],
+    [PAY, FINISH],
+    [ASK, FINISH],
+    "Hm.",
+    "",
+    THOUGHTS,
+    call("think", thought="Hm."),
+    call("unknown_tool"),
+    call("note", raw='{"text": "cut'),
+    call("finish_task", summary=" "),
+    call("finish_task", summary="All of it.", requires_user_confirmation=True),
+    call("finish_task", summary="Half.", completion_percentage=50, next_phase="the rest"),
+    call("finish_task", summary="No.", outcome="blocked", pending_issues=["a key"]),
+    reply("Cut o", finish_reason="length"),
+    reply(PAY, finish_reason="length"),
+    reply(refusal="No."),
+    RuntimeError("the server is down"),
+)
+WORDS: Sequence[Any] = ("yes", "no", "approve", "reject", "reject: not today", "7")
+
+
+def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
+    """A thread that was run at random: what the model says, its limits, what people answer."""
+    limits = Limits(
+        turns=draw.randint(1, 8),
+        talk_turns=draw.randint(1, 4),
+        repeats=draw.choice([None, 2, 3]),
+        tool_calls=draw.choice([None, None, 2, 5]),
+        tokens=draw.choice([None, None, 3_000]),
+    )
+    graph = build_graph(
+        ScriptedModel(lambda _: draw.choice(STEPS)),
+        [note, pay],
+        storage=storage,
+        limits=limits,
+        approvals=draw.choice([None, {"pay": True}]),
+        hand_over=draw.choice([[], ["pay"]]),
+        talk=draw.choice(["strict", "balanced", "natural"]),
+        rounds=draw.random() < 0.2,
+        more_turns=draw.choice(["never", "once"]),
+        model_retries=None,
+        prompt_tokens=draw.choice([None, None, 2_500]),
+    )
+    session = Session(graph, name)
+    command: Any = draw.choice(["go", "stay"])
+    for _ in range(12):
+        decision = session.run(command)
+        if isinstance(decision, Finished | Failed):
+            status = decision.outcome.status
+            if draw.random() < 0.5:
+                break
+            goes_on = {"limit": lambda: session.extend(2), "error": session.retry}.get(status)
+            if goes_on is None or draw.random() < 0.3:
+                command = draw.choice(["Another task", "And one more"])
+                continue
+            goes_on()
+            command = "Next"
+        elif isinstance(decision, Question | Approval | Confirmation | Action):
+            command = _answered(draw, decision)
+        else:
+            command = None
+    return graph
+
+
+def _answered(draw: random.Random, waiting: Any) -> Any:
+    """An answer that fits, or a message of the user in its place."""
+    if draw.random() < 0.2:
+        return "Something else"
+    if isinstance(waiting, Approval):
+        decisions = [{"call_id": one.call_id, "type": draw.choice(one.allowed)} for one in waiting.calls]
+        filled: dict[str, dict[str, Any]] = {
+            "edit": {"edited_action": {"name": "pay", "args": {"amount": 1}}},
+            "respond": {"message": "done already"},
+        }
+        given = [{**one, **filled.get(one["type"], {})} for one in decisions]
+        return Answer({"decisions": given}, waiting.interrupt_id)
+    return Answer(draw.choice(WORDS), waiting.interrupt_id)
+
+
+def check_drawn(numbers: range, folder: Path) -> None:
+    decided = 0
+    with sqlite_storage(folder / "drawn.sqlite") as storage:
+        for number in numbers:
+            graph = drawn_thread(random.Random(number), storage, str(number))
+            found = replay(graph, str(number))
+            assert found.differences == (), f"thread {number}"
+            decided += len(found.again)
+    assert decided > 5 * len(numbers)
+
+
+def test_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
+    check_drawn(range(20), tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_thousand_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
+    check_drawn(range(20, 1_020), tmp_path)
