@@ -109,28 +109,28 @@ def hint(waiting: Waiting | None) -> str:
 
 
 @dataclass(frozen=True)
-class Move:
+class ThreadMove:
     """Something that a person can do with a thread as it stands, beside writing and answering."""
 
     name: Literal["pause", "stop", "go_on", "extend", "retry"]
     label: str
 
 
-def moves(status: ThreadStatus, *, running: bool, here: bool) -> Iterator[Move]:
+def moves(status: ThreadStatus, *, running: bool, here: bool) -> Iterator[ThreadMove]:
     """The moves that fit. running: in some process now. here: in this one."""
     ended = str((status.outcome or {}).get("status", ""))
     if here or running:
-        yield Move("pause", "Pause")
+        yield ThreadMove("pause", "Pause")
         if here:
-            yield Move("stop", "End the task")
+            yield ThreadMove("stop", "End the task")
     elif status.condition is Condition.STOPPED:
-        yield Move("go_on", "Go on")
-        yield Move("stop", "End the task")
+        yield ThreadMove("go_on", "Go on")
+        yield ThreadMove("stop", "End the task")
     elif status.condition is Condition.WAITING:
         if isinstance(status.waiting, Action) and status.waiting.tool == SHELL and not status.waiting.unknown:
-            yield Move("go_on", "Go on")
-        yield Move("stop", "End the task")
+            yield ThreadMove("go_on", "Go on")
+        yield ThreadMove("stop", "End the task")
     elif ended == "limit":
-        yield Move("extend", "More turns")
+        yield ThreadMove("extend", "More turns")
     elif ended == "error":
-        yield Move("retry", "Try again")
+        yield ThreadMove("retry", "Try again")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment
 
@@ -23,7 +24,7 @@ from signoff.front.record.timeline import (
     arguments_of,
     pieces,
 )
-from signoff.front.threads import Row, in_words
+from signoff.front.threads import Row
 from signoff.graph.errors import SignoffError
 from signoff.graph.vocabulary import stands
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
@@ -57,7 +58,8 @@ class AskedCall:
 def templates() -> Environment:
     """The templates of the application."""
     made = environment((_TEMPLATES, FOLDER / "templates", FOLDER))
-    made.globals.update(in_words=in_words, stands=stands)
+    made.globals.update(stands=stands)
+    made.filters["thread_address"] = thread_address
     return made
 
 
@@ -152,6 +154,11 @@ def thread_list(rows: Sequence[Row], here: frozenset[str]) -> str:
 def damaged(error: SignoffError) -> Mapping[str, str]:
     """The parts of a thread that cannot be read."""
     return {"problem": _macro("problem", str(error)), "hint": hint(None), "ask": "", "moves": ""}
+
+
+def thread_address(thread_id: str) -> str:
+    """The address of a thread on this server."""
+    return f"/?thread={quote(thread_id, safe='', errors='replace')}"
 
 
 def shell(nonce: str, *, password: bool, proxy: bool) -> str:

@@ -74,7 +74,7 @@ def serve(
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=1,
         )
-        server = Ending(config, hub)
+        server = WebServer(config, hub)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
         if hub:
@@ -84,7 +84,7 @@ def serve(
             os._exit(0)
 
 
-class Ending(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """Tells the streams at once that the server ends; it would wait for them."""
 
     def __init__(self, config: uvicorn.Config, hub: list[Hub]) -> None:
