@@ -103,7 +103,7 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
     decision = decided(call, task.decisions)
     if not _may_run(call, decision, run):
         return Written([_not_approved(call, run)])
-    again = partial(_again, call, decision, run)
+    again = partial(runs_again, call, decision, run)
     return (
         yield from once(
             call,
@@ -117,7 +117,7 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
     )
 
 
-def _again(call: Call, decision: CallDecision | None, run: NodeContext, entry: JournalEntry) -> bool:
+def runs_again(call: Call, decision: CallDecision | None, run: NodeContext, entry: JournalEntry) -> bool:
     """Whether a call with a journal entry runs again: it paused itself, is declared repeatable, or a person
     decided so."""
     if _waits(entry):

@@ -196,7 +196,8 @@ def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> W
     if entry.status != DONE:
         return Written([unknown(call, run, entry.edited)])
     # A graph that was built again may have lost a channel.
-    update = {key: value for key, value in entry.update.items() if key in run.deps.channels}
+    known = entry.update if run.deps.any_channel else run.deps.channels
+    update = {key: value for key, value in entry.update.items() if key in known}
     return Written(list(entry.messages), [update] if update else [])
 
 

@@ -83,7 +83,8 @@ class Dependencies:
     pick: selects the working tools that a model call offers.
     priced: returns the prices of the model under a name, or of the graph's own; None where they were given.
     context_form: what a run may be given as context, where the user has a type for it.
-    channels: the user's own channels of the state.
+    channels: the user's own channels of the state. any_channel: they are not known, since another loop than
+        this graph's runs the tools.
     prompt_function: makes the system prompt of each model call from the state and the context.
     cache: whose prompt cache is used, "anthropic" or "openai".
     keeper: the model, when it keeps something in the thread.
@@ -123,6 +124,7 @@ class Dependencies:
     by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
+    any_channel: bool = False
     prompt_function: Callable[[Any, Any], Any] | None = None
     cache: str | None = None
     middleware: "Middleware | None" = None

@@ -11,6 +11,7 @@ from types import ModuleType
 
 PUBLIC = {
     "signoff": "the graph, its outcome, the session, storage, errors",
+    "signoff.guards": "the rules as one middleware, for agents of LangChain",
     "signoff.models": "the scripted model, for tests and demos",
     "signoff.models.tagged": "the text protocol, for models without tool calling",
     "signoff.session.events": "what `Session.events()` yields",
@@ -43,6 +44,7 @@ PAGES = {
     ),
     "tools": ("Tools", tuple(name for name in PUBLIC if name.startswith("signoff.tools."))),
     "models": ("Models", ("signoff.models", "signoff.models.tagged")),
+    "guards": ("Guards", ("signoff.guards",)),
     "workers": ("Workers", ("signoff.workers",)),
     "tracing": ("Tracing", ("signoff.otel",)),
     "analytics": ("Statistics and lint", ("signoff.stats", "signoff.lint")),

@@ -11,11 +11,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent.parent / ".bench"
 OWN = "signoff"
+GUARDED = {
+    "langchain-guarded": "create_agent with Guards",
+    "deepagents-guarded": "deepagents with Guards",
+}
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A framework. packages: what its environment holds, pinned; none for Signoff, which runs in this one."""
+    """A framework. packages: what its environment holds, pinned; none for Signoff and its guards, which
+    run in this one."""
 
     name: str
     title: str
@@ -42,9 +47,10 @@ def _table() -> dict[str, object]:
 
 
 def peers() -> list[Peer]:
-    """Signoff first, the others in the order of peers.toml."""
+    """Signoff first, the others in the order of peers.toml, then agents that its guards stand in."""
     found = [(name, given) for name, given in _table().items() if isinstance(given, dict)]
-    return [Peer(OWN, "Signoff"), *(Peer(name, given["title"], given["packages"]) for name, given in found)]
+    others = [Peer(name, given["title"], given["packages"]) for name, given in found]
+    return [Peer(OWN, "Signoff"), *others, *(Peer(name, title) for name, title in GUARDED.items())]
 
 
 def install(peer: Peer) -> None:

@@ -43,6 +43,7 @@ SUBJECTS = (
     Subject("raw graph, 2 nodes", "own"),
     Subject("raw graph, 6 nodes", "own"),
     Subject("create_agent", "of_langchain", "langchain"),
+    Subject("create_agent with Guards", "of_guards", most=200),
     Subject("create_agent, equal features", "of_langchain", "langchain", most=200),
     Subject("deepagents", "of_deepagents", "deepagents", most=200),
     Subject("OpenAI Agents", "of_openai_agents", "openai-agents", most=200),

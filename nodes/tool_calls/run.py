@@ -61,7 +61,7 @@ from signoff.nodes.journal import (
     unknown,
 )
 from signoff.nodes.node import NodeContext
-from signoff.nodes.requests import Part, Store
+from signoff.nodes.requests import Part, Request, Store
 from signoff.nodes.tool_calls.progress import telling
 from signoff.nodes.tool_calls.returned import from_command, joined, why_not
 
@@ -595,11 +595,13 @@ def once(
     again: Callable[[JournalEntry], bool],
     edited: Mapping[str, Any] | None = None,
     ask_unknown: bool = False,
+    job: Request | None = None,
 ) -> Part[Written]:
     """A part of a node: a call that may change something. `started` is durable before it runs, `done` after.
 
     again: whether a call that the journal knows runs once more. edited: arguments in place of the model's.
     ask_unknown: nothing comes back for a call whose outcome is unknown, since a person will be asked.
+    job: runs it, where that is not the graph's own way; its result is a list of one `ToolResult`.
     """
     runs = fingerprint(call.name, call.args if edited is None else edited)
     entry: JournalEntry | None = (yield from look(run, reply_id, [call])).get(call.id)
@@ -611,7 +613,7 @@ def once(
         # Another runner of this thread has just started the same call.
         return Written([unknown(call, run, edited)])
     try:
-        results: list[ToolResult] = yield ToolRuns([ToolRun(call, state, run, edited)])
+        results: list[ToolResult] = yield job or ToolRuns([ToolRun(call, state, run, edited)])
     except GraphBubbleUp:
         yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
         raise

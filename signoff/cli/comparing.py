@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from typing import Annotated
@@ -71,25 +71,25 @@ def _print(console: Console, found: Comparison) -> None:
 
 def _rows(found: Comparison) -> Iterator[tuple[str, str, str]]:
     left, right = found.left, found.right
-    for name, told in _FIGURES.items():
-        yield name, told(left), told(right)
+    for name, text in _FIGURES:
+        yield name, text(left), text(right)
     parts = found.parts
     for turn, (one, other) in enumerate(zip_longest(left.turns, right.turns, fillvalue="-"), 1):
         yield f"turn {turn}{' ≠' if turn == parts else ''}", one, other
 
 
 def _outcome(one: TaskFigures) -> str:
-    told = [one.status, one.reason or "", one.claim or "", one.verified or ""]
-    return ", ".join(filter(None, told))
+    parts = [one.status, one.reason or "", one.claim or "", one.verified or ""]
+    return ", ".join(filter(None, parts))
 
 
-_FIGURES: Mapping[str, Callable[[TaskFigures], str]] = {
-    "outcome": _outcome,
-    "summary": lambda one: one.summary or "-",
-    "model": lambda one: ", ".join(one.models) or "-",
-    "turns": lambda one: str(len(one.turns)),
-    "calls": lambda one: str(one.calls),
-    "tokens": lambda one: f"{one.tokens:,}",
-    "cost": lambda one: "-" if one.cost is None else f"${one.cost:.6g}",
-    "seconds": lambda one: f"{one.seconds:.1f}",
-}
+_FIGURES: Sequence[tuple[str, Callable[[TaskFigures], str]]] = (
+    ("outcome", _outcome),
+    ("summary", lambda one: one.summary or "-"),
+    ("model", lambda one: ", ".join(one.models) or "-"),
+    ("turns", lambda one: str(len(one.turns))),
+    ("calls", lambda one: str(one.calls)),
+    ("tokens", lambda one: f"{one.tokens:,}"),
+    ("cost", lambda one: "-" if one.cost is None else f"${one.cost:.6g}"),
+    ("seconds", lambda one: f"{one.seconds:.1f}"),
+)

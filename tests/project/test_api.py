@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables.retry import RunnableRetry
+from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
 from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
@@ -17,6 +18,9 @@ from tests.api import PUBLIC, module, page
 
 # Imported for type checkers alone, where they stand.
 LATE = {
+    # Of LangChain, for whose type checker alone they are imported there.
+    "BaseTool": BaseTool,
+    "TransformerFactory": object,
     "BaseStore": BaseStore,
     "PostgresThreads": PostgresThreads,
     "PostgresEntries": PostgresEntries,

@@ -36,7 +36,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tools", ("signoff.tools",)),
     ("nodes", ("signoff.nodes",)),
     ("build", ("signoff.graph.build", "signoff.graph.compiled", "signoff.graph.inside.nodes")),
-    ("storage, session and models", ("signoff", "signoff.storage", "signoff.session", "signoff.models")),
+    (
+        "storage, session, models and guards",
+        ("signoff", "signoff.storage", "signoff.session", "signoff.models", "signoff.guards"),
+    ),
     (
         "workers, statistics, lint, model checking",
         ("signoff.workers", "signoff.stats", "signoff.lint", "signoff.verify"),

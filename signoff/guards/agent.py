@@ -1,0 +1,80 @@
+"""A guarded agent as a graph that can be relied on: one runner a thread, every step saved, no limit of steps.
+
+LangChain's compiled agent saves in the background, lets two runs of one thread overwrite each other, and
+counts super-steps. `guarded(agent)` is the same agent without these three.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.constants import START
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command, Durability
+
+from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
+from signoff.graph.errors import SetupError, shown
+from signoff.graph.machine import ENTRIES
+
+_NO_STEP_LIMIT = 2**31 - 1
+_PLACES = {str(state) for state in ENTRIES.values()}
+
+
+class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """An agent of LangChain with guards, which holds its thread while it runs it.
+
+    `extend`, `retry` and `go_on` make inputs for it, as for a graph of `build_graph`. A second run of one
+    thread at the same time raises ThreadBusy.
+    """
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        with self._held(config), storage_errors():
+            yield from super().stream(self._entered(input), config, **self._saved(kwargs))
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        with storage_errors():
+            async with in_thread(self._held(config)):
+                stream: Any = super().astream(self._entered(input), config, **self._saved(kwargs))
+                async with aclosing(stream):
+                    async for item in stream:
+                        yield item
+
+    def _held(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
+        thread_id = thread_to_hold(self.checkpointer, self.config, config)
+        if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
+            return nullcontext()
+        return runner(self.checkpointer, thread_id)
+
+    def _saved(self, options: dict[str, Any]) -> dict[str, Any]:
+        found: Durability | None = options.get("durability")
+        return {**options, "durability": found or ("sync" if self.checkpointer else None)}
+
+    def _entered(self, given: Any) -> Any:
+        """An input for the machine's own graph, as one for this agent: it enters where every input does."""
+        if not isinstance(given, Command) or given.goto not in _PLACES:
+            return given
+        first = next(end for start, end in self.builder.edges if start == START)
+        return Command(goto=first, update=given.update)
+
+
+def guarded(agent: Any) -> GuardedGraph:
+    """The agent that `create_agent` or `create_deep_agent` made with `Guards`, run as the machine's graph is.
+
+    One runner holds a thread, each step is saved before the next one begins, and no count of steps ends a run
+    before a limit of the guards. `agent` itself is not changed.
+
+    Raises SetupError for anything that is not such an agent, or has no guards.
+    """
+    if not isinstance(agent, CompiledStateGraph) or "guards" not in agent.builder.channels:
+        raise SetupError(
+            f"guarded() takes an agent with guards, and this is {shown(type(agent).__name__)}; write "
+            "guarded(create_agent(model, tools, middleware=[Guards()]))."
+        )
+    held = agent.copy()
+    held.__class__ = GuardedGraph
+    assert isinstance(held, GuardedGraph), "the class was set in the line above"
+    return held.with_config(recursion_limit=_NO_STEP_LIMIT)

@@ -1,0 +1,560 @@
+"""`Guards`: the rules of the machine as one LangChain middleware, for `create_agent` and deepagents.
+
+Each hook is a walk through the machine's states (`steps.py`). Before a model call, and around it, is
+`wrap_model_call`: it settles what the tools have brought, lets the model be asked when the rules say so, and
+routes its reply. A reply without a call ends LangChain's loop: `after_agent` judges that end, and jumps
+back to the model, unless the task has ended. `wrap_tool_call` runs what is due, and leaves a finish, or what
+stands after one, alone. So no hook adds a step to a turn.
+"""
+
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.config import get_config
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from signoff.graph.compiled.settings import checked_limits, checked_texts, flag, listed, one_of, positive
+from signoff.graph.errors import JournalWarning, SetupError
+from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
+from signoff.graph.history.replies import Call, in_order, normal, with_calls
+from signoff.graph.inside.installing import install_hint
+from signoff.graph.limits import Limits
+from signoff.graph.machine import ENTRIES, Event, State
+from signoff.graph.messages import (
+    KEY,
+    SNAPSHOT_EVERY,
+    HistoryChannel,
+    append_messages,
+    marks,
+    slim,
+)
+from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
+from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
+from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.guards.steps import (
+    WAITS,
+    GuardedRun,
+    Position,
+    Walk,
+    begun,
+    due_calls,
+    prompt_of,
+    whole_history,
+    with_ids,
+)
+from signoff.nodes.execute import runs_again
+from signoff.nodes.model.advice import advise, secrets_of
+from signoff.nodes.model.guard import guarded as guarded_model
+from signoff.nodes.model.messages import is_streamed, sanitize
+from signoff.nodes.model.models import BoundModels
+from signoff.nodes.node import Dependencies, Report
+from signoff.nodes.requests import Part, acarry_out, carry_out
+from signoff.nodes.tool_calls.inject import Injector
+from signoff.nodes.tool_calls.run import ResultWriter, ToolResult, once
+from signoff.tools.checks import Check, make_checks
+from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
+from signoff.tools.toolbox import Toolbox, make_toolbox
+
+try:
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+    )
+    from langchain.agents.middleware.types import AgentState, OmitFromInput, PrivateStateAttr, hook_config
+except ImportError as error:
+    raise SetupError(
+        f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
+    ) from error
+
+_ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
+_PROMPT_TOKENS = 2**62
+_NO_MODELS = BoundModels((), None)
+
+
+_PAST_CHANNEL = HistoryChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)
+
+
+class GuardedState(AgentState[Any]):
+    """The channels of a guarded agent: those of the machine, under the names that it gives them."""
+
+    outcome: NotRequired[Annotated[dict[str, Any] | None, OmitFromInput]]
+    ended: NotRequired[Annotated[EndedTask, OmitFromInput]]
+    event: NotRequired[Annotated[str, PrivateStateAttr]]
+    decision: NotRequired[Annotated[Decision, PrivateStateAttr]]
+    task: NotRequired[Annotated[str, PrivateStateAttr]]
+    ending: NotRequired[Annotated[Ending, PrivateStateAttr]]
+    verdicts: NotRequired[Annotated[Verdicts, PrivateStateAttr]]
+    phases: NotRequired[Annotated[Phases, PrivateStateAttr]]
+    extra: NotRequired[Annotated[Extra, PrivateStateAttr]]
+    stop: NotRequired[Annotated[str, PrivateStateAttr]]
+    spent: NotRequired[Annotated[Spent, PrivateStateAttr]]
+    machine: NotRequired[Annotated[int, PrivateStateAttr]]
+    guards: NotRequired[Annotated[Position, PrivateStateAttr]]
+    past: NotRequired[Annotated[list[AnyMessage], _PAST_CHANNEL, PrivateStateAttr]]
+
+
+OWN = frozenset(GuardedState.__annotations__)
+"""The channels that Guards adds."""
+
+Request = ModelRequest[Any]
+Response = ModelResponse[Any]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks what the hook stands around, in the sync or the async way that it was given."""
+
+    handler: Callable[[Any], Any]
+    given: Any
+
+    def do(self, scope: object) -> Any:
+        return self.handler(self.given)
+
+    async def ado(self, scope: object) -> Any:
+        return await self.handler(self.given)
+
+
+@dataclass(frozen=True)
+class Running:
+    """Runs a call by LangChain's own node for tools; the result is a list of one, as `once` takes it."""
+
+    asking: Asking
+    writer: ResultWriter
+
+    def do(self, run: GuardedRun) -> list[ToolResult]:
+        try:
+            return [self._read(self.asking.do(run))]
+        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
+            return [self._broken(raised, run)]
+
+    async def ado(self, run: GuardedRun) -> list[ToolResult]:
+        try:
+            return [self._read(await self.asking.ado(run))]
+        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
+            return [self._broken(raised, run)]
+
+    def _broken(self, raised: BaseException, run: GuardedRun) -> ToolResult:
+        error = unanswered(raised, can_ask=run.can_ask)
+        # `Goes` and what pauses or ends the run.
+        if gets_past(error) or isinstance(raised, Goes):
+            raise raised
+        return self.writer.broken(error)
+
+    def _read(self, output: Any) -> ToolResult:
+        if isinstance(output, ToolMessage):
+            return self._marked(output)
+        update = getattr(output, "update", None)
+        plain = isinstance(output, Command) and not (output.goto or output.graph or output.resume)
+        if not plain or not isinstance(update, Mapping):
+            raise Goes(output)
+        messages = update.get("messages", [])
+        messages = list(messages) if isinstance(messages, list | tuple) else [messages]
+        own = [m for m in messages if _answers(m, self.writer.call)]
+        if len(own) != 1:
+            raise Goes(output)
+        # A guarded child has channels of the same names; what it came to is told in its last message.
+        rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
+        more = tuple(m for m in messages if m is not own[0])
+        return replace(self._marked(own[0]), more=more, update=rest)
+
+    def _marked(self, message: ToolMessage) -> ToolResult:
+        found = self.writer.finished(message)
+        kept = {**message.additional_kwargs, **found.result.additional_kwargs}
+        own = {"id": message.id, "additional_kwargs": kept, "response_metadata": message.response_metadata}
+        return replace(found, result=found.result.model_copy(update=own))
+
+
+def _answers(message: Any, call: Call) -> bool:
+    return isinstance(message, ToolMessage) and message.tool_call_id == call.id
+
+
+class Goes(BaseException):
+    """A tool gave something that only LangGraph can read, such as a `Command` that goes somewhere."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__("not for the history")
+        self.output = output
+
+
+class Guards(AgentMiddleware[Any, Any, Any]):
+    """Signoff's rules for an agent of LangChain: `create_agent(model, tools, middleware=[Guards()])`.
+
+    The task ends only by `finish_task`, a limit or an error, and `current_outcome(agent.get_state(config)
+    .values)` says which. Put it first in `middleware=`: so it stands around retries and fallbacks.
+
+    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk, evidence,
+    finish_alone: as `limits`, `control_tools` and so on of `build_graph`.
+
+    Raises SetupError for whatever cannot work, in one sentence that says what to write.
+    """
+
+    state_schema = GuardedState
+
+    def __init__(
+        self,
+        limits: Limits | Mapping[str, Any] | None = None,
+        controls: Sequence[ControlTool] | None = None,
+        checks: Sequence[Check] = (),
+        response_format: ResponseFormat | None = None,
+        talk: Literal["strict", "balanced", "natural"] = "balanced",
+        texts: Texts = DEFAULT_TEXTS,
+        *,
+        checks_folder: str | Path | None = None,
+        check_seconds: float = 60.0,
+        evidence: bool = False,
+        finish_alone: bool = False,
+    ) -> None:
+        super().__init__()
+        check_version()
+        texts = checked_texts(texts)
+        given = standard_controls(texts) if controls is None else listed("controls", controls, "[…]")
+        self._controls = finishing(given, response_format, evidence=flag("evidence", evidence), answer=False)
+        box = make_toolbox([], self._controls)
+        if FINISH_NAME not in box.controls:
+            texts = texts.naming(box.controls.finish)
+        mode = one_of("talk", talk, ("strict", "balanced", "natural"))
+        self._dialogue = mode == "natural"
+        bounds = checked_limits(limits)
+        if bounds.cost is not None and bounds.prices is None:
+            raise SetupError("A limit of cost needs prices; write limits=Limits(cost=…, prices=Prices(…)).")
+        self.tools = [control.tool for control in self._controls]
+        self._deps = Dependencies(
+            own=_NO_MODELS,
+            by_name=_no_models,
+            required=mode == "strict",
+            toolbox=replace(box, dialogue=self._dialogue),
+            limits=bounds,
+            texts=texts,
+            system_prompt="",
+            prompt_tokens=_PROMPT_TOKENS,
+            compaction_seconds=1.0,
+            tool_seconds=None,
+            result_chars=LIMIT,
+            ask_unknown=False,
+            injector=Injector(list(box.run_tools.values())),
+            outputs=outputs_folder(),
+            checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
+            finish_alone=flag("finish_alone", finish_alone),
+            evidence=evidence,
+            any_channel=True,
+        )
+        self._known: dict[str, BaseTool | dict[str, Any]] = {}
+        self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
+        self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
+        self._warned = False
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """A new input enters where every input does, whatever the thread stood in."""
+        state, known = with_ids(state)
+        walk = self._walk(state)
+        # Other middleware may take messages out, before a hook of this one comes to see them.
+        walk.run.reader(walk.state)
+        walk.run.give_back()
+        position: Position | None = state.get("guards")
+        # What enters by `extend` or `retry` has said so.
+        entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
+        walk.at = State.COMPRESS
+        update = {"event": entered, **walk.channels(position["tools"] if position else {})}
+        return update if known else {"messages": [_ALL, *state["messages"]], **update}
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return self.before_agent(state, runtime)
+
+    def wrap_model_call(
+        self, request: Request, handler: Callable[[Request], Response]
+    ) -> ExtendedModelResponse[Any]:
+        run, steps = self._model_call(request, handler)
+        return carry_out(steps, run)
+
+    async def awrap_model_call(
+        self, request: Request, handler: Callable[[Request], Awaitable[Response]]
+    ) -> ExtendedModelResponse[Any]:
+        run, steps = self._model_call(request, handler)
+        return await acarry_out(steps, run)
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        run, steps = self._tool_call(request, handler)
+        return carry_out(steps, run)
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        run, steps = self._tool_call(request, handler)
+        return await acarry_out(steps, run)
+
+    @hook_config(can_jump_to=["model", "tools"])
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        walk = self._walk(state)
+        return carry_out(self._end(walk), walk.run)
+
+    @hook_config(can_jump_to=["model", "tools"])
+    async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        walk = self._walk(state)
+        return await acarry_out(self._end(walk), walk.run)
+
+    def _model_call(
+        self, request: Request, handler: Callable[[Request], Any]
+    ) -> tuple[GuardedRun, Part[ExtendedModelResponse[Any]]]:
+        self._learn(request)
+        walk = self._walk(request.state, request.tools)
+        return walk.run, self._turn(walk, request, handler)
+
+    def _turn(
+        self, walk: Walk, request: Request, handler: Callable[[Request], Any]
+    ) -> Part[ExtendedModelResponse[Any]]:
+        if walk.at is State.EXECUTE:
+            walk.take(Report(Event.DONE))
+        yield from walk.go()
+        if walk.at is State.CALL_LLM:
+            yield from self._ask(walk, request, handler)
+        walk.run.give_back()
+        update = walk.channels(_kinds(walk.run.deps.toolbox))
+        return ExtendedModelResponse(ModelResponse(result=walk.messages), Command(update=update))
+
+    def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
+        system, messages = prompt_of(walk, request.messages, request.system_message)
+        offered = tool_choice(walk.task, walk.run.deps.required)
+        model = request.model
+        if is_streamed(model, "auto", walk.run.config):
+            model = self._cutting(model)
+        asked = request.override(model=model, system_message=system, messages=messages)
+        begins = time.time()
+        try:
+            response = yield from _chosen(asked, offered, handler)
+        except ContextOverflowError:
+            # Middleware around this one shortens the history, and asks again.
+            raise
+        except Exception as error:
+            if gets_past(error):
+                raise
+            said = advise(error, secrets_of(request.model))
+            ending = Ending(task=walk.task.id, status="error", reason="model_error", error=said)
+            walk.take(Report(Event.FAILED, {"ending": ending}))
+            yield from walk.go()
+            return
+        walk.take(Report(Event.REPLIED, {"messages": _noted(response, offered, begins, walk)}))
+        # The rest waits until the reply is saved.
+        yield from walk.step()
+
+    def _cutting(self, model: BaseChatModel) -> BaseChatModel:
+        """The model with the guard in it that closes a stream once a finish in it is complete."""
+        before = self._cut
+        if before is None or before[0] is not model:
+            before = self._cut = model, guarded_model(model, self._deps.toolbox)
+        return before[1]
+
+    def _tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
+    ) -> tuple[GuardedRun, Part[ToolMessage | Command[Any]]]:
+        state: Any = request.state
+        run = begun(self._deps_for(state), get_config(), state)
+        return run, self._call(run, state, request, handler)
+
+    def _call(
+        self,
+        run: GuardedRun,
+        state: Any,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Any],
+    ) -> Part[ToolMessage | Command[Any]]:
+        position: Position | None = state.get("guards")
+        found = due_calls(state["messages"], run.deps.toolbox).get(request.tool_call["id"] or "")
+        if found is None or position is None or position["at"] != State.EXECUTE:
+            # A finish, and what stands after it: the machine answers it.
+            return Command()
+        if not run.last_read:
+            # As before a new input: other middleware may take messages out before the next model call.
+            read: Any = {**state, "messages": whole_history(state, run)[0]}
+            run.reader(read)
+            run.give_back()
+        reply_id, call = found
+        writer = ResultWriter(call, state, run, None, time.monotonic())
+        running = Running(Asking(handler, self._meant(request, call)), writer)
+        try:
+            if not run.deps.toolbox.is_effect(call.name) or not self._has_journal(run, call):
+                (result,) = yield running
+                written = result.written
+            else:
+                again = partial(runs_again, call, None, run)
+                written = yield from once(call, reply_id, state, run, again=again, job=running)
+        except Goes as gone:
+            return gone.output  # type: ignore[no-any-return]  # whatever it is, LangGraph checks it
+        update = {key: value for one in written.updates for key, value in one.items()}
+        if not update and len(written.messages) == 1 and isinstance(written.messages[0], ToolMessage):
+            return written.messages[0]
+        return Command(update={**update, "messages": written.messages})
+
+    def _meant(self, request: ToolCallRequest, call: Call) -> ToolCallRequest:
+        """The request for the tool that the call means, where its name was written slightly wrong."""
+        known = self._known.get(call.name)
+        if request.tool is not None or not isinstance(known, BaseTool):
+            return request
+        named = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
+        return request.override(tool_call=named, tool=known)
+
+    def _has_journal(self, run: GuardedRun, call: Call) -> bool:
+        if run.store is None and run.can_ask and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{call.name} may change something, and without a store there is no journal: a call that is "
+                "cut short by a crash may run twice. Pass store= to create_agent.",
+                JournalWarning,
+                stacklevel=2,
+            )
+        return run.store is not None
+
+    def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
+        position: Position | None = walk.given.get("guards")
+        if position is not None and not position["at"]:
+            return None
+        last = walk.task.last
+        # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
+        if last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
+            yield from walk.go()
+        elif walk.at not in WAITS:
+            yield from walk.fail("middleware", _PAST)
+        walk.run.give_back()
+        update = {"messages": walk.messages, **walk.channels(position["tools"] if position else {})}
+        if walk.at is None:
+            return update
+        return {**update, "jump_to": "tools" if walk.at is State.EXECUTE else "model"}
+
+    def _learn(self, request: Request) -> None:
+        if request.response_format is not None:
+            raise SetupError(
+                "create_agent(response_format=…) ends the agent by itself; write Guards(response_format=…)."
+            )
+        own = {control.tool.name: control.tool for control in self._controls}
+        for tool in request.tools:
+            name = getattr(tool, "name", None)
+            if name in own and tool is not own[name]:
+                raise SetupError(
+                    f"The tool {name!r} has the name of a control tool of Guards; rename it, or leave the "
+                    "second Guards out."
+                )
+
+    def _walk(self, state: Any, tools: Sequence[Any] = ()) -> Walk:
+        return Walk(state, begun(self._deps_for(state, tools), get_config(), state))
+
+    def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
+        """What the states work with in this thread: with its tools, as far as they are known here."""
+        position: Position | None = state.get("guards")
+        kinds = dict(position["tools"]) if position is not None else {}
+        controls = self._deps.toolbox.controls
+        for tool in tools:
+            name = tool.name if isinstance(tool, BaseTool) else ""
+            if name and name not in controls:
+                self._known[name] = tool
+                kinds.setdefault(name, "")
+        if not kinds:
+            # Nobody has been told of any tool: LangChain's own node judges what an import calls.
+            kinds = _called(state.get("messages") or (), controls)
+        names = tuple(kinds)
+        found = tuple(self._known.get(name) for name in names)
+        made = self._made.get(names)
+        if made is None or made[0] != found:
+            given = [tool or _unseen(name, kinds[name]) for name, tool in zip(names, found, strict=True)]
+            box = replace(make_toolbox(given, self._controls), dialogue=self._dialogue)
+            made = self._made[names] = found, replace(self._deps, toolbox=box)
+        return made[1]
+
+
+_PAST = (
+    "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
+    "past the guards. Retry the thread, and it goes on from here."
+)
+
+
+def _no_models(name: str) -> BoundModels:
+    raise SetupError(f"This run names the model {name[:80]!r}, but the agent's own model is asked.")
+
+
+def _kinds(box: Toolbox) -> dict[str, str]:
+    return {name: str(kind) for name, kind in box.kinds.items() if name in box.tools}
+
+
+def _unseen(name: str, kind: str) -> BaseTool:
+    """A tool that this process has not been told of yet: it is known by its name, and its kind."""
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    metadata = {"kind": kind} if kind else {}
+    return StructuredTool(name=name, description=name, args_schema=schema, metadata=metadata)
+
+
+def _called(messages: Sequence[BaseMessage], controls: Mapping[str, Any]) -> dict[str, str]:
+    """The names of what the last reply calls."""
+    last = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
+    calls = last.tool_calls if last is not None else ()
+    return {call["name"]: "" for call in calls if call["name"] and call["name"] not in controls}
+
+
+def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], Any]) -> Part[Response]:
+    """The model's reply; with a looser choice of tools where the provider refuses this one."""
+    choice: ToolChoice = offered
+    while True:
+        asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
+        try:
+            response: Response = yield Asking(handler, asked)
+            return response
+        except Exception as error:
+            refused = "tool_choice" in str(error).replace(" ", "_").lower()
+            if not refused or choice is ToolChoice.ALL:
+                raise
+            choice = LOOSER[ToolChoice.REQUIRED]
+
+
+def _noted(response: Response, offered: ToolChoice, begins: float, walk: Walk) -> list[BaseMessage]:
+    """What the model has said, with its marks and an id of its own."""
+    said = [message for message in response.result if isinstance(message, AIMessage)]
+    if not said:
+        raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
+    message = _kept(sanitize(normal(said[-1])))
+    ends = time.time()
+    notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
+    if offered is ToolChoice.CONTROLS:
+        notes["controls_only"] = True
+    message.response_metadata = {**message.response_metadata, KEY: notes}
+    taken = walk.run.reader(walk.state).noted.places
+    if message.id is None or message.id in taken:
+        message.id = f"{message.id or 'reply'}-{len(walk.state['messages'])}"
+    return [slim(message)]
+
+
+def _kept(message: AIMessage) -> AIMessage:
+    """The reply without the calls that had begun to come in when its stream was cut."""
+    keep, calls = marks(message).get("cut"), [*message.invalid_tool_calls, *message.tool_calls]
+    if keep is None or keep >= len(calls):
+        return message
+    kept = [(call["name"], call["id"], call["args"]) for call in in_order(message, calls)[:keep]]
+    return with_calls(message, kept)
+
+
+LOWEST, BELOW = (1, 2, 11), (2,)
+
+
+def check_version() -> None:
+    """Raises SetupError for a version of langchain that Guards is not tested with."""
+    found = version("langchain")
+    parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
+    if not LOWEST <= parts < BELOW:
+        raise SetupError(
+            f"Guards is tested with langchain 1.2.11 up to, but not including, 2; this is {found}. "
+            "Install one of these versions."
+        )

@@ -1,0 +1,224 @@
+"""The states of the machine, run within the hooks of LangChain's loop.
+
+A hook goes on where the last one stopped: the channel `guards` holds the state that is next. The work of each
+state is the machine's own (`nodes/`), and so is the table that its event is looked up in. A walk stops where
+LangChain's loop has the next word: before a model call, before the tools run, and at the end.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import is_not
+from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from typing_extensions import TypedDict
+
+from signoff.graph.history.reader import read_messages
+from signoff.graph.history.replies import Call
+from signoff.graph.history.task import Task
+from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, next_state
+from signoff.graph.messages import append_messages, is_reply
+from signoff.graph.prompt.prompt import build_prompt
+from signoff.graph.state import AgentState, Ending
+from signoff.nodes.ask_user import ask_user
+from signoff.nodes.compress import compress
+from signoff.nodes.confirm import confirm
+from signoff.nodes.decide import decide
+from signoff.nodes.finish import finish
+from signoff.nodes.node import Dependencies, NodeContext, Report, Work
+from signoff.nodes.nudge import nudge
+from signoff.nodes.requests import Part
+from signoff.nodes.review import review
+from signoff.nodes.route_tools import route_tools
+from signoff.tools.toolbox import Toolbox
+
+WORKS: Mapping[State, Work] = {
+    State.COMPRESS: compress,
+    State.DECIDE: decide,
+    State.ROUTE_TOOLS: route_tools,
+    State.NUDGE: nudge,
+    State.ASK_USER: ask_user,
+    State.REVIEW: review,
+    State.CONFIRM: confirm,
+    State.FINISH: finish,
+}
+"""The work of the states that run in a hook."""
+
+WAITS = frozenset({State.ASK_USER, State.CONFIRM})
+"""The states that pause the run. LangGraph saves nothing of a hook that pauses, so what was written before is
+saved first, and such a state runs alone."""
+
+_FIRST = ENTRIES[Event.INPUT]
+_NOTHING = object()
+
+
+class Position(TypedDict):
+    """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
+    kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
+    first message."""
+
+    at: str
+    tools: dict[str, str]
+    first: str
+
+
+@dataclass
+class GuardedRun(NodeContext):
+    """One invocation of a hook. first: the id of the first message, by which a run without a thread is known
+    again."""
+
+    first: str = ""
+
+    def _place(self, history: object) -> object:
+        return self.thread_id, self.first
+
+    @property
+    def last_read(self) -> Sequence[BaseMessage]:
+        """The history as it was read last in this process; empty where it was not."""
+        found = self.deps.readings.get(self._place(None))
+        return found.messages if found is not None else ()
+
+
+def begun(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
+    """The run of a hook that is given this state."""
+    position, messages = state.get("guards"), state.get("messages") or ()
+    first = position["first"] if position else (messages[0].id or "") if messages else ""
+    return GuardedRun(deps, config, first=first)
+
+
+def whole_history(
+    state: Mapping[str, Any], run: GuardedRun
+) -> tuple[Sequence[BaseMessage], list[BaseMessage]]:
+    """The history with what LangChain's `SummarizationMiddleware` has taken out of it, and what of that is
+    not written down yet: limits and outcomes go by what has happened, not by what the model is shown."""
+    messages: Sequence[BaseMessage] = state.get("messages") or ()
+    if not messages or not is_summary(messages[0]):
+        return messages, []
+    past: list[BaseMessage] = list(state.get("past") or ())
+    known = {message.id for message in (*past, *messages)}
+    lost = [message for message in run.last_read if message.id not in known and not is_summary(message)]
+    return [*past, *lost, *(one for one in messages if not is_summary(one))], lost
+
+
+def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The state with an id for each message, and whether it had them: deepagents keeps what an input gives as
+    plain values without one."""
+    messages = state.get("messages") or ()
+    if all(message.id is not None for message in messages):
+        return state, True
+    return {**state, "messages": append_messages([], [list(messages)])}, False
+
+
+def is_summary(message: BaseMessage) -> bool:
+    """Whether LangChain's middleware wrote this in place of older messages."""
+    return message.additional_kwargs.get("lc_source") == "summarization"
+
+
+@dataclass
+class Walk:
+    """The states that one hook runs, and what they have written. at: the next one; None at the end."""
+
+    given: Mapping[str, Any]
+    run: GuardedRun
+    at: State | None = field(init=False)
+    state: AgentState = field(init=False)
+    before: Sequence[BaseMessage] = field(init=False)
+    written: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        position: Position | None = self.given.get("guards")
+        self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
+        state: Any = self.given
+        self.before, lost = whole_history(state, self.run)
+        if self.before is not state.get("messages"):
+            state = {**state, "messages": self.before}
+        if lost:
+            self.written["past"] = lost
+        self.state = state
+
+    @property
+    def task(self) -> Task:
+        return self.run.task(self.state)
+
+    def take(self, report: Report) -> None:
+        """Writes what a state reports, and goes where the table leads."""
+        assert self.at is not None, "there is a state that reports"
+        ends = report.event is None and not TRANSITIONS[self.at]
+        self.at = None if ends else next_state(self.at, report.event)
+        update = {"event": str(report.event or "ended"), **report.update}
+        messages = update.pop("messages", [])
+        self.written |= update
+        state: Any = {**self.state, **update}
+        if messages:
+            state["messages"] = append_messages(state["messages"], [messages])
+        self.state = state
+
+    def step(self) -> Part[None]:
+        """Runs the next state."""
+        assert self.at is not None, "there is a state to run"
+        work = WORKS[self.at](self.state, self.run)
+        self.take((yield from work) if isinstance(work, Generator) else work)
+
+    def go(self) -> Part[None]:
+        """Runs states until LangChain's loop has the next word, or a state is to wait."""
+        while self.at in WORKS and not (self.at in WAITS and "event" in self.written):
+            yield from self.step()
+
+    def fail(self, reason: str, error: str) -> Part[None]:
+        """Ends the task with an error, wherever it stands."""
+        if self.at is State.EXECUTE:
+            self.take(Report(Event.DONE))
+        while self.at not in (State.DECIDE, State.CALL_LLM):
+            yield from self.step()
+        ending = Ending(task=self.task.id, status="error", reason=reason, error=error)
+        self.take(Report(Event.FAILED, {"ending": ending}))
+        yield from self.go()
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages that are new or changed."""
+        before, now = self.before, self.state.get("messages") or ()
+        if now is before:
+            return []
+        changed = [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
+        return [*changed, *islice(now, len(before), None)]
+
+    def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
+        """What is written beside the messages."""
+        position = Position(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
+        written = {**self.written, "guards": position}
+        # Each channel that is written costs LangGraph a step of its own to save.
+        return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
+
+
+def due_calls(messages: Sequence[BaseMessage], box: Toolbox) -> Mapping[str, tuple[str, Call]]:
+    """The calls of the last reply that are to run now, each with the id of its reply. Nothing before that
+    reply is read: each call of a reply runs in a step of its own."""
+    last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
+    if last is None:
+        return {}
+    newest: Any = {"messages": list(messages[last:])}
+    section = read_messages(newest, box).section
+    reply_id = messages[last].id or ""
+    return {call.id: (reply_id, call) for call in section.due()}
+
+
+def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[SystemMessage, list[Any]]:
+    """The system message and the messages of the next model call: every call in them is answered, right after
+    its reply.
+
+    shown: what other middleware lets the model see in place of the history. system: the agent's own.
+    """
+    run, state, reader = walk.run, walk.state, walk.run.reader(walk.state)
+    given = walk.before
+    if len(shown) != len(given) or any(map(is_not, shown, given)):
+        # What the states have added is not in it yet.
+        seen: Any = {**state, "messages": [*shown, *walk.messages]}
+        state, reader = seen, read_messages(seen, run.deps.toolbox)
+    told = run.deps.prompt_with(system if system is not None else run.deps.system_prompt)
+    prompt = build_prompt(state, reader, told, run.deps.texts)
+    first = prompt[0]
+    assert isinstance(first, SystemMessage), "a prompt begins with the system message"
+    return first, prompt[1:]

@@ -1,0 +1,154 @@
+"""`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
+
+from typing import Any
+
+import pytest
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+)
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from signoff import outcome_of
+from signoff.guards import Guards
+from signoff.models.scripted import ScriptedModel, call
+from tests.support.guarded import tools
+
+CONFIG: Any = {"configurable": {"thread_id": "one"}}
+DONE = call("finish_task", summary="All of it.")
+GO: Any = {"messages": [("user", "do it")]}
+ORDERS = pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+
+
+def agent(other: Any, *script: Any, first: bool, **rules: Any) -> Any:
+    guards = Guards(**rules)
+    return create_agent(
+        ScriptedModel(script),
+        tools(),
+        middleware=[guards, other] if first else [other, guards],
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    ("decision", "results"),
+    [
+        ({"type": "approve"}, ("seen a", "saved x")),
+        ({"type": "reject", "message": "Not this."}, ("Not this.", "seen a")),
+        (
+            {"type": "edit", "edited_action": {"name": "save", "args": {"name": "y"}}},
+            ("seen a", "saved y"),
+        ),
+    ],
+    ids=["approve", "reject", "edit"],
+)
+def test_a_person_decides_on_a_call_beside_a_finish(
+    first: bool, decision: dict[str, Any], results: tuple[str, str]
+) -> None:
+    asks = HumanInTheLoopMiddleware(interrupt_on={"save": True})
+    asking = agent(asks, [call("look", name="a"), call("save", name="x"), DONE], DONE, first=first)
+    assert asking.invoke(GO, CONFIG)["__interrupt__"]
+    found = asking.invoke(Command(resume={"decisions": [decision]}), CONFIG)
+    told = [m.text for m in found["messages"] if m.type == "tool"]
+    assert [part in text for part, text in zip(results, told, strict=False)] == [True, True]
+    outcome = outcome_of(found)
+    # A rejected call is a failed sibling: the finish beside it does not stand.
+    assert (outcome.succeeded, outcome.turns) == (True, 2 if decision["type"] == "reject" else 1)
+
+
+@ORDERS
+def test_limits_count_what_a_summary_has_taken_out_of_the_history(first: bool) -> None:
+    summary = ScriptedModel(lambda seen: "It looked around.")
+    short = SummarizationMiddleware(summary, trigger=("messages", 6), keep=("messages", 3))
+    names = iter(range(100))
+    looks = [call("look", name=f"n{number}") for number in names]
+    found = agent(short, *looks, first=first, limits={"turns": 12}).invoke(GO, CONFIG)
+    outcome = outcome_of(found)
+    assert (outcome.reason, outcome.turns, outcome.tool_calls) == ("turns", 12, 12)
+    assert len(found["messages"]) < 12
+
+
+def test_limits_count_over_a_summary_in_another_process() -> None:
+    saver, summary = InMemorySaver(), ScriptedModel(lambda seen: "It looked around.")
+    asks = HumanInTheLoopMiddleware(interrupt_on={"save": True})
+
+    def built(*script: Any) -> Any:
+        short = SummarizationMiddleware(summary, trigger=("messages", 6), keep=("messages", 2))
+        around = [Guards(limits={"turns": 5}), asks, short]
+        return create_agent(
+            ScriptedModel(script), tools(), middleware=around, checkpointer=saver, store=InMemoryStore()
+        )
+
+    looks = [call("look", name=name) for name in "ab"]
+    assert built(*looks, call("save", name="x")).invoke(GO, CONFIG)["__interrupt__"]
+    # What this one has read is nothing before the summary, but the call that it runs first.
+    later = built(*[call("look", name=name) for name in "cdefg"])
+    found = later.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)
+    outcome = outcome_of(found)
+    assert (outcome.reason, outcome.turns) == ("turns", 5)
+
+
+@ORDERS
+def test_todos_are_written_and_say_nothing_of_the_end(first: bool) -> None:
+    todo = call("write_todos", todos=[{"content": "look", "status": "completed"}])
+    found = agent(TodoListMiddleware(), todo, "All todos are done.", DONE, first=first).invoke(GO, CONFIG)
+    assert found["todos"] == [{"content": "look", "status": "completed"}]
+    assert outcome_of(found).turns == 3
+
+
+@pytest.mark.parametrize(("first", "status"), [(True, "success"), (False, "error")])
+def test_a_fallback_is_asked_where_guards_stand_around_it(first: bool, status: str) -> None:
+    fallback = ModelFallbackMiddleware(ScriptedModel([DONE]))
+    found = agent(fallback, RuntimeError("down"), first=first).invoke(GO, CONFIG)
+    assert outcome_of(found).status == status
+
+
+def deep(*script: Any, rules: dict[str, Any] | None = None, **more: Any) -> Any:
+    return create_deep_agent(
+        ScriptedModel(script),
+        tools(),
+        middleware=[Guards(**(rules or {}))],
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+        **more,
+    )
+
+
+def test_a_deep_agent_ends_only_by_a_finish() -> None:
+    written = call("write_file", file_path="/a.txt", content="hi")
+    found = deep(written, "It is written.", DONE).invoke(GO, CONFIG)
+    assert outcome_of(found).turns == 3
+    assert "/a.txt" in found["files"]
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ([call("finish_task", summary="The door is red.")], "The door is red."),
+        ([call("finish_task", outcome="blocked", summary="No key.")], "blocked"),
+        (["only words"] * 5, "The work is not finished."),
+    ],
+    ids=["done", "blocked", "a limit"],
+)
+def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str) -> None:
+    child = {
+        "name": "helper",
+        "description": "Helps.",
+        "system_prompt": "Help.",
+        "model": ScriptedModel(script * 2),
+        "middleware": [Guards()],
+    }
+    task = call("task", description="Look at the door.", subagent_type="helper")
+    found = deep([task, task], DONE, subagents=[child]).invoke(GO, CONFIG)
+    results = [m.text for m in found["messages"] if m.type == "tool"][:2]
+    assert [told.lower() in text.lower() for text in results] == [True, True]
+    outcome = outcome_of(found)
+    assert (outcome.succeeded, outcome.turns, outcome.summary) == (True, 2, "All of it.")

@@ -1,0 +1,146 @@
+"""The machine and `create_agent` with guards decide alike: the same messages, outcomes and questions,
+whatever the model says and whatever history a thread begins with."""
+
+import os
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from signoff.models.scripted import call, reply
+from tests.support.guarded import Case, by_the_guards, by_the_machine
+from tests.support.hypothesis_runs import drawn_settings
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+# How many the thorough test draws; the full sweep is EXAMPLES=10000.
+EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
+
+FINISHES = (
+    call("finish_task", summary="All of it."),
+    call("finish_task", summary=""),
+    call("finish_task", summary="Half of it.", completion_percentage=50, next_phase="the rest"),
+    call("finish_task", outcome="blocked", summary="There is no key."),
+    call("finish_task", nonsense=1),
+    call("finish_task", summary="Perhaps.", requires_user_confirmation=True),
+)
+PARTS = (
+    "some words",
+    call("look", name="a"),
+    call("look", name="b"),
+    call("look", name="bad"),
+    call("look", wrong=1),
+    call("Look", name="a"),
+    call("look", id="same", name="c"),
+    call("save", name="x"),
+    call("save", name="bad"),
+    call("nobody_has_this"),
+    call("think", thought="hm"),
+    call("ask_user", question="Which?"),
+    *FINISHES,
+)
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("look", {"name": "a"}),
+    ("look", {"wrong": 1}),
+    ("save", {"name": "x"}),
+    ("finish_task", {"summary": "ok"}),
+    ("ask_user", {"question": "Which?"}),
+    ("nobody_has_this", {}),
+)
+# Longer than any of these runs is.
+AT_LAST = [call("finish_task", summary="At last.")] * 20
+
+steps = st.one_of(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=3),
+    st.just("only words"),
+    st.sampled_from(
+        [
+            reply(""),
+            reply("cut o", finish_reason="length"),
+            reply("no", finish_reason="content_filter"),
+            RuntimeError("the model is down"),
+        ]
+    ),
+)
+
+
+def not_blank(claim: Any) -> bool:
+    return bool(claim.get("summary") != "All of it.")
+
+
+rules = st.fixed_dictionaries(
+    {
+        "limits": st.fixed_dictionaries(
+            {
+                "turns": st.sampled_from([1, 2, 4, 8]),
+                "tool_calls": st.sampled_from([None, 1, 3]),
+                "repeats": st.sampled_from([None, 2, 5]),
+                "refusals": st.sampled_from([2, 5]),
+                "talk_turns": st.sampled_from([2, 5]),
+            }
+        ),
+        "talk": st.sampled_from(["balanced", "strict", "natural"]),
+        "checks": st.sampled_from([(), (not_blank,)]),
+        "finish_alone": st.booleans(),
+        "evidence": st.booleans(),
+    }
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[BaseMessage]:
+    """Imported ones: calls without a result, results of nothing, ids that come again."""
+    found, number = list[BaseMessage](), 0
+    for _ in range(draw(st.integers(0, 4))):
+        at = f"m{len(found)}"
+        match draw(st.sampled_from(["user", "words", "calls", "calls"])):
+            case "user":
+                found.append(HumanMessage("and this", id=at))
+            case "words":
+                found.append(AIMessage("words", id=at))
+            case _:
+                chosen = draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
+                ids = [draw(st.sampled_from([f"i{number + place}", "i0"])) for place in range(len(chosen))]
+                number += len(chosen)
+                made = [
+                    {"name": name, "args": args, "id": own}
+                    for (name, args), own in zip(chosen, ids, strict=True)
+                ]
+                found.append(AIMessage("", id=at, tool_calls=made))
+                answered = [own for own in ids if draw(st.booleans())]
+                found += [
+                    ToolMessage("it was so", tool_call_id=own, id=f"{at}-{n}")
+                    for n, own in enumerate(answered)
+                ]
+    return [*found, HumanMessage("do it", id=f"m{len(found)}")]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    saved = draw(st.booleans())
+    begun: Any = draw(st.one_of(st.just("do it"), histories()))
+    more = draw(st.lists(st.sampled_from(["and this", "yes"]), max_size=2)) if saved else []
+    return Case([*draw(st.lists(steps, max_size=6)), *AT_LAST], [begun, *more], saved, draw(rules))
+
+
+def check(case: Case) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert by_the_guards(case) == by_the_machine(case)
+
+
+@given(cases())
+@drawn_settings(40, None)
+def test_the_guards_decide_as_the_machine(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.thorough
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+@given(cases())
+@drawn_settings(EXAMPLES, None)
+def test_the_guards_decide_as_the_machine_in_many_examples(case: Case) -> None:
+    check(case)

@@ -1,0 +1,101 @@
+"""The same script on the machine and on `create_agent` with guards, and what each makes of it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from signoff import build_graph
+from signoff.guards import Guards
+from signoff.models.scripted import ScriptedModel
+
+# What differs between two runs of the very same: times, and ids made of random ones.
+VARIES = ("seconds_active", "seconds_waiting", "seconds_retrying", "task", "usage")
+_FRESH = re.compile(r"call_[0-9a-f]{24}")
+
+
+def tools() -> list[BaseTool]:
+    """One that reads and one that writes; both fail for the name "bad"."""
+
+    @tool
+    def look(name: str) -> str:
+        """Look at something."""
+        if name == "bad":
+            raise ValueError("no such thing")
+        return f"seen {name}"
+
+    @tool
+    def save(name: str) -> str:
+        """Save something."""
+        if name == "bad":
+            raise ValueError("it cannot be saved")
+        return f"saved {name}"
+
+    look.metadata = {"kind": "read"}
+    return [look, save]
+
+
+@dataclass
+class Case:
+    """A script, what a thread is given one after the other, whether it is saved, and the rules."""
+
+    script: Sequence[Any]
+    given: Sequence[Any] = ("do it",)
+    saved: bool = False
+    rules: dict[str, Any] = field(default_factory=dict)
+
+
+def by_the_machine(case: Case) -> list[Any]:
+    # Not streamed: `create_agent` asks for whole replies.
+    graph = build_graph(
+        ScriptedModel(case.script), tools(), **case.rules, **_storage(case), streaming="never"
+    )
+    return played(graph, case)
+
+
+def by_the_guards(case: Case) -> list[Any]:
+    return played(agent(ScriptedModel(case.script), case), case)
+
+
+def agent(model: ScriptedModel, case: Case) -> Any:
+    return create_agent(model, tools(), middleware=[Guards(**case.rules)], **_storage(case))
+
+
+def _storage(case: Case) -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver() if case.saved else None, "store": InMemoryStore()}
+
+
+def played(graph: Any, case: Case) -> list[Any]:
+    """After each input: the messages, the outcome, and what is asked."""
+    config: Any = {"configurable": {"thread_id": "one"}} if case.saved else None
+    return [_seen(graph.invoke(_input(given), config)) for given in case.given]
+
+
+def _input(given: Any) -> Any:
+    if isinstance(given, Command):
+        return given
+    return {"messages": [("user", given)] if isinstance(given, str) else given}
+
+
+def _seen(found: Any) -> tuple[list[str], dict[str, Any] | None, list[Any]]:
+    outcome = found.get("outcome")
+    kept = {key: value for key, value in outcome.items() if key not in VARIES} if outcome else None
+    return (
+        [said(one) for one in found["messages"]],
+        kept,
+        [one.value for one in found.get("__interrupt__", ())],
+    )
+
+
+def said(message: BaseMessage) -> str:
+    """What the message says, without what varies."""
+    calls = [(call["name"], call["args"], call["id"]) for call in getattr(message, "tool_calls", ())]
+    answers = getattr(message, "tool_call_id", ""), getattr(message, "status", "")
+    return _FRESH.sub("call_fresh", f"{message.type}: {message.text!r} {calls} {answers}")
