@@ -8,11 +8,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page
-
 from tests.support.benches.cli import PROGRAM
 from tests.support.benches.ui import UiBench
-from tests.support.benches.ui_web import Served, browser
+from tests.support.benches.web_browser import Seen, Served, browser
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 SCRIPT = """[
@@ -60,35 +58,36 @@ def _taken(bench: UiBench) -> None:
 
 
 def _application(served: Served) -> None:
-    with browser(1500, 900) as page:
-        page.page.goto(served.address)
-        page.shows("what is to be done")
-        page.send("Find out why the tests fail, and correct it.")
-        page.shows("Waiting for approval")
-        _settled(page.page, "app-approval")
-        page.press("a")
-        page.shows("Shall a discount")
-        page.send("1")
-        page.shows("Waiting for approval", "all tests pass")
-        page.press("a")
-        page.shows("Please confirm")
-        page.press("y")
-        page.shows("Asserted: done")
-        _settled(page.page, "app")
+    with browser(1500, 900) as seen:
+        seen.page.goto(served.address)
+        seen.shows("Say below")
+        seen.send("Find out why the tests fail, and correct it.")
+        seen.stands("Waiting for approval")
+        seen.press("Approve")
+        seen.shows("Shall a discount")
+        seen.press("yes")
+        seen.stands("Waiting for approval")
+        seen.page.locator('[data-opens="edit"]').click()
+        _settled(seen, "app-approval")
+        seen.press("Run it as edited")
+        seen.shows("Please confirm")
+        seen.press("Confirm")
+        seen.stands("Asserted: done")
+        _settled(seen, "app")
 
 
 def _page(bench: UiBench) -> None:
     file = bench.folder / "page.html"
     command = ["show", "calm-otter-47", "--html", str(file), "--database", str(bench.database)]
     subprocess.run([*PROGRAM, *command], check=True, stdout=subprocess.DEVNULL)
-    with browser(1400, 1000) as page:
-        page.page.goto(file.as_uri())
-        page.page.screenshot(path=str(PICTURES / "page.png"))
+    with browser(1400, 1000) as seen:
+        seen.page.goto(file.as_uri())
+        seen.page.screenshot(path=str(PICTURES / "page.png"))
 
 
-def _settled(page: Page, name: str) -> None:
-    page.wait_for_timeout(800)
-    page.screenshot(path=str(PICTURES / f"{name}.png"))
+def _settled(seen: Seen, name: str) -> None:
+    seen.page.wait_for_timeout(1200)
+    seen.page.screenshot(path=str(PICTURES / f"{name}.png"))
 
 
 if __name__ == "__main__":

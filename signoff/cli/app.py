@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "stats": "signoff.cli.stats:stats",
     "rate": "signoff.cli.stats:rate",
     "ui": "signoff.ui.command:ui",
-    "serve": "signoff.ui.command:serve",
+    "serve": "signoff.web.command:serve",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
     "replay": "signoff.cli.replay:replay",
@@ -71,7 +71,7 @@ SUMMARIES: Mapping[str, str] = {
     "stats": "Show how tasks ended, how many turns they took, and what to improve.",
     "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
     "ui": "Open the application: conversation, machine, terminal.",
-    "serve": "Open the application in a browser of this machine; takes the options of `ui`.",
+    "serve": "Open the application in browsers: threads, conversation, machine, terminal.",
     "threads": "List the threads: where each stands, and what it waits for.",
     "show": "Show a thread turn by turn: replies, calls, results, and the rules that fired.",
     "export": "Print a thread as one JSON document: history, outcomes, records.",
@@ -87,8 +87,6 @@ SUMMARIES: Mapping[str, str] = {
 help, so that listing the commands imports none of them. A command that is missing here is imported to be
 listed.
 """
-
-_PASSES_OPTIONS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class Loaded(Mapping[str, Any]):
@@ -117,7 +115,7 @@ def _command(name: str) -> Any:
         command.name = name
     else:
         alone = typer.Typer(add_completion=False)
-        alone.command(name, context_settings=_PASSES_OPTIONS_ON if name == "serve" else None)(found)
+        alone.command(name)(found)
         command = typer.main.get_command(alone)
     command.rich_help_panel = _panel(name)
     for one in (command, *getattr(command, "commands", {}).values()):

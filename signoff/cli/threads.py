@@ -17,8 +17,9 @@ from signoff.cli.console import stdout_console
 from signoff.cli.display import Plain, Terminal
 from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
+from signoff.front.record.reading import read_run
+from signoff.front.record.run import Run
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
-from signoff.front.settings import recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, ago, found_in, in_words, status_of
@@ -26,7 +27,6 @@ from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadErr
 from signoff.graph.foreign import counted
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
-from signoff.nodes.journal import recorded
 from signoff.session.events import (
     Answered,
     CallFinished,
@@ -38,16 +38,12 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
-from signoff.session.history import Chapter, Turn, chapters
-from signoff.session.path import Step, steps
+from signoff.session.history import Chapter, Turn
 from signoff.session.status import (
     Condition,
     Expired,
     ThreadStatus,
-    deps_of,
     expire,
-    look,
-    readable,
     reading_graph,
 )
 from signoff.storage.postgres import PostgresStorage
@@ -110,14 +106,15 @@ def show(
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        thread_status, told, outcomes, running, path = _read(storage, thread_id)
+        found = read_run(storage, thread_id)
+        thread_status, told, outcomes = found.status, found.chapters, found.outcomes
         if thread_status.condition is Condition.UNKNOWN:
             if read_inbox(storage.store, thread_id):
                 raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; try again later.")
             raise unknown(thread_id, file)
-        settings = recall(storage.store, thread_id)
+        settings, running = found.settings, found.running
     if html is not None:
-        _write_page(console, html, thread_status, told, outcomes, path, running, settings)
+        _write_page(console, html, found)
         return
     status = "running" if running else status_of(thread_status)
     now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(thread_status, file)
@@ -215,31 +212,14 @@ def thread_table(found: Sequence[Row], width: int) -> Table:
     return table
 
 
-def _write_page(console: Console, file: str, thread_status: ThreadStatus, *rest: Any) -> None:
-    # It imports this package, so it cannot be imported with it; and most commands do not need it.
-    from signoff.page import STDOUT, Run, page, save
+def _write_page(console: Console, file: str, run: Run) -> None:
+    # It builds on this package, so that it cannot be imported with it; and most commands need none of it.
+    from signoff.page import STDOUT, page, save
 
-    save(page(Run(thread_status, *rest)), file)
+    save(page(run), file)
     if file != STDOUT:
         told = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
         console.print(Text(told), soft_wrap=True)
-
-
-def _read(
-    storage: OpenStorage, thread_id: str
-) -> tuple[ThreadStatus, list[Chapter], dict[str, Mapping[str, Any]], bool, list[Step]]:
-    # Asked first: else a run that ends in between would look as if it had been stopped.
-    running = storage.checkpointer.is_running(thread_id)
-    graph = reading_graph(storage)
-    thread_status = look(graph, thread_id)
-    with readable(thread_id):
-        path = steps(storage.checkpointer, thread_id)
-        told = chapters(thread_status.values, deps_of(graph).toolbox, path)
-        ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
-    outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
-    if thread_status.outcome is not None:
-        outcomes[thread_status.outcome["task"]] = dict(thread_status.outcome)
-    return thread_status, told, outcomes, running, path
 
 
 def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -273,7 +253,7 @@ def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
 
 def _print(
     console: Console,
-    told: list[Chapter],
+    told: Sequence[Chapter],
     outcomes: Mapping[str, Mapping[str, Any]],
     now: CommandReport | None,
     database: Database,

@@ -1,6 +1,6 @@
 """One self-contained HTML page of a thread, for sharing."""
 
+from signoff.front.record.run import Run
 from signoff.page.page import STDOUT, page, save
-from signoff.page.run import Run
 
 __all__ = ["STDOUT", "Run", "page", "save"]

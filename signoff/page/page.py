@@ -2,37 +2,27 @@
 
 import importlib.metadata
 import os
-import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
-from signoff.front.cards import NOTHING_OPEN, WHY, changed, checked, is_open
-from signoff.front.text import plain
-from signoff.graph.drawing.layout import PAUSES
+from signoff.front.record.draw import FOLDER, draw, environment, fitted
+from signoff.front.record.machine import picture
+from signoff.front.record.run import Run
+from signoff.front.record.timeline import Gap, Piece, TurnBox, overview, pieces
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import counted
-from signoff.graph.vocabulary import CLAIMS, VERIFIED, WAITS, heading
-from signoff.page import text
-from signoff.page.machine import picture
-from signoff.page.run import Run
-from signoff.page.timeline import Gap, Piece, TurnBox, look, overview, pieces
-from signoff.tools.approvals import DECISIONS
 
 STDOUT = "-"
 MOST_BYTES = 2_400_000
-"""The limit of the whole timeline: a page should be easy to send, and to open on a phone."""
-_PIECE_BYTES = 300_000
-# The limits of one text, in characters; the next one is tried when a piece is too large.
-_ROOMS = (16_000, 3_000, 400, 60)
-_FOLDER = Path(__file__).parent
+"""Of the whole timeline: a page is to be sent around, and opened on a phone."""
+_FOLDER = Path(__file__).parent / "templates"
 
 
 def page(run: Run) -> str:
@@ -50,40 +40,8 @@ def page(run: Run) -> str:
 
 @cache
 def templates() -> Environment:
-    """Returns the templates. All they print is made visible and escaped; an unknown name is an error."""
-    environment = Environment(
-        loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined, finalize=_visible
-    )
-    texts = (text.line, text.shorten, text.fold, text.moment, text.duration, text.number, counted)
-    environment.filters.update(
-        {make.__name__: make for make in (*texts, heading, checked, changed, is_open, look, draw)}
-    )
-    environment.tests["long"] = text.is_long
-    environment.globals.update(
-        asks={name: wait.title for name, wait in WAITS.items()},
-        claims=CLAIMS,
-        decisions=sorted(DECISIONS),
-        nothing_open=NOTHING_OPEN,
-        pauses=PAUSES,
-        reminders=WHY,
-        verified=VERIFIED,
-    )
-    return environment
-
-
-def _source(name: str) -> str:
-    """Returns a template without line breaks and indents, which would be visible between elements."""
-    if name.endswith(".css"):
-        return (_FOLDER / name).read_text("utf-8")
-    return re.sub(r"\n\s*", "", (_FOLDER / "templates" / name).read_text("utf-8"))
-
-
-def _visible(value: object) -> object:
-    """Returns template output unchanged, and text with hidden and reordering characters named."""
-    if isinstance(value, int) or hasattr(value, "__html__"):
-        return value
-    words = f"{value:g}" if isinstance(value, float) else str(value)
-    return words if words.isascii() and words.isprintable() else plain(words)
+    """The templates of a page."""
+    return environment((_FOLDER, FOLDER / "templates", FOLDER))
 
 
 def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
@@ -100,28 +58,11 @@ def _timeline(parts: Sequence[tuple[int, Piece]]) -> list[tuple[int, str]]:
 def _draw_first(parts: Iterable[tuple[int, Piece]], room: int) -> Iterator[tuple[int, str]]:
     """Renders as many of the first parts as there is room for, but at least one."""
     for at, (task, piece) in enumerate(parts):
-        markup = _fitted(piece)
+        markup = fitted(piece)
         room -= len(markup.encode())
         if at and room < 0:
             return
         yield task, markup
-
-
-def _fitted(piece: Piece) -> str:
-    """Renders the piece with as much text as its size limit allows."""
-    for room in _ROOMS:
-        markup = draw(piece, room)
-        if len(markup) <= _PIECE_BYTES:
-            break
-    return markup
-
-
-def draw(part: object, room: int) -> str:
-    """Renders a part with its macro. room: the limit of one text, in characters."""
-    macro: Callable[..., str] = getattr(
-        templates().get_template("timeline.html").module, type(part).__name__.lower()
-    )
-    return macro(part, room)
 
 
 def save(page: str, file: str) -> None:

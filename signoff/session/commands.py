@@ -65,6 +65,10 @@ class Choose:
     command: Callable[[ThreadStatus], "ThreadCommand"]
 
 
+class TooLate(ThreadError):
+    """The answer came too late: what it was given for no longer waits. Nothing was changed."""
+
+
 ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
 """What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
 on."""
@@ -140,7 +144,7 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     waiting = status.waiting
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
-        raise ThreadError(
+        raise TooLate(
             f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
         )
     if command.interrupt_id is None and len(status.waits) > 1:
@@ -152,7 +156,7 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     if command.interrupt_id is not None:
         waiting = status.wait(command.interrupt_id)
     if waiting is None:
-        raise ThreadError(
+        raise TooLate(
             f"Thread {status.shown!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )

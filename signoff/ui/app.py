@@ -2,9 +2,7 @@
 
 import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -16,6 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static, TextArea
 
+from signoff.front.choices import arguments_text
 from signoff.front.database import Database, OpenStorage
 from signoff.front.report import command
 from signoff.front.settings import Given
@@ -24,7 +23,7 @@ from signoff.front.threads import Row, ago, found_in, in_words
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.decisions import read_json
-from signoff.ui.asking import Asking, arguments_text
+from signoff.ui.asking import Asking
 from signoff.ui.desk import Desk
 from signoff.ui.prompt import Prompt
 
@@ -51,9 +50,8 @@ HELP = """\
   c   F9       copy the command that goes on with this thread
   q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
-_LOOK_SECONDS = 0.5
-# The sixteen colours of cards and lines: black to white, then the bright ones. Each is readable on the
-# background of its theme.
+# The sixteen colours that cards and lines are made of: black to white, then the bright ones. Each can be read
+# on the ground of its theme.
 _DARK = TerminalTheme(
     (17, 20, 24),
     (230, 237, 243),
@@ -315,17 +313,10 @@ class SignoffApp(App[None]):
             self.exit()
 
 
-def run_app(
-    database: Database, given: Given, thread_id: str | None, server: int | None, theme: str = "dark"
-) -> int:
-    """Runs the application until the person leaves; returns the exit code.
-
-    server: the process that shows it in a browser, if there is one.
-    """
+def run_app(database: Database, given: Given, thread_id: str | None, theme: str = "dark") -> int:
+    """Runs the application until the person leaves; returns the exit code."""
     with database.open() as storage:
         app = SignoffApp(database, storage, given, thread_id, theme)
-        if server is not None:
-            _end_with(server, app.desk.close_terminal)
         # Imported objects stay: without this a full garbage collection halts the screen for half a second.
         gc.freeze()
         try:
@@ -337,18 +328,3 @@ def run_app(
             # A model call cannot be cancelled from here, and everything finished is saved.
             os._exit(0)
     return app.return_code or 0
-
-
-def _end_with(server: int, close: Callable[[], None]) -> None:
-    """Ends this process when the server that started it has ended; a killed server sends no notice.
-
-    close: ends what this process has started.
-    """
-
-    def watch() -> None:
-        while os.getppid() == server:
-            time.sleep(_LOOK_SECONDS)
-        close()
-        os._exit(0)
-
-    threading.Thread(target=watch, name="signoff-server", daemon=True).start()

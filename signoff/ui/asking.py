@@ -1,8 +1,6 @@
 """What the thread waits for, and the ways to answer: a card with buttons above the prompt."""
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from textual.app import ComposeResult
@@ -12,32 +10,8 @@ from textual.message import Message
 from textual.widgets import Button, Static
 
 from signoff.front.cards import Card, approving, asking, card
-from signoff.front.text import cut, named, one_line
-from signoff.graph.errors import ThreadError
-from signoff.session.decisions import (
-    Action,
-    Approval,
-    Confirmation,
-    PendingCall,
-    Question,
-    Waiting,
-    read_json,
-)
-from signoff.ui.work import SHELL
-
-_OPTION = 40
-_UNKNOWN = "It is not known whether this was done. Check before you do it again."
-_MOST_OPTIONS = 9
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A button. key: the letter that presses it. answer: its answer; None when more must be typed."""
-
-    key: str
-    label: str
-    variant: str
-    answer: Any = None
+from signoff.front.choices import Choice, choices, decision_of, option_of
+from signoff.session.decisions import Action, Approval, PendingCall, Question, Waiting
 
 
 class Asking(Vertical):
@@ -114,10 +88,10 @@ class Asking(Vertical):
     def typed(self, text: str) -> None:
         """Takes what was typed into the prompt. Raises ThreadError when it is not valid."""
         waiting = self.waiting
-        if isinstance(waiting, Question) and text.isdecimal() and 0 < int(text) <= len(waiting.options):
-            self.take(waiting.options[int(text) - 1])
+        if isinstance(waiting, Question):
+            self.take(option_of(text, waiting))
         elif call := self.call:
-            self.take(_decision(text, call))
+            self.take(decision_of(text, call))
         else:
             self.take(text)
 
@@ -128,7 +102,7 @@ class Asking(Vertical):
         return waiting.calls[len(self.decided)] if isinstance(waiting, Approval) else None
 
     def choices(self) -> list[Choice]:
-        return list(_choices(self.waiting, self.call)) if self.waiting else []
+        return list(choices(self.waiting, self.call)) if self.waiting else []
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
@@ -153,58 +127,5 @@ class Asking(Vertical):
         return asking(waiting)
 
 
-def _choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
-    if isinstance(waiting, Question):
-        for number, option in enumerate(waiting.options[:_MOST_OPTIONS], start=1):
-            yield Choice(str(number), cut(one_line(option), _OPTION), "primary", option)
-    elif isinstance(waiting, Confirmation):
-        yield Choice("y", "Confirm", "success", "yes")
-    elif isinstance(waiting, Action):
-        if waiting.unknown and waiting.tool == SHELL:
-            yield Choice("g", "Run it again", "warning")
-        yield Choice("u", "Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
-    elif call:
-        known = {
-            "approve": Choice("a", "Approve", "success", {"type": "approve"}),
-            "edit": Choice("e", "Edit", "primary"),
-            "reject": Choice("r", "Reject", "error"),
-            "respond": Choice("w", "Answer in its place", "default"),
-        }
-        yield from (known[kind] for kind in known if kind in call.allowed)
-
-
-def _decision(text: str, call: PendingCall) -> Mapping[str, Any]:
-    """Returns the decision typed for a call: its word, `reject: why`, or JSON of one decision."""
-    word, _, rest = text.partition(":")
-    kind = word.strip().lower()
-    if kind == "edit":
-        try:
-            return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
-        except ValueError as error:
-            raise ThreadError(f"The arguments are not valid JSON ({error}).") from error
-    if kind in ("reject", "respond"):
-        return {"type": kind, "message": rest.strip()}
-    if kind == "approve":
-        return {"type": kind}
-    ways = ", ".join(call.allowed)
-    raise ThreadError(f"Press a button, or type one of: {ways}; `reject: why` gives a reason.")
-
-
-def arguments_text(call: PendingCall) -> str:
-    """Returns the arguments of a call as text to edit."""
-    return named(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
-
-
-def hint(waiting: Waiting | None) -> str:
-    """Returns the hint of the prompt."""
-    if isinstance(waiting, Question):
-        return "your answer, or the number of one"
-    if isinstance(waiting, Confirmation):
-        return "yes, or what is wrong"
-    if isinstance(waiting, Action):
-        return "its result"
-    return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
-
-
 def _variant(choice: Choice) -> Any:
-    return choice.variant
+    return choice.tone

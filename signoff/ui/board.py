@@ -19,9 +19,11 @@ from textual.events import DescendantBlur
 from textual.widgets import Static
 
 from signoff.front.cards import AMBER, COLOURS
+from signoff.front.choices import hint
 from signoff.front.database import Database
 from signoff.front.settings import Settings
 from signoff.front.text import cut, one_line
+from signoff.front.work import Edge, Loading, News, Ready, Story
 from signoff.front.working import shell_path
 from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
 from signoff.graph.foreign import counted
@@ -31,11 +33,10 @@ from signoff.models.local.weights import STAGE_WORDS
 from signoff.session.decisions import Waiting
 from signoff.session.events import CallStarted, Decided, Entered, Resumed, Stopping, Token
 from signoff.session.status import Condition
-from signoff.ui.asking import Asking, hint
+from signoff.ui.asking import Asking
 from signoff.ui.conversation import Conversation
 from signoff.ui.pane import TerminalPane
 from signoff.ui.prompt import Prompt
-from signoff.ui.work import Edge, Loading, News, Ready, Story
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _NAME = 40

@@ -8,11 +8,13 @@ from textual import message
 from textual.worker import Worker, WorkerState
 
 from signoff.front.cards import Card
+from signoff.front.choices import SHELL
 from signoff.front.database import Database, OpenStorage
 from signoff.front.report import MORE_TURNS
 from signoff.front.settings import Given, Settings
 from signoff.front.text import plain
 from signoff.front.thread_ids import new_thread_id
+from signoff.front.work import Models, News, Story, Work, read_story
 from signoff.graph.errors import SignoffError, ThreadBusy
 from signoff.session.commands import Answer, Extend, Retry, Stop, ThreadCommand, request_pause
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
@@ -21,7 +23,6 @@ from signoff.session.status import Condition
 from signoff.tools.pty.shell import ShellResult
 from signoff.ui.asking import Asking
 from signoff.ui.board import Board, status_word
-from signoff.ui.work import SHELL, Models, News, Story, Work, read_story
 
 _WATCH_SECONDS = 1.0
 

@@ -20,18 +20,23 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from signoff.front.text import cut, one_line, plain
+from signoff.front.pane_shell import (
+    PROMPT,
+    Backlog,
+    Guard,
+    PaneShell,
+    Words,
+    announced,
+    pasted,
+    remark,
+    typed,
+)
+from signoff.front.text import cut, one_line
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.shell import Shell, ShellResult
-from signoff.ui.pane_shell import Backlog, Guard, PaneShell, Words, pasted, typed
 from signoff.ui.screen import TerminalScreen
 from signoff.ui.screen_grid import highlighted
 
-PROMPT = r"\[\e[1;34m\]\w\[\e[0m\] \$ "
-"""The prompt of bash, as in `PS1`: the folder."""
-
-_MOST_LINES = 12
-_MOST_CHARACTERS = 1_500
 _TITLE = 60
 _ASKS = {"line": "asks for a line of input", "password": "asks for a password"}
 _FRAME_SECONDS = 0.05
@@ -52,19 +57,6 @@ def title(running: str | None, waiting_for: str | None) -> str:
     if waiting_for in _ASKS:
         return f"terminal · {_ASKS[waiting_for]}"
     return f"terminal · $ {cut(one_line(running), _TITLE)}"
-
-
-def announced(command: str) -> str:
-    """Returns a command of the agent as if it had been typed; a long one is truncated."""
-    lines = plain(cut(command.strip(), _MOST_CHARACTERS)).split("\n")
-    if len(lines) > _MOST_LINES:
-        lines = [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more lines"]
-    return "\x1b[1;32m$\x1b[39m " + "\n  ".join(lines)
-
-
-def remark(words: str) -> str:
-    """Returns a line of the application itself."""
-    return f"\x1b[2;3m[{one_line(words)}]"
 
 
 class TerminalView(Widget):

@@ -42,6 +42,7 @@ from signoff import (
 )
 from signoff.front.cards import ending
 from signoff.front.database import Database
+from signoff.front.record.draw import templates
 from signoff.front.report import of_outcome
 from signoff.graph.errors import IllegalEvent
 from signoff.graph.kinds import Kind, kind_of
@@ -51,7 +52,6 @@ from signoff.graph.rules import RULES
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
-from signoff.page.page import templates
 from signoff.stats import rate, read_ended, stats
 from signoff.tools.control import ControlRegistry, standard_controls
 from signoff.tools.sandbox import choose_sandbox, python_tool

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from signoff.front.record.machine import count_path
 from signoff.graph.drawing.diagram import lines
 from signoff.graph.machine import TRANSITIONS, Event, State
-from signoff.page.machine import count_path
 from signoff.session.path import Step, steps
 from signoff.storage.sqlite import sqlite_storage
 from tests.support.benches.cli import CUT_OFF, Bench

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-import signoff.page
+import signoff
+from signoff.front.record.draw import templates
 from signoff.page import page
-from signoff.page.page import MOST_BYTES, templates
+from signoff.page.page import MOST_BYTES
 from signoff.session.events import Answered, CallFinished, Nudged, Thought
 from signoff.session.history import Turn
 from tests.support.benches.page import TASK, Node, ends, everywhere, outcome, read, run_of
@@ -172,19 +173,21 @@ def test_a_name_that_is_not_there_is_an_error(template: str) -> None:
         templates().from_string(template).render(run=object())
 
 
-FOLDER = Path(signoff.page.__file__).parent
+FOLDERS = [Path(signoff.__file__).parent / name for name in ("front/record", "page", "web")]
+TEMPLATES = {f"{file.parents[1].name}/{file.name}": file for one in FOLDERS for file in one.rglob("*.html")}
 
 
-@pytest.mark.parametrize("file", sorted(file.name for file in FOLDER.rglob("*.*ml")))
-def test_a_template_marks_nothing_as_safe(file: str) -> None:
-    source = (FOLDER / "templates" / file).read_text("utf-8")
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_a_template_marks_nothing_as_safe(name: str) -> None:
+    source = TEMPLATES[name].read_text("utf-8")
     assert re.findall(r"\bsafe\b|autoescape|Markup|__html__|xmlattr|tojson|urlize|~", source) == []
     assert re.findall(r"=\s*\{\{|=[^\s\"'{}=<>]+\{\{", source) == [], "an attribute without quotes"
 
 
 def test_no_code_of_the_page_marks_anything_as_safe() -> None:
-    sources = {file.name: file.read_text("utf-8") for file in FOLDER.glob("*.py")}
-    assert len(sources) > 4
+    files = [file for one in FOLDERS for file in one.glob("*.py")]
+    sources = {f"{file.parent.name}/{file.name}": file.read_text("utf-8") for file in files}
+    assert len(sources) > 8
     assert [
         name for name, source in sources.items() if re.search(r"Markup|markupsafe|\bsafe\(", source)
     ] == []

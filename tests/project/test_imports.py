@@ -51,13 +51,21 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "signoff.cli",
             "signoff.ui",
             "signoff.page",
+            "signoff.web",
             "signoff.server",
             "signoff.graph.studio",
         ),
     ),
 )
 # They share what is in `signoff.front`, and do not import each other.
-NEIGHBOURS = ("signoff.cli", "signoff.ui", "signoff.page", "signoff.server", "signoff.graph.studio")
+NEIGHBOURS = (
+    "signoff.cli",
+    "signoff.ui",
+    "signoff.page",
+    "signoff.web",
+    "signoff.server",
+    "signoff.graph.studio",
+)
 # The one way from a neighbour to another, at the moment when a command is to write a page.
 LATE = {("signoff.cli.threads", "signoff.page")}
 

@@ -146,11 +146,11 @@ def test_a_page_is_made_with_the_templates_of_the_installed_wheel(wheel: Path, t
     program = """if True:
         from signoff.page import Run, page
         from signoff.session.status import Condition, ThreadStatus
-        import signoff.page.run as module
+        import signoff.front.record.run as module
         print(module.__file__)
         print(page(Run(ThreadStatus("t1", Condition.STOPPED), ())))
     """
     path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
     file, page = run(sys.executable, "-S", "-c", program, cwd=tmp_path, PYTHONPATH=path).split("\n", 1)
-    assert Path(file) == tmp_path / "signoff/page/run.py"
+    assert Path(file) == tmp_path / "signoff/front/record/run.py"
     assert [part in page for part in ("<!doctype html>", "t1", ":root {", "<svg")] == [True] * 4

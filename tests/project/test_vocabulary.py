@@ -13,6 +13,7 @@ from signoff.front.cards import COLOURS, ending
 from signoff.front.database import Database
 from signoff.front.report import Status, of_outcome
 from signoff.front.threads import Row, in_words
+from signoff.front.work import Story
 from signoff.graph import outcome as outcomes
 from signoff.graph.history.reader import Wait
 from signoff.graph.machine import Event
@@ -34,7 +35,6 @@ from signoff.session.decisions import Waiting
 from signoff.session.history import Turn
 from signoff.session.status import Condition, ThreadStatus
 from signoff.ui.board import status_word
-from signoff.ui.work import Story
 from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page import TASK, outcome, read, run_of

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from signoff.front.cards import asking, card
+from signoff.front.choices import arguments_text
+from signoff.front.pane_shell import announced
+from signoff.front.record.draw import templates
 from signoff.front.text import one_line, plain, shell_command
-from signoff.page.page import templates
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.filesystem.unseen import UNSEEN
-from signoff.ui.asking import arguments_text
-from signoff.ui.pane import announced
 from signoff.ui.screen_grid import shown
 from tests import unseen
 

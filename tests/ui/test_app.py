@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from signoff.front.settings import Given
+from signoff.front.work import Models, Work
 from signoff.graph.machine import State
 from signoff.session.decisions import Action
 from signoff.session.path import steps
 from signoff.tools.pty.shell import ShellResult
 from signoff.ui.app import Editor, Help, Threads
-from signoff.ui.work import Models, Work
 from tests.support.benches.ui import UiBench
 
 pytestmark = pytest.mark.slow

@@ -2,8 +2,8 @@
 
 import pytest
 
-from signoff.ui.pane import announced, title
-from signoff.ui.pane_shell import MOST, Backlog, Words, pasted, typed
+from signoff.front.pane_shell import MOST, Backlog, Words, announced, pasted, typed
+from signoff.ui.pane import title
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The application in a real browser: a server in a process of its own, and what its page is sent."""
+"""The web application in a real browser: a server in a process of its own, and the pages that look at it."""
 
 import os
 import signal
@@ -6,18 +6,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, WebSocket
+from playwright.sync_api import Page
 
-from signoff.ui.screen import TerminalScreen
 from tests.support.chromium import browser as connected
 
 SECONDS = 30.0
+AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
+_AXE_RUN = """async () => (await axe.run(document)).violations
+    .filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160))])"""
 
 
 class Served:
@@ -28,7 +31,8 @@ class Served:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[1]
-        self.origin, _, self.token = self.address.partition("/?token=")
+        self.origin, _, rest = self.address.partition("/#token=")
+        self.token = rest.partition("&")[0]
 
     def children(self) -> list[int]:
         """The processes that it has started, and theirs."""
@@ -38,69 +42,65 @@ class Served:
             found += [int(child) for task in tasks for child in task.read_text().split()]
         return found[1:]
 
-    def end(self, number: int = signal.SIGTERM) -> None:
+    def end(self, number: int = signal.SIGTERM) -> int | None:
         if self.process.poll() is None:
             self.process.send_signal(number)
             self.process.wait(30)
         if self.process.stdout:
             self.process.stdout.close()
+        return self.process.returncode
 
 
-class Browser:
-    """A page of the application. Its screen is read from what the server sends."""
+class Seen:
+    """A page of the application, and all that went wrong in it."""
 
     def __init__(self, page: Page) -> None:
-        self.page, self.screen = page, TerminalScreen(100, 300)
+        self.page = page
+        page.set_default_timeout(SECONDS * 1000)
         self.requests: list[str] = []
         self.problems: list[str] = []
-        page.on("websocket", self._listen)
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", self._said)
 
-    def _listen(self, socket: WebSocket) -> None:
-        socket.on("framereceived", self._received)
-
-    def _received(self, frame: Any) -> None:
-        if isinstance(frame, bytes):
-            self.screen.feed(frame)
+    def _said(self, message: Any) -> None:
+        if message.type == "error" and "409" not in message.text:
+            self.problems.append(message.text)
 
     def shows(self, *words: str) -> None:
-        """Waits until all of `words` stand on the screen."""
-        self.until(lambda: all(word in "\n".join(self.screen.text) for word in words))
+        """Waits until all of `words` can be seen."""
+        for word in words:
+            self.page.get_by_text(word).locator("visible=true").first.wait_for()
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + SECONDS
-        while not condition():
-            assert time.monotonic() < end, "\n".join(self.screen.text)
-            self.page.wait_for_timeout(50)
+    def stands(self, word: str) -> None:
+        """Waits until the thread stands like this."""
+        self.page.locator(f'[data-word="{word}"]').wait_for()
 
     def send(self, text: str) -> None:
-        self.page.keyboard.type(text)
-        self.page.keyboard.press("Enter")
+        self.page.locator("#prompt").fill(text)
+        self.page.locator("#prompt").press("Enter")
 
-    def press(self, key: str) -> None:
-        """A single key outside of the prompt. Escape is known as such when nothing follows it at once."""
-        self.page.keyboard.press("Escape")
-        self.page.wait_for_timeout(400)
-        self.page.keyboard.press(key)
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name).first.click()
 
-    def colour_of(self, words: str) -> tuple[int, int, int] | None:
-        """The colour of the first place where these words stand."""
-        for y in range(100):
-            for segment in self.screen.line(y):
-                if words in segment.text and segment.style and segment.style.color:
-                    found = segment.style.color.triplet
-                    return None if found is None else (found.red, found.green, found.blue)
-        return None
+    def serious(self) -> list[Any]:
+        """What axe-core finds serious or critical."""
+        self.page.evaluate(AXE.read_text("utf-8"))
+        found: list[Any] = self.page.evaluate(_AXE_RUN)
+        return found
 
 
 @contextmanager
-def browser(width: int = 1500, height: int = 900, *, address: str | None = None) -> Iterator[Browser]:
+def browser(
+    width: int = 1400, height: int = 900, colours: Any = "light", *, address: str | None = None, **more: Any
+) -> Iterator[Seen]:
     """Headless Chromium, that at `address` or one of its own, with an empty page."""
     with connected(address) as chromium:
-        context = chromium.new_context(viewport={"width": width, "height": height})
+        context = chromium.new_context(
+            viewport={"width": width, "height": height}, color_scheme=colours, **more
+        )
         try:
-            yield Browser(context.new_page())
+            yield Seen(context.new_page())
         finally:
             context.close()
 
@@ -108,6 +108,14 @@ def browser(width: int = 1500, height: int = 900, *, address: str | None = None)
 def alive(pids: list[int]) -> list[int]:
     """Those of the processes that still run."""
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}/exe") and not _is_zombie(pid)]
+
+
+def gone(pids: list[int], seconds: float = 15) -> bool:
+    """Whether these processes end in time."""
+    end = time.monotonic() + seconds
+    while alive(pids) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not alive(pids)
 
 
 def _is_zombie(pid: int) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from signoff.front.record.run import Run
 from signoff.graph.drawing.diagram import LAST, Line, drawn_path, lines
 from signoff.graph.drawing.layout import (
     BOXES,
@@ -22,7 +23,6 @@ from signoff.graph.drawing.layout import (
 )
 from signoff.graph.foreign import counted
 from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State
-from signoff.page.run import Run
 from signoff.session.path import Step
 from signoff.session.status import Condition
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from signoff.front.calls import SHELL_END, arguments
+from signoff.front.record.run import Run
+from signoff.front.record.text import Fold, fold, line
 from signoff.graph.machine import State
 from signoff.graph.texts import FINISH_NAME
 from signoff.graph.vocabulary import heading
 from signoff.nodes.tool_calls.run import as_json
-from signoff.page.run import Run
-from signoff.page.text import Fold, fold, line
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
 from signoff.session.events import (
     Answered,
@@ -383,7 +383,7 @@ def _call(call: CallFinished, decision: Mapping[str, Any]) -> CallBox:
         glance=_glance(call.result, change) if look == "ok" else "",
         person=_person(call, decision),
         opened=look != "ok" or 0 < len(change) <= _OPEN_LINES,
-        arguments=_arguments(call.name, rest, change),
+        arguments=arguments_of(call.name, rest, change),
     )
 
 
@@ -430,8 +430,8 @@ def _person(call: CallFinished, decision: Mapping[str, Any]) -> tuple[str, str] 
     return (kind, str(decision.get("message") or "")) if kind in DECISIONS else None
 
 
-def _arguments(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
-    """Returns the arguments of a call: commands and code as such, a text edit as a difference."""
+def arguments_of(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
+    """The arguments of a call: commands and code as such, a change of a text as a difference."""
     rest, content, script = dict(args), None, None
     change = _change(args) if change is None else change
     if change:
@@ -509,5 +509,5 @@ def _pause(waiting: Waiting, ways: Sequence[tuple[str, str]]) -> Pause:
         calls = waiting.calls
     elif isinstance(waiting, Action):
         calls = (PendingCall(waiting.tool, waiting.args),)
-    rows = [(call, _arguments(call.name, call.args)) for call in calls[:_MOST_CALLS]]
+    rows = [(call, arguments_of(call.name, call.args)) for call in calls[:_MOST_CALLS]]
     return Pause(waiting, rows, max(0, len(calls) - _MOST_CALLS), ways)

@@ -13,11 +13,16 @@ from dataclasses import dataclass, replace
 
 from langchain_core.tools import ToolException
 
+from signoff.front.text import cut, one_line, plain
 from signoff.graph.errors import SetupError
 from signoff.tools.processes.helpers import isolated, program_text
 from signoff.tools.pty import processes as pty_processes
 from signoff.tools.pty.shell import Shell, ShellResult
 
+PROMPT = r"\[\e[1;34m\]\w\[\e[0m\] \$ "
+"""What bash shows while it waits, as in `PS1`: the folder."""
+_MOST_LINES = 12
+_MOST_CHARACTERS = 1_500
 _PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
 _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
 _PLAIN = {"enter": b"\r", "tab": b"\t", "escape": b"\x1b", "backspace": b"\x7f", "space": b" "}
@@ -55,6 +60,19 @@ if not sys.stdin.buffer.read(1):
 """
 _MOST_TYPED = 1_000_000
 _NEW_SHELL = "The shell has ended; this is a new one."
+
+
+def announced(command: str) -> str:
+    """A command of the agent as if it had been typed; a long one is cut."""
+    lines = plain(cut(command.strip(), _MOST_CHARACTERS)).split("\n")
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more lines"]
+    return "\x1b[1;32m$\x1b[39m " + "\n  ".join(lines)
+
+
+def remark(words: str) -> str:
+    """Words of the application itself."""
+    return f"\x1b[2;3m[{one_line(words)}]"
 
 
 def typed(key: str, character: str | None, *, application: bool) -> bytes:

@@ -1,6 +1,7 @@
 """Reads and drives one thread, without a screen. Its methods block."""
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
+from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
@@ -17,7 +19,7 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.nodes.journal import recorded
-from signoff.session.commands import Answer, ThreadCommand
+from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
 from signoff.session.history import Chapter, chapters
@@ -29,7 +31,6 @@ from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
 
 Edge = tuple[State, State]
-SHELL = "run_shell"
 RunCommand = Callable[[Settings, str, float], ShellResult]
 
 
@@ -118,18 +119,22 @@ News = SessionEvent | Loading | Ready
 
 @dataclass
 class Models:
-    """The models of this program, each loaded once; `close` ends the servers that were started."""
+    """The models of this program, each made ready once, whichever threads ask for it; `close` ends the
+    servers that were started."""
 
     _made: dict[tuple[str, str | None], Chosen] = field(default_factory=dict)
+    _making: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, settings: Settings, tell: Callable[[News], None]) -> Chosen:
         """Returns the model. Raises SetupError when it is not available."""
         key = settings.model, settings.base_url
-        if key not in self._made:
-            check_model(*key, os.environ)
-            self._made[key] = choose_model(*key, os.environ, lambda *how: tell(Loading(*how)))
-            _enter(self._made[key].resource)
-        return self._made[key]
+        with self._making:
+            if key not in self._made:
+                check_model(*key, os.environ)
+                chosen = choose_model(*key, os.environ, lambda *how: tell(Loading(*how)))
+                _enter(chosen.resource)
+                self._made[key] = chosen
+            return self._made[key]
 
     def close(self) -> None:
         while self._made:
@@ -206,8 +211,17 @@ class Work:
         return event.decision
 
     def again(self, action: Action) -> Decision:
-        """Runs an action whose outcome is unknown again, then continues."""
-        return self.go(Answer(self.act(action, self.settings()), action.interrupt_id))
+        """Runs an action whose outcome is unknown once more, then goes on.
+
+        It runs when the thread is held, so that of two who ask for it at once only one runs it.
+        """
+
+        def run(status: ThreadStatus) -> Answer:
+            if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
+                raise TooLate(f"Thread {status.shown!r} no longer waits for this action. Nothing was run.")
+            return Answer(self.act(action, self.settings()), action.interrupt_id)
+
+        return self.go(Choose(run))
 
     def act(self, action: Action, settings: Settings) -> object:
         """Runs the command of a terminal action in the pane; returns the result for the model."""

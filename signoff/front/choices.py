@@ -1,0 +1,136 @@
+"""The ways to answer what a thread waits for, as buttons and as words; every front end offers these.
+
+What an answer means, and whether it fits, `signoff.session.decisions` says.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from signoff.front.text import cut, named, one_line
+from signoff.graph.errors import ThreadError
+from signoff.session.decisions import (
+    Action,
+    Approval,
+    Confirmation,
+    PendingCall,
+    Question,
+    Waiting,
+    read_json,
+)
+from signoff.session.status import Condition, ThreadStatus
+
+SHELL = "run_shell"
+_OPTION = 40
+_UNKNOWN = "It is not known whether this was done. Check before you do it again."
+MOST_OPTIONS = 9
+"""Options of a question that get a button of their own."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A button. key: the letter that presses it. answer: what it answers; None when more is to be typed, or
+    when it runs an action again."""
+
+    key: str
+    label: str
+    tone: Literal["primary", "success", "warning", "error", "default"]
+    answer: Any = None
+
+
+def choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
+    """The buttons for what waits; of an approval, for one of its calls."""
+    if isinstance(waiting, Question):
+        for number, option in enumerate(waiting.options[:MOST_OPTIONS], start=1):
+            yield Choice(str(number), cut(one_line(option), _OPTION), "primary", option)
+    elif isinstance(waiting, Confirmation):
+        yield Choice("y", "Confirm", "success", "yes")
+    elif isinstance(waiting, Action):
+        if waiting.unknown and waiting.tool == SHELL:
+            yield Choice("g", "Run it again", "warning")
+        yield Choice("u", "Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
+    elif call:
+        known = {
+            "approve": Choice("a", "Approve", "success", {"type": "approve"}),
+            "edit": Choice("e", "Edit", "primary"),
+            "reject": Choice("r", "Reject", "error"),
+            "respond": Choice("w", "Answer in its place", "default"),
+        }
+        yield from (known[kind] for kind in known if kind in call.allowed)
+
+
+def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
+    """What was typed on a call: a decision's word, `reject: why`, or `edit: {…}`."""
+    word, _, rest = text.partition(":")
+    kind = word.strip().lower()
+    if kind == "edit":
+        try:
+            return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
+        except ValueError as error:
+            raise ThreadError(f"The arguments are not valid JSON ({error}).") from error
+    if kind in ("reject", "respond"):
+        return {"type": kind, "message": rest.strip()}
+    if kind == "approve":
+        return {"type": kind}
+    ways = ", ".join(call.allowed)
+    raise ThreadError(f"Press a button, or type one of: {ways}; `reject: why` gives a reason.")
+
+
+def option_of(text: str, question: Question) -> str:
+    """What was typed on a question: the option of a number, or the text itself."""
+    if text.isdecimal() and 0 < int(text) <= len(question.options):
+        return question.options[int(text) - 1]
+    return text
+
+
+def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping[str, Any]:
+    """What was typed on each of the calls that were shown under this id, as one answer."""
+    if len(texts) != len(waiting.calls):
+        raise ThreadError(f"There are {len(waiting.calls)} calls to decide on, not {len(texts)}.")
+    decided = [decision_of(text, call) for text, call in zip(texts, waiting.calls, strict=True)]
+    return {"shown": shown, "decisions": decided}
+
+
+def arguments_text(call: PendingCall) -> str:
+    """The arguments of a call, to be edited."""
+    return named(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
+
+
+def hint(waiting: Waiting | None) -> str:
+    """What the prompt is for."""
+    if isinstance(waiting, Question):
+        return "your answer, or the number of one"
+    if isinstance(waiting, Confirmation):
+        return "yes, or what is wrong"
+    if isinstance(waiting, Action):
+        return "its result"
+    return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
+
+
+@dataclass(frozen=True)
+class ThreadMove:
+    """Something that a person can do with a thread as it stands, beside writing and answering."""
+
+    name: Literal["pause", "stop", "go_on", "extend", "retry"]
+    label: str
+
+
+def moves(status: ThreadStatus, *, running: bool, here: bool) -> Iterator[ThreadMove]:
+    """The moves that fit. running: in some process now. here: in this one."""
+    ended = str((status.outcome or {}).get("status", ""))
+    if here or running:
+        yield ThreadMove("pause", "Pause")
+        if here:
+            yield ThreadMove("stop", "End the task")
+    elif status.condition is Condition.STOPPED:
+        yield ThreadMove("go_on", "Go on")
+        yield ThreadMove("stop", "End the task")
+    elif status.condition is Condition.WAITING:
+        if isinstance(status.waiting, Action) and status.waiting.tool == SHELL and not status.waiting.unknown:
+            yield ThreadMove("go_on", "Go on")
+        yield ThreadMove("stop", "End the task")
+    elif ended == "limit":
+        yield ThreadMove("extend", "More turns")
+    elif ended == "error":
+        yield ThreadMove("retry", "Try again")

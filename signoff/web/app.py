@@ -1,0 +1,297 @@
+"""The routes of the application. A request reads, or asks the hub for something; none of them owns a run."""
+
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.front.work import Work
+from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
+from signoff.graph.foreign import explain, valid_text
+from signoff.session.commands import TooLate
+from signoff.web.gate import Gate, NotLetIn, policy
+from signoff.web.hub import MOST_READERS, Hub
+from signoff.web.render import STATIC, shell
+
+MOST_BYTES = 1_000_000
+"""Of the body of a request."""
+_MOST_TYPED = 65_536
+_FILES: Mapping[str, str] = {
+    "app.js": "text/javascript",
+    "terminal.js": "text/javascript",
+    "xterm.mjs": "text/javascript",
+    "xterm.css": "text/css",
+    "web.css": "text/css",
+    "record.css": "text/css",
+}
+
+Text = Annotated[str, Field(max_length=400_000)]
+Short = Annotated[str, Field(max_length=500)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    thread: Short = ""
+
+
+class OwnSettings(BaseModel):
+    """The settings that a new thread may be given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workspace: Short | None = None
+    model: Short | None = None
+    tools: Short | None = None
+    approve: Short | None = None
+    turns: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
+class WriteBody(_Body):
+    text: Text
+    request: Short = ""
+    settings: OwnSettings = OwnSettings()
+
+
+class AnswerBody(_Body):
+    interrupt_id: Short
+    shown: Short = ""
+    texts: Annotated[list[Text], Field(min_length=1, max_length=200)]
+
+
+class AgainBody(_Body):
+    interrupt_id: Short
+
+
+class MoveBody(_Body):
+    move: Short
+    turns: Annotated[int, Field(ge=1, le=100_000)] = 10
+
+
+class ForkBody(_Body):
+    at: Short | None = None
+
+
+class TerminalBody(_Body):
+    data: Annotated[str, Field(max_length=_MOST_TYPED)] = ""
+    rows: Annotated[int, Field(ge=2, le=200)] | None = None
+    cols: Annotated[int, Field(ge=20, le=400)] | None = None
+
+
+class PasswordBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    password: Short
+
+
+class Application:
+    """The application of one hub behind one gate."""
+
+    def __init__(self, hub: Callable[[], Hub], gate: Gate, begin: Callable[[], Any]) -> None:
+        self._hub, self.gate = hub, gate
+        routes = [
+            Route("/", self._page),
+            Route("/static/{name}", self._file),
+            Route("/api/enter", self._enter, methods=["POST"]),
+            *(
+                Route(f"/api/{name}", self._guarded(answer), methods=methods)
+                for name, answer, methods in (
+                    ("new", self._new, ["GET"]),
+                    ("events", self._events, ["GET"]),
+                    ("write", self._write, ["POST"]),
+                    ("answer", self._answer, ["POST"]),
+                    ("again", self._again, ["POST"]),
+                    ("move", self._move, ["POST"]),
+                    ("fork", self._fork, ["POST"]),
+                    ("delete", self._delete, ["POST"]),
+                    ("terminal", self._terminal, ["POST"]),
+                )
+            ),
+        ]
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            async with begin():
+                yield
+
+        self.asgi: ASGIApp = Headed(Starlette(routes=routes, lifespan=lifespan), gate)
+
+    @property
+    def hub(self) -> Hub:
+        return self._hub()
+
+    def _guarded(
+        self, answer: Callable[[Request, str], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def guarded(request: Request) -> Response:
+            try:
+                who = self.gate.who(request.headers)
+                return await answer(request, who)
+            except NotLetIn as refused:
+                return _problem(refused.status, refused.why)
+            except SignoffError as error:
+                return _problem(_status(error), str(error), late=isinstance(error, TooLate))
+
+        return guarded
+
+    async def _page(self, request: Request) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        page = shell(nonce, password=self.gate.password is not None, proxy=self.gate.proxy_header is not None)
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy(nonce)})
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _FILES:
+            return _problem(404, "There is no such file.")
+        folder = STATIC if name != "record.css" else STATIC.parents[1] / "front" / "record"
+        return Response((folder / name).read_bytes(), media_type=_FILES[name])
+
+    async def _enter(self, request: Request) -> Response:
+        try:
+            body = await _body(request, PasswordBody)
+            return JSONResponse({"token": await self.gate.enter(body.password)})
+        except NotLetIn as refused:
+            return _problem(refused.status, refused.why)
+
+    async def _new(self, request: Request, who: str) -> Response:
+        return JSONResponse({"thread": await self.hub.new_id()})
+
+    async def _events(self, request: Request, who: str) -> Response:
+        if self.hub.readers >= MOST_READERS:
+            raise NotLetIn(503, "Too many pages are open on this server.")
+        thread = valid_text(request.query_params.get("thread", ""))
+        # What is wrong with the id is told before the stream begins.
+        self.hub.room(thread)
+        return StreamingResponse(self.hub.stream(thread), media_type="text/event-stream")
+
+    async def _write(self, request: Request, who: str) -> Response:
+        body = await _body(request, WriteBody)
+        text = valid_text(body.text).strip()
+        if not text:
+            raise SetupError("The task is empty; say what is to be done.")
+        own = {name: value for name, value in body.settings.model_dump().items() if value not in (None, "")}
+        await self.hub.room(body.thread).write(text, body.request, own)
+        return _done()
+
+    async def _answer(self, request: Request, who: str) -> Response:
+        body = await _body(request, AnswerBody)
+        texts = [valid_text(text) for text in body.texts]
+        await self.hub.room(body.thread).answer(body.interrupt_id, body.shown, texts, who)
+        return _done()
+
+    async def _again(self, request: Request, who: str) -> Response:
+        body = await _body(request, AgainBody)
+        await self.hub.room(body.thread).again(body.interrupt_id)
+        return _done()
+
+    async def _move(self, request: Request, who: str) -> Response:
+        body = await _body(request, MoveBody)
+        await self.hub.room(body.thread).move(body.move, body.turns)
+        return _done()
+
+    async def _fork(self, request: Request, who: str) -> Response:
+        body = await _body(request, ForkBody)
+        return JSONResponse({"thread": await self.hub.fork(body.thread, body.at)})
+
+    async def _delete(self, request: Request, who: str) -> Response:
+        body = await _body(request, _Body)
+        await self.hub.delete(body.thread)
+        return _done()
+
+    async def _terminal(self, request: Request, who: str) -> Response:
+        body = await _body(request, TerminalBody)
+        room = self.hub.room(body.thread)
+        terminal = room.terminal
+        if terminal is None:
+            terminal = room.opened_terminal(_workspace(room.new_work()))
+        if body.rows and body.cols and (body.rows, body.cols) != terminal.size:
+            terminal.resize(body.rows, body.cols)
+            await room.sized()
+        terminal.open()
+        if body.data:
+            terminal.write(valid_text(body.data).encode())
+        return _done()
+
+
+def _workspace(work: Work) -> str:
+    return work.settings().workspace
+
+
+def _done() -> Response:
+    return JSONResponse({})
+
+
+def _problem(status: int, why: str, *, late: bool = False) -> Response:
+    return JSONResponse({"problem": why, "late": late}, status)
+
+
+def _status(error: SignoffError) -> int:
+    if isinstance(error, TooLate | ThreadBusy):
+        return 409
+    if isinstance(error, StorageError):
+        return 503
+    return 422 if isinstance(error, ThreadError | SetupError) else 500
+
+
+async def _body(request: Request, kind: type[Any]) -> Any:
+    """The body of a request, checked. Raises NotLetIn for one that is too large, or is nothing for this."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise NotLetIn(415, "The body of a request is JSON here.")
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > MOST_BYTES:
+            raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+    try:
+        return kind.model_validate(json.loads(data))
+    except ValidationError as error:
+        raise NotLetIn(422, f"The request does not fit: {explain(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise NotLetIn(400, "The request is no valid JSON.") from error
+
+
+class Headed:
+    """Checks where a request comes from before anything else, and says what a browser may do with any
+    answer."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self.app, self.gate = app, gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            # There are no sockets here; what is left is the server's own beginning and end.
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+                headers["Cache-Control"] = "no-store"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            await send(message)
+
+        try:
+            self.gate.check_place(Headers(scope=scope))
+        except NotLetIn as refused:
+            await _problem(refused.status, refused.why)(scope, receive, headed)
+            return
+        try:
+            await self.app(scope, receive, headed)
+        except OSError as error:
+            # A browser has gone in the middle; nothing here depends on it.
+            logging.getLogger(__name__).debug("a reader has gone: %s", error)

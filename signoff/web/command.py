@@ -1,0 +1,78 @@
+"""`signoff serve`: the application in browsers."""
+
+import importlib.util
+import os
+from typing import Annotated
+
+import typer
+
+from signoff.front.database import Database
+from signoff.front.options import TO_BEGIN, takes
+from signoff.front.settings import Given, settle
+from signoff.front.thread_ids import checked_thread_id
+from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
+
+_WARNING = (
+    "Other machines reach this server. Whoever is let in runs commands here as you, and nothing is "
+    "encrypted: put a proxy with TLS in front of it."
+)
+
+
+@takes(*TO_BEGIN)
+def serve(
+    given: Given,
+    file: Database,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="N", help="The port (0: any that is free).")
+    ] = 0,
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", "-t", metavar="ID", help="Open this thread (default: a new one)."),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to listen. Any other than this machine's own needs a password in SIGNOFF_PASSWORD, "
+            "or --proxy-header.",
+        ),
+    ] = "127.0.0.1",
+    proxy_header: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The header in which a proxy says who it has let in; only that proxy may reach the port.",
+        ),
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The address that people open, where that is a proxy's."),
+    ] = None,
+) -> None:
+    """Open the application in browsers: threads, conversation, machine, terminal."""
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise SetupError(f"The web application needs its packages: {install_hint('web')}")
+    # Its packages are an extra, and slow to import.
+    from signoff.web.gate import PASSWORD_VARIABLE, Gate, check_opening
+    from signoff.web.server import listen
+    from signoff.web.server import serve as serve_forever
+
+    password = os.environ.get(PASSWORD_VARIABLE) or None
+    check_opening(host, password, proxy_header, public)
+    thread_id = None if thread is None else checked_thread_id(thread)
+    # What is wrong with the options is told here, before a page opens.
+    settle(given, None, os.environ)
+    listening = listen(host, port)
+    gate = Gate(host, listening.getsockname()[1], password, proxy_header, public)
+    if not gate.is_local:
+        typer.echo(_WARNING, err=True)
+    serve_forever(
+        file,
+        given,
+        thread_id,
+        listening,
+        gate,
+        lambda address: typer.echo(f"Open {address}\nCtrl-C ends it."),
+    )

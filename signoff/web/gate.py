@@ -1,0 +1,159 @@
+"""Who is let in: the loopback alone, or by a password or a proxy; and what a browser may do with a page.
+
+The token is no cookie: a browser would send that to every server of the machine, whatever its port. The page
+takes it out of its address into the storage of its tab, which belongs to this port alone, and sends it in a
+header that no other page can set.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from signoff.graph.errors import SetupError
+from signoff.graph.foreign import valid_text
+
+LOOPBACK = ("127.0.0.1", "localhost")
+PASSWORD_VARIABLE = "SIGNOFF_PASSWORD"
+_SHORTEST_PASSWORD = 12
+_WRONG_SECONDS = 1.0
+_MOST_WRONG = 20
+_WITHIN_SECONDS = 60.0
+_MOST_NAME = 200
+
+
+class NotLetIn(Exception):
+    """The request is not for this server, or not from whom it lets in."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+@dataclass
+class Gate:
+    """Lets requests in.
+
+    host, port: where the server listens. password: lets in who knows it; None for none. proxy_header: set by
+    a proxy that has checked who it is; None for none. public: the address that people open, where that is
+    not the server's own.
+    """
+
+    host: str
+    port: int
+    password: str | None = None
+    proxy_header: str | None = None
+    public: str | None = None
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    _wrong: deque[float] = field(default_factory=deque)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host)
+
+    @property
+    def origin(self) -> str:
+        """The address that people open."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public or f"http://{shown}:{self.port}"
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Raises NotLetIn for a request under another name, or from another page: no web site gets in by
+        pointing its own name at this machine."""
+        host = headers.get("host", "")
+        if not self._is_own(host):
+            raise NotLetIn(421, "This server is not known under this name.")
+        origin = headers.get("origin")
+        if origin is not None and not self._same(origin, host):
+            raise NotLetIn(403, "Requests from other pages are refused.")
+
+    def _is_own(self, host: str) -> bool:
+        if self.public is not None and host == urlsplit(self.public).netloc:
+            return True
+        name, _, port = host.rpartition(":")
+        if port != str(self.port):
+            return False
+        if self.is_local:
+            return name in (*LOOPBACK, "[::1]")
+        # Whoever reaches an address by its number has not been led there by a name of somebody else.
+        return name == self.host or is_address(name.strip("[]"))
+
+    def _same(self, origin: str, host: str) -> bool:
+        return origin in (self.public, f"http://{host}")
+
+    def who(self, headers: Mapping[str, str]) -> str:
+        """The name of whoever asks, empty where it is not known. Raises NotLetIn for nobody."""
+        if self.proxy_header is not None:
+            if name := valid_text(headers.get(self.proxy_header.lower(), "")).strip():
+                return name[:_MOST_NAME]
+            raise NotLetIn(401, "The proxy in front of this server has not said who this is.")
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind != "Bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
+            raise NotLetIn(401, "Open the address that signoff serve printed, with its token.")
+        return ""
+
+    async def enter(self, password: str) -> str:
+        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait."""
+        now = time.monotonic()
+        while self._wrong and now - self._wrong[0] > _WITHIN_SECONDS:
+            self._wrong.popleft()
+        if self.password is None:
+            raise NotLetIn(404, "This server has no password.")
+        if len(self._wrong) >= _MOST_WRONG:
+            raise NotLetIn(429, "Too many wrong passwords; wait a minute.")
+        if hmac.compare_digest(password.encode(errors="replace"), self.password.encode(errors="replace")):
+            return self.token
+        self._wrong.append(now)
+        await asyncio.sleep(_WRONG_SECONDS)
+        raise NotLetIn(403, "The password is wrong.")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def check_opening(host: str, password: str | None, proxy_header: str | None, public: str | None) -> None:
+    """Raises SetupError for a server that everybody could use, and for options that do not fit."""
+    if password is not None and len(password) < _SHORTEST_PASSWORD:
+        raise SetupError(f"{PASSWORD_VARIABLE} is too short; use at least {_SHORTEST_PASSWORD} characters.")
+    if not is_loopback(host) and password is None and proxy_header is None:
+        raise SetupError(
+            f"--host {host} lets other machines in, who could run commands here as you. Set a password in "
+            f"{PASSWORD_VARIABLE}, or name the header in which your proxy says who it is with --proxy-header."
+        )
+    if password is not None and proxy_header is not None:
+        raise SetupError(f"--proxy-header and {PASSWORD_VARIABLE} are two ways to let people in; use one.")
+    if proxy_header is not None and not proxy_header.replace("-", "").isalnum():
+        raise SetupError(f"--proxy-header {proxy_header!r} is no name of a header, such as X-Forwarded-User.")
+    if public is not None and not _is_origin(public):
+        raise SetupError(f"--public {public!r} is no address such as https://signoff.example.org.")
+
+
+def _is_origin(address: str) -> bool:
+    found = urlsplit(address)
+    return found.scheme in ("http", "https") and bool(found.netloc) and address.endswith(found.netloc)
+
+
+def policy(nonce: str) -> str:
+    """What a page may do: nothing inline but style elements with this nonce, which the terminal makes."""
+    return (
+        "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
+        f"style-src 'self' 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )

@@ -1,0 +1,220 @@
+"""The hub: the threads that somebody looks at or that run here, and what changes in the database."""
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from signoff.front.database import Database, OpenStorage
+from signoff.front.settings import Given, recall, remember
+from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
+from signoff.front.threads import row
+from signoff.front.work import Models
+from signoff.graph.compiled.graph import busy
+from signoff.graph.errors import ThreadError
+from signoff.session.session import Session
+from signoff.session.status import reading_graph
+from signoff.web.beside import Beside
+from signoff.web.log import event
+from signoff.web.render import thread_list
+from signoff.web.room import Room
+
+MOST_RUNS = 64
+"""Threads that run on one server at once."""
+MOST_READERS = 400
+_LISTED = 60
+_LOOK_SECONDS = 0.5
+_LIST_SECONDS = 1.0
+_ALIVE_SECONDS = 15.0
+_IDLE_SECONDS = 300.0
+_END_SECONDS = 4.0
+
+
+class Hub:
+    """Owns every run and every terminal of the server. All of it in one event loop."""
+
+    def __init__(self, database: Database, storage: OpenStorage, given: Given) -> None:
+        self.database, self.storage, self.given = database, storage, given
+        self.models = Models()
+        self.beside = Beside()
+        self.rooms: dict[str, Room] = {}
+        self.readers = 0
+        self.listed = ""
+        self.closing = asyncio.Event()
+        self._slots = threading.Semaphore(MOST_RUNS)
+        self._fresh: dict[str, asyncio.Task[None]] = {}
+
+    def room(self, thread_id: str) -> Room:
+        """The room of a thread, made when it is first asked for."""
+        checked_thread_id(thread_id)
+        found = self.rooms.get(thread_id)
+        if found is None:
+            found = Room(self.storage, thread_id, self.given, self.models, self._slots, self.beside)
+            self.rooms[thread_id] = found
+        found.used = time.monotonic()
+        return found
+
+    async def new_id(self) -> str:
+        taken = await self.beside.do(self.storage.threads)
+        return new_thread_id({*taken, *self.rooms})
+
+    # --- reading ---
+
+    async def stream(self, thread_id: str) -> AsyncGenerator[bytes, None]:
+        """What a reader of the thread is sent: all that is, then all that happens. Never ends by itself."""
+        room = self.room(thread_id)
+        room.log.readers += 1
+        self.readers += 1
+        try:
+            await room.refresh()
+            self._keep_fresh(room)
+            if not self.listed:
+                await self._list()
+            seq: int | None = None
+            while not self.closing.is_set() and not room.gone:
+                entries = None if seq is None else room.log.after(seq)
+                if entries is None:
+                    # New here, or so slow that what was to come next has gone.
+                    seq = room.log.last
+                    whole = {**room.snapshot(), "list": self.listed, "thread": thread_id}
+                    yield event("all", json.dumps(whole), seq)
+                    continue
+                for entry in entries:
+                    seq = entry.seq
+                    yield event(entry.kind, entry.data, entry.seq)
+                if seq is not None and seq == room.log.last and not await self._more(room, seq):
+                    yield b": still here\n\n"
+            if room.gone:
+                yield event("gone", "{}")
+        finally:
+            room.log.readers -= 1
+            self.readers -= 1
+            room.used = time.monotonic()
+
+    async def _more(self, room: Room, seq: int) -> bool:
+        closing = asyncio.ensure_future(self.closing.wait())
+        more = asyncio.ensure_future(room.log.wait(seq, _ALIVE_SECONDS))
+        try:
+            await asyncio.wait({closing, more}, return_when=asyncio.FIRST_COMPLETED)
+            return self.closing.is_set() or (more.done() and more.result())
+        finally:
+            for task in (closing, more):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _keep_fresh(self, room: Room) -> None:
+        if room.thread_id not in self._fresh:
+            task = asyncio.get_running_loop().create_task(room.keep_fresh())
+            self._fresh[room.thread_id] = task
+            task.add_done_callback(lambda _: self._fresh.pop(room.thread_id, None))
+
+    # --- noticing ---
+
+    async def watch(self) -> None:
+        """Notices what other processes do, lists the threads, and forgets rooms that nobody uses."""
+        stamp, listed, next_list = self._stamp(), frozenset[str](), 0.0
+        while not self.closing.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._forget()
+            if not self.readers:
+                continue
+            # A file says by its times that something was written; a server has to be asked.
+            before, stamp = stamp, self._stamp()
+            here = frozenset(name for name, room in self.rooms.items() if room.here)
+            moved = stamp != before or stamp is None or here != listed
+            for room in list(self.rooms.values()):
+                if room.log.readers and not room.here and (moved or await self._runs(room)):
+                    room.changed.set()
+            if moved:
+                next_list = next_list or time.monotonic()
+            if next_list and time.monotonic() >= next_list:
+                began, listed, next_list = time.monotonic(), here, 0.0
+                await self._list()
+                next_list = (
+                    0.0 if stamp == self._stamp() else began + 10 * (time.monotonic() - began) + _LIST_SECONDS
+                )
+
+    async def _runs(self, room: Room) -> bool:
+        """Whether another process has begun or ended to run the thread since somebody last looked."""
+        running = await self.beside.do(self.storage.checkpointer.is_running, room.thread_id)
+        before, room.elsewhere = room.elsewhere, running
+        return bool(before != running)
+
+    def _stamp(self) -> Any:
+        if self.database.is_postgres:
+            return None
+        found = []
+        for name in (self.database.where, f"{self.database.where}-wal"):
+            with contextlib.suppress(OSError):
+                stat = os.stat(name)
+                found.append((stat.st_mtime_ns, stat.st_size))
+        return found
+
+    async def _list(self) -> None:
+        here = frozenset(name for name, room in self.rooms.items() if room.here)
+        listed = await self.beside.do(self._read_list, here)
+        if listed != self.listed:
+            self.listed = listed
+            data = json.dumps({"list": listed})
+            for room in list(self.rooms.values()):
+                if room.log.readers:
+                    await room.log.add("list", data)
+
+    def _read_list(self, here: frozenset[str]) -> str:
+        names = self.storage.threads()[:_LISTED]
+        return thread_list([row(self.storage, name) for name in names], here)
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        for name, room in list(self.rooms.items()):
+            idle = not room.here and not room.log.readers and room.terminal is None
+            if idle and now - room.used > _IDLE_SECONDS:
+                del self.rooms[name]
+
+    # --- doing ---
+
+    async def fork(self, thread_id: str, at: str | None) -> str:
+        """Copies the thread as it was at this checkpoint; the id of the copy."""
+        return await self.beside.do(self._fork, thread_id, at)
+
+    def _fork(self, thread_id: str, at: str | None) -> str:
+        target = forked_thread_id(thread_id, self.storage.threads())
+        Session(reading_graph(self.storage, thread_id), thread_id).fork(at, target)
+        if settings := recall(self.storage.store, thread_id):
+            remember(self.storage.store, target, settings)
+        return target
+
+    async def delete(self, thread_id: str) -> None:
+        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        room = self.rooms.get(thread_id)
+        if room and room.here:
+            raise busy(thread_id)
+        if thread_id not in await self.beside.do(self.storage.threads):
+            raise ThreadError("There is no such thread; it may have been deleted already.")
+        await self.beside.do(self.storage.checkpointer.delete_thread, thread_id)
+        if room:
+            room.gone = True
+            await room.log.add("gone", "{}")
+            await self.beside.do(room.close_terminal)
+            self.rooms.pop(thread_id, None)
+        await self._list()
+
+    async def end(self) -> bool:
+        """Pauses what runs and ends the terminals; whether everything has come to rest in time."""
+        self.closing.set()
+        for room in self.rooms.values():
+            room.close()
+        end = time.monotonic() + _END_SECONDS
+        while any(room.here for room in self.rooms.values()) and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        for room in self.rooms.values():
+            await self.beside.do(room.close_terminal)
+        for task in list(self._fresh.values()):
+            task.cancel()
+        await self.beside.end()
+        return not any(room.here for room in self.rooms.values())

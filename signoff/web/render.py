@@ -1,0 +1,166 @@
+"""The parts of the application's page, drawn on the server by templates that escape all they print."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment
+
+from signoff.front.choices import SHELL, Choice, arguments_text, choices, hint, moves
+from signoff.front.record.draw import FOLDER, draw, environment, fitted
+from signoff.front.record.machine import picture
+from signoff.front.record.run import Run
+from signoff.front.record.timeline import (
+    End,
+    Gap,
+    Pause,
+    Piece,
+    TurnBox,
+    Unfinished,
+    arguments_of,
+    pieces,
+)
+from signoff.front.threads import Row
+from signoff.graph.errors import SignoffError
+from signoff.graph.vocabulary import stands
+from signoff.session.decisions import Action, Approval, PendingCall, Waiting
+from signoff.session.status import Condition
+
+STATIC = Path(__file__).parent / "static"
+_TEMPLATES = Path(__file__).parent / "templates"
+_MOST_PIECES = 150
+_WHOLE = 10**9
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What only this server knows of a thread. here: it runs the thread now. problem: why a run could not go
+    on."""
+
+    here: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call to decide on. text: its arguments, to be edited."""
+
+    call: PendingCall
+    text: str
+    kinds: Sequence[Choice]
+
+
+@cache
+def templates() -> Environment:
+    """The templates of the application."""
+    made = environment((_TEMPLATES, FOLDER / "templates", FOLDER))
+    made.globals.update(stands=stands)
+    made.filters["thread_address"] = thread_address
+    return made
+
+
+def _macro(name: str, *values: Any) -> str:
+    return str(getattr(templates().get_template("parts.html").module, name)(*values))
+
+
+class Drawn:
+    """The parts of one thread. A piece that is as it was is not drawn again."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[Piece | Gap, str]] = {}
+
+    def parts(self, run: Run, stand: Stand) -> dict[str, str]:
+        """All parts by name: those of the timeline, which begin with `p-`, in order, and the others."""
+        shown = run if run.running or not stand.here else replace(run, running=True)
+        before, self._pieces = self._pieces, {}
+        for name, piece, at in _named(shown):
+            known = before.get(name)
+            markup = known[1] if known and known[0] == piece else _macro("piece", fitted(piece), at)
+            self._pieces[name] = piece, markup
+        timeline = {name: markup for name, (_, markup) in self._pieces.items()}
+        return {**timeline, **_others(shown, stand)}
+
+
+def _named(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
+    """The pieces with their names, and for a turn the checkpoint to fork at."""
+    if run.status.condition is Condition.UNKNOWN:
+        return
+    every = [(task, piece) for task, piece in pieces(run) if not isinstance(piece, Pause | Unfinished)]
+    left = every[1:-_MOST_PIECES] if len(every) > _MOST_PIECES else []
+    rest = every[len(left) + 1 :] if left else every
+    if left:
+        yield "p-first", every[0][1], ""
+        yield "p-gap", Gap(sum(isinstance(piece, TurnBox) for _, piece in left)), ""
+    for task, piece in rest:
+        if isinstance(piece, TurnBox):
+            way = run.way(piece.turn)
+            yield f"p-{piece.anchor}", piece, way[-1].checkpoint_id if way else ""
+        else:
+            # The ways to go on are buttons here, and no commands.
+            kept = replace(piece, command=None) if isinstance(piece, End) else piece
+            yield f"p-{type(piece).__name__.lower()}-{task}", kept, ""
+
+
+def _others(run: Run, stand: Stand) -> dict[str, str]:
+    waiting = None if run.running else run.status.waiting
+    if isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown:
+        # The server runs it itself as soon as somebody says "go on".
+        waiting = None
+    found = list(moves(run.status, running=run.running, here=stand.here))
+    new = run.status.condition is Condition.UNKNOWN
+    return {
+        "head": _macro("head", run, stand, new),
+        "ask": _ask(waiting) if waiting else "",
+        "moves": _macro("bar", found, run, stand, new),
+        "hint": hint(waiting),
+        "machine": _macro("machine_part", picture(run)),
+        "settings": _macro("settings_part", run.settings, new),
+        "problem": _macro("problem", stand.problem) if stand.problem else "",
+    }
+
+
+def _ask(waiting: Waiting) -> str:
+    calls = [
+        AskedCall(call, arguments_text(call), list(choices(waiting, call)))
+        for call in (waiting.calls if isinstance(waiting, Approval) else ())
+    ]
+    drawn = Pause(waiting, _drawn_calls(waiting), 0, ())
+    offered = [(choice, _text(choice.answer)) for choice in choices(waiting, None)]
+    # Whole, whatever its size: nobody is to approve what is not shown.
+    return _macro("ask", waiting, draw(drawn, _WHOLE), calls, offered)
+
+
+def _text(answer: Any) -> str | None:
+    """An answer as it would be typed."""
+    return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
+
+
+def _drawn_calls(waiting: Waiting) -> Any:
+    found = waiting.calls if isinstance(waiting, Approval) else ()
+    if isinstance(waiting, Action):
+        found = (PendingCall(waiting.tool, waiting.args),)
+    return [(call, arguments_of(call.name, call.args)) for call in found]
+
+
+def thread_list(rows: Sequence[Row], here: frozenset[str]) -> str:
+    """The list of threads. here: those that this server runs."""
+    return _macro("thread_list", rows, here)
+
+
+def damaged(error: SignoffError) -> Mapping[str, str]:
+    """The parts of a thread that cannot be read."""
+    return {"problem": _macro("problem", str(error)), "hint": hint(None), "ask": "", "moves": ""}
+
+
+def thread_address(thread_id: str) -> str:
+    """The address of a thread on this server."""
+    return f"/?thread={quote(thread_id, safe='', errors='replace')}"
+
+
+def shell(nonce: str, *, password: bool, proxy: bool) -> str:
+    """The page itself, the same for everybody: what it shows comes by its stream."""
+    return templates().get_template("shell.html").render(nonce=nonce, password=password, proxy=proxy)

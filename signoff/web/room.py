@@ -1,0 +1,458 @@
+"""One thread of the server: its run, which no request owns, its readers, and its terminal."""
+
+import asyncio
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from signoff.front.calls import arguments
+from signoff.front.choices import decisions_of, option_of
+from signoff.front.database import OpenStorage
+from signoff.front.record.reading import read_run
+from signoff.front.record.run import Run
+from signoff.front.settings import Given, Settings, recall
+from signoff.front.text import cut, one_line, plain
+from signoff.front.work import Loading, Models, News, Ready, Work
+from signoff.graph.compiled.graph import busy
+from signoff.graph.errors import SignoffError, ThreadBusy, ThreadError
+from signoff.session.commands import (
+    Answer,
+    Choose,
+    Extend,
+    Retry,
+    Stop,
+    ThreadCommand,
+    TooLate,
+    request_pause,
+)
+from signoff.session.decisions import Action, Approval, Decision, Question, Waiting
+from signoff.session.events import (
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Entered,
+    Retrying,
+    Said,
+    Stopping,
+    Token,
+)
+from signoff.session.status import Condition, ThreadStatus
+from signoff.tools.pty.shell import ShellResult
+from signoff.web.beside import Beside
+from signoff.web.log import Log, changes
+from signoff.web.render import Drawn, Stand, damaged
+from signoff.web.terminal import SharedTerminal
+
+_MOST_LIVE = 20_000
+_MOST_LINE = 300
+_FLUSH_SECONDS = 0.05
+_BEGIN_SECONDS = 10.0
+_SHORTEST_SECONDS = 0.15
+_MOST_REQUESTS = 200
+
+Goes = Callable[[], Decision]
+
+
+@dataclass
+class Live:
+    """What happens now and is not saved yet, bounded; any thread may add to it."""
+
+    text: str = ""
+    calls: dict[str, str] = field(default_factory=dict)
+    state: str = ""
+    line: str = ""
+    note: str = ""
+    version: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def see(self, news: News) -> None:
+        with self._lock:
+            self.version += 1
+            match news:
+                case Token(text=text, path=()):
+                    self.text = (self.text + text)[-_MOST_LIVE:]
+                case Said(path=()):
+                    self.text = self.note = ""
+                case CallStarted(path=()):
+                    shown = f"{news.name} {arguments(dict(news.args))}"
+                    self.calls[news.call_id] = cut(one_line(shown), _MOST_LINE)
+                case CallProgress(path=()):
+                    self.note = cut(one_line(f"{news.name}: {news.data}"), _MOST_LINE)
+                case CallFinished(path=()):
+                    self.calls.pop(news.call_id, None)
+                case Entered(path=()):
+                    self.state, self.note = str(news.state), ""
+                    self.line = f"turn {max(news.turn, 1)} of {news.turns} · {news.tokens:,} tokens"
+                case Retrying():
+                    self.note = cut(one_line(f"{news.why}: tries again in {news.seconds:.0f} s"), _MOST_LINE)
+                case Stopping():
+                    self.note = "Stops after this step."
+                case Loading(stage=stage, done=done, total=total):
+                    part = f" {100 * done // total} %" if total else ""
+                    self.note = cut(one_line(f"{stage}{part}"), _MOST_LINE)
+                case Ready():
+                    self.note = ""
+
+    def clear(self) -> None:
+        with self._lock:
+            self.version += 1
+            self.text = self.state = self.line = self.note = ""
+            self.calls.clear()
+
+    def document(self) -> dict[str, Any]:
+        with self._lock:
+            text, calls = plain(self.text), list(self.calls.values())
+            return {
+                "text": text,
+                "calls": calls,
+                "state": self.state,
+                "line": self.line,
+                "note": self.note,
+            }
+
+
+class Room:
+    """A thread that somebody looks at, or that runs here. All of it in the event loop, but what says other.
+
+    given: the options of the server; a new thread may have its own.
+    """
+
+    def __init__(
+        self,
+        storage: OpenStorage,
+        thread_id: str,
+        given: Given,
+        models: Models,
+        slots: threading.Semaphore,
+        beside: Beside,
+    ) -> None:
+        self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
+        self.log, self.live, self.drawn = Log(), Live(), Drawn()
+        self.parts: dict[str, str] = {}
+        self.here = False
+        self.problem = ""
+        self.terminal: SharedTerminal | None = None
+        self.used = time.monotonic()
+        self.gone = False
+        self.changed = asyncio.Event()
+        self.closed = False
+        self.elsewhere = False
+        """Whether another process ran it when somebody last looked."""
+        self._slots = slots
+        self.beside = beside
+        self._loop = asyncio.get_running_loop()
+        self._beginning = asyncio.Lock()
+        self._work: Work | None = None
+        self._told = 0
+        self._flushing = self._typing = self._sure = self._awaited = False
+        self._done: OrderedDict[str, None] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- what is read ---
+
+    async def refresh(self) -> None:
+        """Reads the thread again and tells the readers what has changed."""
+        parts = await self.beside.do(self._read)
+        change = changes(self.parts, parts)
+        self.parts = parts
+        if change and self.log.readers:
+            await self.log.add("parts", json.dumps(change.document()))
+
+    def _read(self) -> dict[str, str]:
+        try:
+            run = read_run(self.storage, self.thread_id)
+        except SignoffError as error:
+            return dict(damaged(error))
+        if run.settings is None:
+            run = _with_settings(run, self._settings())
+        return self.drawn.parts(run, Stand(self.here, self.problem))
+
+    def _settings(self) -> Settings | None:
+        try:
+            return self.new_work().settings()
+        except SignoffError:
+            # It is told when somebody wants to begin.
+            return None
+
+    async def keep_fresh(self) -> None:
+        """Reads again whenever something has changed, as long as somebody looks."""
+        while self.log.readers:
+            await self.changed.wait()
+            self.changed.clear()
+            began = time.monotonic()
+            await self.refresh()
+            # A long thread takes longer to be read.
+            await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that a reader who comes now has to be told."""
+        order = list(self.parts)
+        terminal = self._terminal_document() if self.terminal else None
+        return {"put": self.parts, "order": order, "live": self.live.document(), "terminal": terminal}
+
+    def _terminal_document(self) -> dict[str, Any]:
+        assert self.terminal is not None
+        rows, cols = self.terminal.size
+        return {"data": self.terminal.kept, "rows": rows, "cols": cols, "used": self.terminal.used}
+
+    # --- what is done ---
+
+    async def write(self, text: str, request: str, own: Mapping[str, Any] | None = None) -> None:
+        """Begins a task. request: names the request; one that was carried out is not carried out again.
+
+        Raises ThreadError while it runs, or waits for something: the words were not meant for that.
+        """
+        if request and request in self._done:
+            return
+
+        def task(status: ThreadStatus) -> ThreadCommand:
+            if status.waiting is not None:
+                raise ThreadError("The thread waits for something by now; look at that first.")
+            return text
+
+        if own:
+            await self._settle(own)
+        await self._begin(partial(self._go, Choose(task)))
+        if request:
+            self._done[request] = None
+            while len(self._done) > _MOST_REQUESTS:
+                self._done.popitem(last=False)
+
+    async def _settle(self, own: Mapping[str, Any]) -> None:
+        """Takes the settings of a thread that has not begun. Raises SetupError for what does not fit."""
+        kept = await self.beside.do(recall, self.storage.store, self.thread_id)
+        if self.here or kept is not None:
+            raise ThreadError("The thread has begun already; its settings stay as they are.")
+        before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
+        try:
+            await self.beside.do(self.new_work().settings)
+        except SignoffError:
+            self.given = before
+            raise
+
+    async def answer(self, interrupt_id: str, shown: str, texts: list[str], by: str) -> None:
+        """Answers what was shown. texts: the answer, or one for each call that waits.
+
+        Raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
+        """
+
+        def read(status: ThreadStatus) -> Answer:
+            return Answer(_answer(self._still(status, interrupt_id), shown, texts), interrupt_id, by or None)
+
+        await self._in_time(partial(self._go, Choose(read)))
+
+    async def again(self, interrupt_id: str) -> None:
+        """Runs an action whose outcome is not known once more."""
+        run = await self.beside.do(read_run, self.storage, self.thread_id)
+        waiting = self._still(run.status, interrupt_id)
+        if not isinstance(waiting, Action):
+            raise ThreadError("Only an action can be run again.")
+        self._work = self.new_work()
+        await self._in_time(partial(self._work.again, waiting))
+
+    def _still(self, status: ThreadStatus, interrupt_id: str) -> Waiting:
+        if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
+            raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
+        return status.waiting
+
+    async def _in_time(self, goes: Goes) -> None:
+        try:
+            await self._begin(goes)
+        except ThreadBusy as error:
+            raise TooLate(
+                "This came too late: the thread goes on already, by somebody else's answer. "
+                "Nothing was changed."
+            ) from error
+
+    async def move(self, name: str, turns: int) -> None:
+        """Pauses, stops, goes on, extends or retries. Raises ThreadError where that does not fit."""
+        if name in ("pause", "stop") and self.here:
+            assert self._work is not None, "it runs here"
+            self._work.ask(name)
+            if name == "stop" and self.terminal and self.terminal.running:
+                self.terminal.interrupt()
+        elif name == "pause":
+            await self.beside.do(request_pause, self.storage.store, self.thread_id)
+        else:
+            commands: Mapping[str, ThreadCommand] = {
+                "stop": Stop(),
+                "go_on": None,
+                "extend": Extend(turns),
+                "retry": Retry(),
+            }
+            if name not in commands:
+                raise ThreadError(f"{name!r} is nothing that a thread can do.")
+            command = Choose(_on) if name == "go_on" else commands[name]
+            await self._begin(partial(self._go, command))
+
+    async def _begin(self, goes: Goes) -> None:
+        """Begins a run in a thread of its own. Returns when it has begun; raises what it was refused for."""
+        async with self._beginning:
+            if self.here:
+                raise busy(self.thread_id)
+            if self.gone:
+                raise ThreadError("The thread was deleted.")
+            if not self._slots.acquire(blocking=False):
+                raise ThreadError("Too many threads run on this server; pause one, and try again.")
+            self.here, self.problem, self._sure = True, "", False
+            begun: asyncio.Future[None] = self._loop.create_future()
+            # Also when whoever began it has gone by then.
+            begun.add_done_callback(_looked_at)
+            self._begun = begun
+            runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
+            runner.start()
+            self.changed.set()
+            # The model may take minutes to be made ready; a refusal is then shown to everybody.
+            self._awaited = True
+            try:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
+            finally:
+                self._awaited = False
+
+    def _go(self, command: ThreadCommand) -> Decision:
+        self._work = self.new_work()
+        return self._work.go(command)
+
+    def new_work(self) -> Work:
+        return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
+
+    def _run(self, goes: Goes) -> None:
+        """The whole run, in its own thread."""
+        error: BaseException | None = None
+        try:
+            goes()
+        except BaseException as found:  # noqa: BLE001  it is told to whoever began the run
+            error = found
+        finally:
+            self._slots.release()
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._rested, error)
+
+    def _rested(self, error: BaseException | None) -> None:
+        self.here, self.used = False, time.monotonic()
+        self.live.clear()
+        if error is not None:
+            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            if self._begun.done() or not self._awaited:
+                self.problem = told
+            if not self._begun.done():
+                self._begun.set_exception(error)
+        elif not self._begun.done():
+            self._begun.set_result(None)
+        self._flush_soon()
+        self.changed.set()
+
+    # --- what comes from the run, in its thread ---
+
+    def _tell(self, news: News) -> None:
+        self.live.see(news)
+        if not self._sure and not isinstance(news, Loading | Ready):
+            # From here on it holds the thread, and what was asked for fits.
+            self._sure = True
+            self._loop.call_soon_threadsafe(self._has_begun)
+        if not self._flushing and not self._loop.is_closed():
+            self._flushing = True
+            self._loop.call_soon_threadsafe(self._heard)
+
+    def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
+        return self.opened_terminal(settings.workspace).run(command, timeout)
+
+    def opened_terminal(self, workspace: str) -> SharedTerminal:
+        if self.terminal is None:
+            self.terminal = SharedTerminal(workspace, self._output)
+        return self.terminal
+
+    def _output(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._type_soon)
+
+    # --- in the event loop again ---
+
+    def _has_begun(self) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None)
+
+    def _heard(self) -> None:
+        self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        self.changed.set()
+        self._do(self._flush())
+
+    async def _flush(self) -> None:
+        if self.live.version != self._told and self.log.readers:
+            self._told = self.live.version
+            await self.log.add("live", json.dumps(self.live.document()))
+
+    def _type_soon(self) -> None:
+        if not self._typing:
+            self._typing = True
+            self._do(self._type())
+
+    async def _type(self) -> None:
+        """Sends the terminal's output, bounded in each moment, until there is no more."""
+        assert self.terminal is not None
+        try:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            while data := self.terminal.take():
+                if self.log.readers:
+                    await self.log.add("terminal", json.dumps({"data": data}))
+                await asyncio.sleep(_FLUSH_SECONDS)
+        finally:
+            self._typing = False
+
+    async def sized(self) -> None:
+        """Tells the readers how large the terminal is."""
+        assert self.terminal is not None
+        rows, cols = self.terminal.size
+        await self.log.add("size", json.dumps({"rows": rows, "cols": cols}))
+
+    def _do(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Asks the run to pause, and ends the terminal."""
+        self.closed = True
+        if self.here and self._work:
+            self._work.ask("pause")
+
+    def close_terminal(self) -> None:
+        if self.terminal:
+            self.terminal.close()
+
+
+def _looked_at(begun: "asyncio.Future[None]") -> None:
+    if not begun.cancelled():
+        begun.exception()
+
+
+def _on(status: ThreadStatus) -> ThreadCommand:
+    if status.condition not in (Condition.STOPPED, Condition.WAITING):
+        raise TooLate("The thread has ended; there is nothing to go on with.")
+    return None
+
+
+def _answer(waiting: Waiting, shown: str, texts: list[str]) -> Any:
+    """What the person's words mean for what waits, bound to what they were shown."""
+    if isinstance(waiting, Approval):
+        # One word for all calls, as on a command line.
+        every = texts * len(waiting.calls) if len(texts) == 1 else texts
+        return decisions_of(every, waiting, shown)
+    (text,) = texts
+    if isinstance(waiting, Question):
+        return option_of(text, waiting)
+    return text
+
+
+def _with_settings(run: Run, settings: Settings | None) -> Run:
+    return Run(run.status, run.chapters, run.outcomes, run.steps, run.running, settings)

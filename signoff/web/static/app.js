@@ -1,0 +1,444 @@
+// The page of the application. The server draws every part and decides what an answer means; this puts the
+// parts in their places, and sends what a person does. Text of models and people is never read as markup here:
+// the parts are escaped where they are drawn, and what comes live is set as text.
+
+const $ = (id) => document.getElementById(id);
+const HIDDEN_SECONDS = 5;
+const MOST_WAIT = 8000;
+
+let token = null;
+let thread = null;
+let stream = null;
+let terminal = null;
+let wait = 250;
+let pending = null;
+let requests = 0;
+const shown = new Map();
+
+// --- asking the server ---
+
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+
+async function send(what, body = {}) {
+  const answer = await fetch(`/api/${what}`, {
+    method: "POST",
+    headers: { ...headers(), "Content-Type": "application/json" },
+    body: JSON.stringify(what === "enter" ? body : { thread, ...body }),
+  });
+  const found = await answer.json().catch(() => ({ problem: `The server answered ${answer.status}.` }));
+  if (!answer.ok) throw Object.assign(new Error(found.problem), { status: answer.status });
+  return found;
+}
+
+async function attempt(work, then) {
+  try {
+    const found = await work();
+    if (then) then(found);
+    return true;
+  } catch (error) {
+    if (error.status === 401) outside(error.message);
+    else tell(error.status ? error.message : "The server cannot be reached; try again.");
+    return false;
+  }
+}
+
+// --- telling the person ---
+
+let telling = 0;
+function tell(words) {
+  clearTimeout(telling);
+  $("told").textContent = words;
+  $("told").hidden = false;
+  telling = setTimeout(() => { $("told").hidden = true; }, 9000);
+}
+
+function say(words) {
+  if (words && $("heard").textContent !== words) $("heard").textContent = words;
+}
+
+function outside(why) {
+  stop();
+  $("layout").hidden = true;
+  $("enter").hidden = false;
+  const asks = document.body.dataset.password === "yes";
+  $("enter-password").hidden = !asks;
+  $("enter-why").textContent = asks && !token ? "" : why;
+  link("not connected", true);
+  if (asks) $("password").focus();
+}
+
+function link(words, off) {
+  $("link").textContent = words;
+  $("link").classList.toggle("off", Boolean(off));
+}
+
+// --- the parts ---
+
+// The end stays in sight, until the person scrolls away from it.
+let follows = true;
+function toEnd() {
+  if (follows) $("scroll").scrollTop = $("scroll").scrollHeight;
+}
+$("scroll").addEventListener("scroll", () => {
+  const box = $("scroll");
+  if (!sizing) follows = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+});
+let sizing = false;
+new ResizeObserver(() => {
+  sizing = true;
+  toEnd();
+  requestAnimationFrame(() => { sizing = false; });
+}).observe($("scroll"));
+
+const focusable = "a[href], button, input, textarea, summary, [tabindex]";
+
+function put(place, name, markup) {
+  if (shown.get(name) === markup) return;
+  shown.set(name, markup);
+  const open = [...place.querySelectorAll("details")].map((one) => one.open);
+  const inside = place.contains(document.activeElement);
+  const at = inside ? [...place.querySelectorAll(focusable)].indexOf(document.activeElement) : -1;
+  place.innerHTML = markup;
+  [...place.querySelectorAll("details")].forEach((one, number) => {
+    if (number < open.length) one.open = open[number];
+  });
+  if (inside) (place.querySelectorAll(focusable)[at] ?? $("prompt")).focus({ preventScroll: true });
+}
+
+function parts(found) {
+  const timeline = $("timeline");
+  if (found.order) {
+    const names = found.order.filter((name) => name.startsWith("p-"));
+    const known = new Map([...timeline.children].map((one) => [one.dataset.name, one]));
+    for (const [name, one] of known) {
+      if (!names.includes(name)) { one.remove(); shown.delete(name); }
+    }
+    names.forEach((name, number) => {
+      let one = known.get(name);
+      if (!one) {
+        one = document.createElement("div");
+        one.className = "part";
+        one.dataset.name = name;
+      }
+      if (timeline.children[number] !== one) timeline.insertBefore(one, timeline.children[number] ?? null);
+    });
+  }
+  for (const [name, markup] of Object.entries(found.put)) {
+    if (name === "hint") {
+      $("prompt").placeholder = markup;
+    } else if (name.startsWith("p-")) {
+      const one = [...timeline.children].find((child) => child.dataset.name === name);
+      if (one) put(one, name, markup);
+    } else {
+      const place = document.querySelector(`[data-part="${name}"]`);
+      if (place) put(place, name, markup);
+    }
+  }
+  stands(found.put);
+  toEnd();
+}
+
+function stands(changed) {
+  const badge = document.querySelector("[data-word]");
+  const word = badge ? badge.dataset.word : "";
+  document.title = `${word} · ${thread} · Signoff`;
+  const ask = document.querySelector('[data-part="ask"] .ask');
+  $("prompt-label").textContent = ask ? "Answer" : "Task";
+  if ("ask" in changed && ask) say(`${ask.querySelector(".title")?.textContent ?? ""} ${ask.querySelector(".prose, .tool")?.textContent ?? ""}`);
+  else if ("problem" in changed && changed.problem) return;
+  else if ("head" in changed) say(`${thread}: ${word}`);
+}
+
+function live(found) {
+  const has = Boolean(found.text || found.calls.length || found.state || found.note || found.line);
+  $("live").hidden = !has;
+  $("live-line").textContent = [found.state, found.line].filter(Boolean).join(" · ");
+  $("live-text").textContent = found.text;
+  $("live-note").textContent = found.note;
+  $("live-calls").replaceChildren(...found.calls.map((call) => {
+    const one = document.createElement("li");
+    one.textContent = `runs ${call}`;
+    return one;
+  }));
+  light(found.state);
+  toEnd();
+}
+
+function light(state) {
+  for (const one of document.querySelectorAll("#side .box")) {
+    one.classList.toggle("now", Boolean(state) && one.querySelector(".name")?.textContent === state);
+  }
+}
+
+function list(markup) {
+  put(document.querySelector('[data-part="list"]'), "list", markup);
+  for (const one of document.querySelectorAll("[data-thread]")) {
+    if (one.dataset.thread === thread) one.setAttribute("aria-current", "page");
+    else one.removeAttribute("aria-current");
+  }
+  ago();
+}
+
+function ago() {
+  for (const one of document.querySelectorAll("time[data-ago]")) {
+    const seconds = Math.max(0, (Date.now() - Date.parse(one.dateTime)) / 1000);
+    const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= size) ?? [1, "s"];
+    one.textContent = seconds < 10 ? "now" : `${Math.floor(seconds / size)} ${unit}`;
+  }
+}
+
+// --- the stream ---
+
+function stop() {
+  if (stream) stream.abort();
+  stream = null;
+}
+
+async function follow() {
+  stop();
+  const own = new AbortController();
+  stream = own;
+  try {
+    const answer = await fetch(`/api/events?thread=${encodeURIComponent(thread)}`, { headers: headers(), signal: own.signal });
+    if (answer.status === 401) { outside((await answer.json()).problem); return; }
+    if (!answer.ok) throw new Error((await answer.json()).problem);
+    wait = 250;
+    link("connected");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let buffer = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      buffer += value;
+      const events = buffer.split("\n\n");
+      buffer = events.pop();
+      for (const one of events) if (stream === own) happened(one);
+    }
+  } catch (error) {
+    if (own.signal.aborted) return;
+  }
+  if (stream !== own) return;
+  link("not connected; trying again", true);
+  setTimeout(() => { if (stream === own) follow(); }, wait);
+  wait = Math.min(2 * wait, MOST_WAIT);
+}
+
+function happened(text) {
+  const fields = Object.fromEntries(text.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+  if (!fields.event) return;
+  const data = JSON.parse(fields.data);
+  if (fields.event === "all") {
+    parts(data);
+    list(data.list);
+    live(data.live);
+    if (terminal) terminal.begin(data.terminal);
+    else if (data.terminal?.used && !narrow()) view("terminal", true);
+  } else if (fields.event === "parts") { parts(data); light($("live-line").textContent.split(" · ")[0]); }
+  else if (fields.event === "live") live(data);
+  else if (fields.event === "list") list(data.list);
+  else if (fields.event === "terminal") { if (!narrow()) view("terminal", true, true); terminal?.show(data.data); }
+  else if (fields.event === "size") terminal?.size(data.rows, data.cols);
+  else if (fields.event === "gone") { tell("This thread was deleted."); begin(); }
+}
+
+// --- going from thread to thread ---
+
+function open(name, { replace = false } = {}) {
+  thread = name;
+  shown.clear();
+  follows = true;
+  $("timeline").replaceChildren();
+  $("live").hidden = true;
+  for (const one of document.querySelectorAll('[data-part]:not([data-part="list"])')) one.replaceChildren();
+  if (terminal) terminal.end();
+  terminal = null;
+  view("terminal", false);
+  const address = `/?thread=${encodeURIComponent(name)}`;
+  if (replace) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  if (narrow()) { view("threads", false); view("side", false); }
+  follow();
+}
+
+async function begin(replace = true) {
+  await attempt(async () => {
+    const answer = await fetch("/api/new", { headers: headers() });
+    const found = await answer.json();
+    if (!answer.ok) throw Object.assign(new Error(found.problem), { status: answer.status });
+    return found;
+  }, (found) => { open(found.thread, { replace }); $("prompt").focus(); });
+}
+
+const narrow = () => matchMedia("(max-width: 1100px)").matches;
+const views = { threads: "threads", side: "side", terminal: "terminal-box" };
+
+function view(name, visible, quietly) {
+  const button = $(`view-${name}`);
+  const is = !$(views[name]).hidden;
+  if (name === "terminal" && visible && !terminal && (!quietly || !is)) openTerminal();
+  if (is === visible) return;
+  $(views[name]).hidden = !visible;
+  button.setAttribute("aria-expanded", String(visible));
+  $("layout").classList.toggle("no-threads", $("threads").hidden);
+  $("layout").classList.toggle("no-side", $("side").hidden);
+  if (visible && narrow()) {
+    if (name === "threads") view("side", false);
+    if (name === "side" && matchMedia("(max-width: 640px)").matches) view("threads", false);
+  }
+}
+
+let opening = null;
+async function openTerminal() {
+  if (opening) return;
+  const mine = thread;
+  opening = import("/static/terminal.js");
+  const { Shared } = await opening;
+  opening = null;
+  if (thread !== mine || terminal) return;
+  terminal = new Shared($("terminal"), (body) => send("terminal", { thread: mine, ...body }), () => $("prompt").focus(), tell);
+  // What was shown before comes with everything else.
+  follow();
+}
+
+// --- what a person does ---
+
+async function answer(ask, texts) {
+  if (pending) return;
+  pending = ask.dataset.interrupt;
+  ask.querySelectorAll("button").forEach((one) => { one.disabled = true; });
+  const done = await attempt(() => send("answer", { interrupt_id: ask.dataset.interrupt, shown: ask.dataset.shown, texts }));
+  pending = null;
+  if (!done) ask.querySelectorAll("button").forEach((one) => { one.disabled = false; });
+  else $("prompt").focus({ preventScroll: true });
+  return done;
+}
+
+function decide(button, ask) {
+  const call = button.closest(".decide");
+  const kind = button.dataset.kind;
+  const words = call.querySelector(`[data-form="${kind}"] textarea`)?.value.trim() ?? "";
+  call.dataset.text = kind === "approve" ? kind : `${kind}: ${words}`;
+  if (ask.dataset.calls === "1") { answer(ask, [call.dataset.text]); return; }
+  call.querySelectorAll("[data-kind]").forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
+  call.querySelector(".taken").textContent = `decided: ${kind}`;
+  ask.querySelector("[data-send]").disabled = [...ask.querySelectorAll(".decide")].some((one) => !one.dataset.text);
+}
+
+function opens(button) {
+  const call = button.closest(".decide");
+  for (const one of call.querySelectorAll("[data-opens]")) {
+    const form = call.querySelector(`[data-form="${one.dataset.opens}"]`);
+    const visible = one === button && form.hidden;
+    form.hidden = !visible;
+    one.setAttribute("aria-expanded", String(visible));
+    if (visible) {
+      form.querySelector("textarea").focus();
+      form.scrollIntoView({ block: "end" });
+    }
+  }
+}
+
+async function write(text) {
+  const own = {};
+  for (const one of document.querySelectorAll("[data-own]")) {
+    if (one.value.trim()) own[one.dataset.own] = one.dataset.own === "turns" ? Number(one.value) : one.value.trim();
+  }
+  requests += 1;
+  return attempt(() => send("write", { text, request: `${performance.timeOrigin}-${requests}`, settings: own }));
+}
+
+let sending = false;
+async function prompted() {
+  const text = $("prompt").value.trim();
+  if (!text || sending) return;
+  sending = true;
+  const ask = document.querySelector('[data-part="ask"] .ask');
+  const done = ask ? await answer(ask, [text]) : await write(text);
+  sending = false;
+  if (done) $("prompt").value = "";
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  const place = event.target.closest("[data-thread]");
+  if (place && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    open(place.dataset.thread);
+    return;
+  }
+  if (!button) return;
+  const ask = button.closest(".ask");
+  const { move, fork, text, kind } = button.dataset;
+  if (move) attempt(() => send("move", { move, ...(move === "extend" ? { turns: Number($("turns").value) || 10 } : {}) }));
+  else if (fork !== undefined) attempt(() => send("fork", { at: fork || null }), (found) => { open(found.thread); tell(`Forked to ${found.thread}.`); });
+  else if (button.dataset.delete) sure();
+  else if (ask && text !== undefined) answer(ask, [text]);
+  else if (ask && button.dataset.again) attempt(() => send("again", { interrupt_id: ask.dataset.interrupt }));
+  else if (ask && button.dataset.opens) opens(button);
+  else if (ask && kind) decide(button, ask);
+  else if (ask && button.dataset.send) answer(ask, [...ask.querySelectorAll(".decide")].map((one) => one.dataset.text));
+});
+
+function sure() {
+  $("sure-words").textContent = `Delete ${thread} with all that is kept of it? Your files stay as they are.`;
+  $("sure").showModal();
+}
+$("sure-no").addEventListener("click", () => $("sure").close());
+$("sure-yes").addEventListener("click", () => {
+  $("sure").close();
+  attempt(() => send("delete"));
+});
+$("new").addEventListener("click", () => begin(false));
+for (const name of Object.keys(views)) {
+  $(`view-${name}`).addEventListener("click", () => view(name, $(views[name]).hidden));
+}
+$("say").addEventListener("submit", (event) => { event.preventDefault(); prompted(); });
+$("prompt").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); prompted(); }
+});
+$("enter").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    keep((await send("enter", { password: $("password").value })).token);
+    $("password").value = "";
+    enter();
+  } catch (error) { $("enter-why").textContent = error.message; }
+});
+addEventListener("popstate", () => {
+  const name = new URLSearchParams(location.search).get("thread");
+  if (name && name !== thread) open(name, { replace: true });
+});
+// A browser opens only a few connections to a server: a tab that nobody sees gives its own back.
+let hiding = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(stop, 1000 * HIDDEN_SECONDS);
+  else if (thread && !stream && !$("layout").hidden) follow();
+});
+setInterval(ago, 15000);
+
+// --- the beginning ---
+
+function keep(found) {
+  token = found;
+  sessionStorage.setItem("token", found);
+}
+
+function enter() {
+  $("enter").hidden = true;
+  $("layout").hidden = false;
+  const name = new URLSearchParams(location.search).get("thread");
+  if (name) open(name, { replace: true });
+  else begin();
+}
+
+const given = new URLSearchParams(location.hash.slice(1));
+if (given.has("token")) keep(given.get("token"));
+else token = sessionStorage.getItem("token");
+if (given.has("token") || given.has("thread")) {
+  const name = given.get("thread");
+  history.replaceState(null, "", name ? `/?thread=${encodeURIComponent(name)}` : location.pathname + location.search);
+}
+if (narrow()) { view("side", false); if (matchMedia("(max-width: 640px)").matches) view("threads", false); }
+if (token || document.body.dataset.proxy === "yes") enter();
+else outside("Open the address that signoff serve printed, with its token.");
