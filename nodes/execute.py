@@ -17,7 +17,7 @@ from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
-from signoff.nodes.delegates.run import Child, Children, place_of
+from signoff.nodes.delegates.run import ChildMachine, Children, place_of
 from signoff.nodes.descent import namespace
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -95,11 +95,11 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
 def _delegates(batch: Sequence[Call], task: Task, run: NodeContext) -> Part[Written]:
     """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
     are only looked at when the state runs again."""
-    children = list[Child]()
+    children = list[ChildMachine]()
     for call in batch:
         decision = decided(call, task.decisions)
         if _may_run(call, decision, run):
-            children.append(Child(call, task.reply_of(call).message.id or "", run, _edited(decision)))
+            children.append(ChildMachine(call, task.reply_of(call).message.id or "", run, _edited(decision)))
     results: list[ToolMessage] = (yield Children(children, task)) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     return Written([done.get(call.index) or _not_approved(call, run) for call in batch])

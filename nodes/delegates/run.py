@@ -49,7 +49,7 @@ _MOST_ENTRIES = 4
 
 
 @dataclass(frozen=True)
-class Child:
+class ChildMachine:
     """The machine of one call. run: the invocation of a node of the machine that calls it; task: of that one;
     edited: arguments that a person put in place of the model's."""
 
@@ -234,7 +234,7 @@ def place_of(run: NodeContext) -> str:
 def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
     """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
     begun."""
-    child = Child(call, reply_id, run)
+    child = ChildMachine(call, reply_id, run)
     state = yield from child.look()
     return None if state is None else child.left(state)
 
@@ -246,7 +246,7 @@ class Children:
     All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt.
     """
 
-    children: Sequence[Child]
+    children: Sequence[ChildMachine]
     task: Task
 
     def do(self, run: NodeContext) -> list[ToolMessage]:
@@ -268,7 +268,7 @@ class Children:
     async def ado(self, run: NodeContext) -> list[ToolMessage]:
         room = {c.tool.name: asyncio.Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
 
-        async def found(child: Child) -> ToolMessage:
+        async def found(child: ChildMachine) -> ToolMessage:
             if child.tool.name not in room:
                 return await acarry_out(child.steps(self.task, len(self.children)), run)
             async with room[child.tool.name]:
@@ -277,17 +277,17 @@ class Children:
         results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
         return _settled(self.children, results)
 
-    def _run(self, child: Child) -> ToolMessage:
+    def _run(self, child: ChildMachine) -> ToolMessage:
         return carry_out(child.steps(self.task, len(self.children)), child.run)
 
-    def _in_turn(self, child: Child, room: Mapping[str, Semaphore]) -> ToolMessage:
+    def _in_turn(self, child: ChildMachine, room: Mapping[str, Semaphore]) -> ToolMessage:
         if child.tool.name not in room:
             return self._run(child)
         with room[child.tool.name]:
             return self._run(child)
 
 
-def _stopped_by(control: Any, child: Child) -> Child:
+def _stopped_by(control: Any, child: ChildMachine) -> ChildMachine:
     """The child with this control of its runs."""
     if child.run.control is control or child.run.runtime is None:
         return child
@@ -310,7 +310,9 @@ def _caught(work: Callable[[], ToolMessage]) -> ToolMessage | BaseException:
         return error
 
 
-def _settled(children: Sequence[Child], results: Sequence[ToolMessage | BaseException]) -> list[ToolMessage]:
+def _settled(
+    children: Sequence[ChildMachine], results: Sequence[ToolMessage | BaseException]
+) -> list[ToolMessage]:
     """The results, or what they raise: an error first, then a pause of the run, then what they wait for."""
     raised = [found for found in results if isinstance(found, BaseException)]
     for error in sorted(raised, key=lambda one: isinstance(one, GraphBubbleUp)):

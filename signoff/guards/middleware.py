@@ -46,7 +46,7 @@ from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.guards.steps import (
     WAITS,
     GuardedRun,
-    Position,
+    GuardPosition,
     Walk,
     begun,
     due_calls,
@@ -103,7 +103,7 @@ class GuardedState(AgentState[Any]):
     stop: NotRequired[Annotated[str, PrivateStateAttr]]
     spent: NotRequired[Annotated[Spent, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, PrivateStateAttr]]
-    guards: NotRequired[Annotated[Position, PrivateStateAttr]]
+    guards: NotRequired[Annotated[GuardPosition, PrivateStateAttr]]
     past: NotRequired[Annotated[list[AnyMessage], _PAST_CHANNEL, PrivateStateAttr]]
 
 
@@ -115,7 +115,7 @@ Response = ModelResponse[Any]
 
 
 @dataclass(frozen=True)
-class Asking:
+class HandlerCall:
     """Asks what the hook stands around, in the sync or the async way that it was given."""
 
     handler: Callable[[Any], Any]
@@ -132,7 +132,7 @@ class Asking:
 class Running:
     """Runs a call by LangChain's own node for tools; the result is a list of one, as `once` takes it."""
 
-    asking: Asking
+    asking: HandlerCall
     writer: ResultWriter
 
     def do(self, run: GuardedRun) -> list[ToolResult]:
@@ -264,7 +264,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         # Other middleware may take messages out, before a hook of this one comes to see them.
         walk.run.reader(walk.state)
         walk.run.give_back()
-        position: Position | None = state.get("guards")
+        position: GuardPosition | None = state.get("guards")
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         walk.at = State.COMPRESS
@@ -375,7 +375,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Any],
     ) -> Part[ToolMessage | Command[Any]]:
-        position: Position | None = state.get("guards")
+        position: GuardPosition | None = state.get("guards")
         found = due_calls(state["messages"], run.deps.toolbox).get(request.tool_call["id"] or "")
         if found is None or position is None or position["at"] != State.EXECUTE:
             # A finish, and what stands after it: the machine answers it.
@@ -387,7 +387,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             run.give_back()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
-        running = Running(Asking(handler, self._meant(request, call)), writer)
+        running = Running(HandlerCall(handler, self._meant(request, call)), writer)
         try:
             if not run.deps.toolbox.is_effect(call.name) or not self._has_journal(run, call):
                 (result,) = yield running
@@ -422,7 +422,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return run.store is not None
 
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
-        position: Position | None = walk.given.get("guards")
+        position: GuardPosition | None = walk.given.get("guards")
         if position is not None and not position["at"]:
             return None
         last = walk.task.last
@@ -456,7 +456,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
         """What the states work with in this thread: with its tools, as far as they are known here."""
-        position: Position | None = state.get("guards")
+        position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
         for tool in tools:
@@ -511,7 +511,7 @@ def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], 
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
         try:
-            response: Response = yield Asking(handler, asked)
+            response: Response = yield HandlerCall(handler, asked)
             return response
         except Exception as error:
             refused = "tool_choice" in str(error).replace(" ", "_").lower()

@@ -54,7 +54,7 @@ _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
 
 
-class Position(TypedDict):
+class GuardPosition(TypedDict):
     """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
     kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
     first message."""
@@ -128,7 +128,7 @@ class Walk:
     written: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        position: Position | None = self.given.get("guards")
+        position: GuardPosition | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
         state: Any = self.given
         self.before, lost = whole_history(state, self.run)
@@ -187,7 +187,7 @@ class Walk:
 
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
         """What is written beside the messages."""
-        position = Position(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
+        position = GuardPosition(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
         written = {**self.written, "guards": position}
         # Each channel that is written costs LangGraph a step of its own to save.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}

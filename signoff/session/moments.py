@@ -15,7 +15,7 @@ from signoff.session.path import NO_TASK, Step, all_between, ran_between, step_o
 
 
 @dataclass(frozen=True)
-class Moment:
+class ReplayStep:
     """One step of a state, with the state of the thread before and after it.
 
     whole: no other step was between the two. state: None for one that this version does not know.
@@ -42,7 +42,7 @@ class Moment:
         return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
 
 
-def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Moment]:
+def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[ReplayStep]:
     """Every step of a state between two of these checkpoints, and the one after the last of them."""
     kinds = {name: kind for name, kind in graph.channels.items() if isinstance(kind, DeltaChannel)}
     live = {name: kind.from_checkpoint(kind.typ()) for name, kind in kinds.items()}
@@ -57,7 +57,7 @@ def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Momen
         step = step_of(one, ran_between(one, parent), stored)
         if step.name:
             whole = len(all_between(one, parent)) == 1
-            yield Moment(step, cast(AgentState, before), cast(AgentState, after), whole)
+            yield ReplayStep(step, cast(AgentState, before), cast(AgentState, after), whole)
         _take_up(live, one, by_tasks=False)
         given = {name: value for task, name, value in one.pending_writes or () if task == NO_TASK}
         before, parent = _values({**stored, **given}, live), one
@@ -65,7 +65,7 @@ def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Momen
         step = step_of(parent, *found)
         _take_up(live, parent, by_tasks=True)
         if step.name:
-            yield Moment(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
+            yield ReplayStep(step, cast(AgentState, before), cast(AgentState, _values(found[1], live)))
 
 
 def _take_up(

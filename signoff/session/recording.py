@@ -21,7 +21,7 @@ from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_genuine, is_reply, marks
 from signoff.nodes.node import Dependencies
-from signoff.session.moments import Moment, moments_of
+from signoff.session.moments import ReplayStep, moments_of
 from signoff.session.path import Step, steps, trail
 from signoff.session.replay import checks_refused, checks_run
 from signoff.session.status import Condition, deps_of, look, readable
@@ -163,7 +163,7 @@ def _given(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> l
     return moves if len(said) < 2 else [Move("say", said)]
 
 
-def _take(found: Recording, moment: Moment) -> None:
+def _take(found: Recording, moment: ReplayStep) -> None:
     """Adds what the step shows of the world outside."""
     state, event, written = moment.state, moment.event, moment.written
     results = [message for message in written if isinstance(message, ToolMessage)]
@@ -186,7 +186,7 @@ def _take(found: Recording, moment: Moment) -> None:
             found.outcomes.append({name: outcome.get(name) for name in OUTCOME})
 
 
-def _people(moment: Moment) -> list[Move]:
+def _people(moment: ReplayStep) -> list[Move]:
     """What people, or a driver, answered in the step."""
     results = [message for message in moment.written if isinstance(message, ToolMessage)]
     match moment.state:
@@ -209,7 +209,7 @@ def _is_ours(result: ToolMessage) -> bool:
     return bool({"not_run", "responded", "unknown"} & marks(result).keys())
 
 
-def _result(result: ToolMessage, moment: Moment) -> RecordedResult:
+def _result(result: ToolMessage, moment: ReplayStep) -> RecordedResult:
     ran = marks(result).get("ran")
     if ran is None:
         replies = filter(is_reply, reversed(moment.before["messages"]))
@@ -218,7 +218,7 @@ def _result(result: ToolMessage, moment: Moment) -> RecordedResult:
     return RecordedResult(result.name or "", ran, result.status != "error", result.content)
 
 
-def _decisions(moment: Moment) -> list[Move]:
+def _decisions(moment: ReplayStep) -> list[Move]:
     """What a person decided of the calls that waited."""
     before: Any = moment.before.get("approvals") or {"calls": {}}
     after: Any = moment.after.get("approvals") or {"calls": {}}
@@ -239,7 +239,7 @@ def _decisions(moment: Moment) -> list[Move]:
     return [Move("answer", {"decisions": given})] if given else []
 
 
-def _settings(deps: Dependencies, moments: Sequence[Moment]) -> dict[str, Any]:
+def _settings(deps: Dependencies, moments: Sequence[ReplayStep]) -> dict[str, Any]:
     box, given = deps.toolbox, dict[str, Any]()
     limits = {name: value for name, value in deps.limits if value != getattr(Limits(), name)}
     if limits:
@@ -266,7 +266,7 @@ def _settings(deps: Dependencies, moments: Sequence[Moment]) -> dict[str, Any]:
     return given
 
 
-def _approvals(deps: Dependencies, moments: Sequence[Moment]) -> dict[str, list[str]]:
+def _approvals(deps: Dependencies, moments: Sequence[ReplayStep]) -> dict[str, list[str]]:
     """What a person may decide of each tool, by the calls of this thread."""
     found: dict[str, list[str]] = {}
     for message in moments[-1].after["messages"] if moments else ():

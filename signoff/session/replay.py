@@ -35,7 +35,7 @@ from signoff.nodes.journal import JOURNAL, STARTED
 from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
-from signoff.session.moments import Moment, moments_of
+from signoff.session.moments import ReplayStep, moments_of
 from signoff.session.path import (
     Step,
     known_state,
@@ -110,7 +110,7 @@ class _Again:
     """Decides the moments of one thread again."""
 
     def __init__(
-        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[Moment], context: Any
+        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[ReplayStep], context: Any
     ) -> None:
         self._graph = graph
         self._context = Context() if context is None else context
@@ -121,7 +121,7 @@ class _Again:
         self._works = works_of(self._deps)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
-        self._recorded: dict[str, tuple[Moment, int, Any]] = {}
+        self._recorded: dict[str, tuple[ReplayStep, int, Any]] = {}
         self._found: list[ReplayDifference] = []
         self._turn = 0
 
@@ -133,7 +133,7 @@ class _Again:
         self._check_records()
         return Replay(self._thread_id, tuple(again), tuple(taken), tuple(self._found))
 
-    def _look(self, at: int, moment: Moment) -> bool:
+    def _look(self, at: int, moment: ReplayStep) -> bool:
         """Checks the moment; whether it could be decided again."""
         run = self._run(moment)
         self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
@@ -145,7 +145,7 @@ class _Again:
         run.give_back()
         return done
 
-    def _run(self, moment: Moment) -> NodeContext:
+    def _run(self, moment: ReplayStep) -> NodeContext:
         # Whether a message told the end is taken as it is stored: version 0.1.0 wrote none.
         told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
         deps = self._deps if told else self._silent
@@ -154,11 +154,11 @@ class _Again:
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
         return NodeContext(deps, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
 
-    def _differs(self, moment: Moment, what: str, stored: Any, now: Any) -> None:
+    def _differs(self, moment: ReplayStep, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
         self._found.append(ReplayDifference(self._turn, moment.step.name, what, stored, now, place))
 
-    def _check_table(self, moment: Moment, state: State) -> None:
+    def _check_table(self, moment: ReplayStep, state: State) -> None:
         """Whether the stored event is one of its state, and leads where the thread went."""
         row, event = TRANSITIONS[state], moment.event
         led = [known_state(name) or name for name in moment.step.next]
@@ -170,7 +170,7 @@ class _Again:
         elif led != [next_state(state, event)]:
             self._differs(moment, "next", led, [next_state(state, event)])
 
-    def _decide(self, at: int, moment: Moment, state: State, run: NodeContext) -> bool:
+    def _decide(self, at: int, moment: ReplayStep, state: State, run: NodeContext) -> bool:
         """Runs the state once more and compares. False where the record does not hold what it asks for."""
         try:
             report = self._report(at, moment, self._works[state](moment.before, run))
@@ -185,7 +185,7 @@ class _Again:
         self._compare(moment, update)
         return True
 
-    def _report(self, at: int, moment: Moment, work: Report | Steps) -> Report:
+    def _report(self, at: int, moment: ReplayStep, work: Report | Steps) -> Report:
         if isinstance(work, Report):
             return work
         answer: Any = None
@@ -196,7 +196,7 @@ class _Again:
             report: Report = end.value
             return report
 
-    def _answer(self, request: Any, at: int, moment: Moment) -> Any:
+    def _answer(self, request: Any, at: int, moment: ReplayStep) -> Any:
         match request:
             case Store(ops=ops):
                 return [self._operation(op, at, moment) for op in ops]
@@ -210,7 +210,7 @@ class _Again:
                 return [_done(job.call.id, moment) for job in jobs]
         raise _NotKept
 
-    def _operation(self, op: Op, at: int, moment: Moment) -> Any:
+    def _operation(self, op: Op, at: int, moment: ReplayStep) -> Any:
         if isinstance(op, PutOp) and op.namespace[1] == OUTCOMES:
             self._recorded[op.key] = moment, self._turn, op.value
         if not isinstance(op, GetOp) or self._graph.store is None:
@@ -236,7 +236,7 @@ class _Again:
         begun = {**item.value, "status": STARTED, "attempt": max(1, item.value["attempt"] - 1)}
         return SimpleNamespace(value={**begun, "messages": []}) if cut_short else None
 
-    def _compare(self, moment: Moment, update: Mapping[str, Any]) -> None:
+    def _compare(self, moment: ReplayStep, update: Mapping[str, Any]) -> None:
         now: dict[str, Any] = {**moment.before, **update, "messages": moment.after["messages"]}
         if moment.state is State.DECIDE and (rules := _rules(moment, now)):
             self._differs(moment, "rule", *rules)
@@ -271,7 +271,7 @@ class _Again:
                 self._differs(moment, "recorded outcome", *_shown("", moment, stored, known))
 
 
-def _attempts(moments: Sequence[Moment]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
+def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
     """When each call was settled by the state that ran it, by reply and call; and when a reply's next call
     was tried, and brought no result."""
     settled: dict[tuple[str, str], int] = {}
@@ -288,7 +288,7 @@ def _attempts(moments: Sequence[Moment]) -> tuple[dict[tuple[str, str], int], di
     return settled, tried
 
 
-def _done(call_id: str, moment: Moment) -> Any:
+def _done(call_id: str, moment: ReplayStep) -> Any:
     """What came of a call that was run in this step."""
     results = [message for message in moment.written if isinstance(message, ToolMessage)]
     found = [message for message in results if message.tool_call_id == call_id]
@@ -298,7 +298,7 @@ def _done(call_id: str, moment: Moment) -> Any:
     return ToolResult(found[0], tuple(more))
 
 
-def checks_run(moment: Moment) -> bool:
+def checks_run(moment: ReplayStep) -> bool:
     """Whether checks ran in the step, as far as it is kept, and did not refuse the finish."""
     after: Any = moment.after
     if moment.event is Event.NEEDS_PERSON:
@@ -306,7 +306,7 @@ def checks_run(moment: Moment) -> bool:
     return moment.event is Event.ACCEPTED and bool(after["ending"].get("checks"))
 
 
-def _checked(moment: Moment) -> CheckResults:
+def _checked(moment: ReplayStep) -> CheckResults:
     """What came of the checks in this step, as far as it is kept."""
     after, event = moment.after, moment.event
     if checks_refused(moment):
@@ -326,7 +326,7 @@ def _checked(moment: Moment) -> CheckResults:
     return CheckResults(tuple(runs), seconds[0] if seconds else 0.0)
 
 
-def checks_refused(moment: Moment) -> bool:
+def checks_refused(moment: ReplayStep) -> bool:
     """Whether the step refused a finish since its checks did not pass."""
     if moment.state is not State.REVIEW or moment.event is not Event.REFUSED:
         return False
@@ -342,7 +342,7 @@ def _kinds(verdicts: Any) -> Any:
     return {**verdicts, "calls": calls}
 
 
-def _rules(moment: Moment, now: Mapping[str, Any]) -> tuple[str, str] | None:
+def _rules(moment: ReplayStep, now: Mapping[str, Any]) -> tuple[str, str] | None:
     """The rule that fired and the one that fires now, each with event and reason, where they differ."""
     stored = _in_todays_names("decision", moment.after["decision"])
     if _is_same(stored, now["decision"]):
@@ -367,7 +367,7 @@ def _told(decision: Mapping[str, Any]) -> str:
     return f"{decision['rule']} → {decision['event']}: {decision['why']}"
 
 
-def _named(written: Any, moment: Moment) -> list[BaseMessage]:
+def _named(written: Any, moment: ReplayStep) -> list[BaseMessage]:
     """What a state appends now, with the ids that LangGraph once gave to the messages that had none."""
     known, fresh = {message.id for message in moment.before["messages"]}, iter(moment.written)
     named = list[BaseMessage]()
@@ -378,7 +378,7 @@ def _named(written: Any, moment: Moment) -> list[BaseMessage]:
     return named
 
 
-def _shown(name: str, moment: Moment, stored: Any, now: Any) -> tuple[Any, Any]:
+def _shown(name: str, moment: ReplayStep, stored: Any, now: Any) -> tuple[Any, Any]:
     """Two values that differ, cut to what differs in them."""
     if name == "messages":
         begin = len(moment.before["messages"])

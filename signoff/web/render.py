@@ -67,7 +67,7 @@ def _macro(name: str, *values: Any) -> str:
     return str(getattr(templates().get_template("parts.html").module, name)(*values))
 
 
-class Drawn:
+class RenderedThread:
     """The parts of one thread. A piece that is as it was is not drawn again."""
 
     def __init__(self) -> None:

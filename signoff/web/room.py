@@ -46,7 +46,7 @@ from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes
-from signoff.web.render import Drawn, Stand, damaged
+from signoff.web.render import RenderedThread, Stand, damaged
 from signoff.web.terminal import SharedTerminal
 
 _MOST_LIVE = 20_000
@@ -60,7 +60,7 @@ Goes = Callable[[], Decision]
 
 
 @dataclass
-class Live:
+class LiveReply:
     """What happens now and is not saved yet, bounded; any thread may add to it."""
 
     text: str = ""
@@ -133,7 +133,7 @@ class Room:
         beside: Beside,
     ) -> None:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
-        self.log, self.live, self.drawn = Log(), Live(), Drawn()
+        self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
         self.parts: dict[str, str] = {}
         self.here = False
         self.problem = ""
