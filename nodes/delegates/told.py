@@ -52,9 +52,9 @@ def ended(call: Call, outcome: Outcome, used: UsedBelow, run: NodeContext, **not
     texts = run.deps.texts.results
     said = outcome.summary or outcome.last_text
     if outcome.succeeded:
-        text = texts["delegate_done"].format(name=call.name, verified=outcome.verified, summary=said)
+        text = texts["delegate_done"].format(name=call.name, verified=outcome.verified, summary=said).rstrip()
     else:
-        text = texts["delegate_failed"].format(name=call.name, why=why_not(outcome), summary=said)
+        text = texts["delegate_failed"].format(name=call.name, why=why_not(outcome), summary=said).rstrip()
     value = outcome.model_dump(mode="json")["result"]
     if value is not None:
         text += texts["delegate_result"].format(result=json.dumps(value, ensure_ascii=False))

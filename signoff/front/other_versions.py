@@ -72,8 +72,8 @@ def other_version(named: str) -> OtherVersion:
     if found is None:
         how = shell_command(["python3", "-m", "venv", "other"])
         raise SetupError(
-            f"{named} is no checkout of Signoff and no environment; name a folder with either. A released "
-            f"version gets an environment by: {how} && other/bin/pip install signoff==VERSION"
+            f"{named} is not a checkout of Signoff and not an environment; name a folder with either. For an "
+            f"environment run {how}, and install that version into it."
         )
     told = found.run("-c", _WHO)
     if told.returncode or not told.stdout.strip():

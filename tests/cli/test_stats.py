@@ -359,7 +359,7 @@ def test_a_rating_is_of_the_last_task_or_of_the_one_that_is_named(storage: Sqlit
         ("t", 0, None, SetupError, "from 1 to 5, not 0"),
         ("t", 6, None, SetupError, "from 1 to 5, not 6"),
         ("t", 5, 2, SetupError, r"1 task\(s\) of thread 't' have ended; there is no task 2"),
-        ("t", 5, 0, SetupError, "no number 0"),
+        ("t", 5, 0, SetupError, "there is no task 0"),
         ("other", 5, None, ThreadError, "No task of thread 'other' has ended"),
     ],
 )

@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no star": (["rate", "old", "0"], "'STARS': Input should be greater than or equal to 1"),
     "six stars": (["rate", "old", "6"], "'STARS': Input should be less than or equal to 5"),
     "half a star": (["rate", "old", "4.5"], "'STARS': Input should be a valid integer"),
-    "a task that is not there": (["rate", "old", "5", "--task", "2"], "no number 2"),
+    "a task that is not there": (["rate", "old", "5", "--task", "2"], "there is no task 2"),
 }
 
 
