@@ -15,7 +15,7 @@ DEMO := .demo
 # Python then keeps what it compiles; without it every process that a test starts compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough check fast proof proof-short quick promises sweeps lowest docs clean
+.PHONY: demo embedded test thorough check fast proof proof-short quick promises sweeps lowest docs clean
 
 .PHONY: help demo-port clean-all coverage build portable all-thorough
 .DEFAULT_GOAL := help
@@ -73,7 +73,11 @@ promises: .venv/installed
 	$(TESTS) -m "not thorough" --timeout 300 --processes 3
 
 sweeps: .venv/installed
-	$(TESTS) -m thorough --timeout 600 --processes 3
+	$(TESTS) -m "thorough and not embedded" --timeout 600 --processes 3
+
+## embedded: more tasks for the embedded model: a task of one's own, in rounds, by the text protocol, asked again
+embedded: .venv/installed
+	$(TESTS) -m embedded --timeout 600
 
 ## proof: every state that a run can reach, every property, every mutation
 proof: .venv/installed

@@ -180,6 +180,7 @@ class TestTheRecordedSweep:
 
 
 @pytest.mark.thorough
+@pytest.mark.embedded
 @pytest.mark.skipif(not model_info().ready, reason="the embedded model is not installed")
 def test_a_task_of_the_readers_own_with_the_embedded_model() -> None:
     """The demo itself runs as it is, by `make demo`, after the tests."""

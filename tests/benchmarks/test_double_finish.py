@@ -48,6 +48,7 @@ def test_the_tables_stand_side_by_side() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.thorough
+@pytest.mark.embedded
 def test_the_embedded_model_finishes_again_when_it_is_asked_again() -> None:
     again = json.loads(bench("--json", "--times", "1", "--pause", "0.001"))["embedded_model"]
     if again is None:

@@ -125,6 +125,7 @@ def test_near_the_limit_both_are_said() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_installed(), reason="the extra signoff[local] is not installed")
 @pytest.mark.thorough
+@pytest.mark.embedded
 def test_the_embedded_model_works_in_rounds(tmp_path: Path) -> None:
     """A model this small may end badly, think in circles, or ask; the rounds hold all the same."""
     with local_model(max_tokens=200) as model:

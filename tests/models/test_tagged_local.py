@@ -19,6 +19,7 @@ CONFIG: Any = {"configurable": {"thread_id": "t"}}
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_installed(), reason="the extra signoff[local] is not installed")
 @pytest.mark.thorough
+@pytest.mark.embedded
 def test_the_embedded_model_computes_and_finishes() -> None:
     sandbox = choose_sandbox()
     with local_model() as model:

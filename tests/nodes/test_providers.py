@@ -243,7 +243,9 @@ def embedded() -> Iterator[Any]:
 @pytest.mark.skipif(
     server_version() is None or bool(missing_packages()), reason="the extra signoff[local] is not installed"
 )
-@pytest.mark.parametrize(("way", "mode"), DIAGONAL)
+@pytest.mark.parametrize(
+    ("way", "mode"), [DIAGONAL[0], pytest.param(*DIAGONAL[1], marks=pytest.mark.embedded)]
+)
 @pytest.mark.thorough
 async def test_the_embedded_model_does_the_job(embedded: Any, way: str, mode: str, tmp_path: Path) -> None:
     model = embedded.model_copy(update={"disable_streaming": way == "whole"})
