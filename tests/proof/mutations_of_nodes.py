@@ -107,7 +107,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         ["only what was agreed"],
     ),
     "a call runs again after a crash": Mutation(
-        "one event", put(signoff.nodes.execute, "_again", lambda *_: True), ["at most once"]
+        "one event", put(signoff.nodes.execute, "runs_again", lambda *_: True), ["at most once"]
     ),
     "the journal is not read when calls are closed": Mutation(
         "two events", put(signoff.nodes.journal, "look", _no_entries), ["what ran is told"]
