@@ -128,7 +128,8 @@ class Hub:
             here = frozenset(name for name, room in self.rooms.items() if room.here)
             moved = stamp != before or stamp is None or here != listed
             for room in list(self.rooms.values()):
-                if room.log.readers and not room.here and (moved or await self._runs(room)):
+                # Asked in any case: a run ends after its last write, and nothing else tells of it.
+                if room.log.readers and not room.here and (await self._runs(room) or moved):
                     room.changed.set()
             if moved:
                 next_list = next_list or time.monotonic()

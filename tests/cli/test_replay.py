@@ -105,7 +105,7 @@ def test_a_model_that_is_gone_is_not_missed(looked: Bench) -> None:
 def test_bad_input_is_told_in_a_sentence(looked: Bench, tmp_path: Path) -> None:
     one_sentence(looked("replay", "nobody"), "There is no thread 'nobody'")
     one_sentence(looked("replay", "t1", "--database", str(tmp_path / "none.sqlite")), "There is no thread")
-    one_sentence(looked("replay", "t1", "--version", "/nowhere"), "/nowhere", "no checkout of Signoff")
+    one_sentence(looked("replay", "t1", "--version", "/nowhere"), "/nowhere", "not a checkout of Signoff")
     one_sentence(looked("replay", "t1", "--graph", "nothing"), "package.module:graph")
     one_sentence(looked("replay", "t1", "--graph", "x:y", "--turns", "3"), "leave out --turns")
     with thread_lock(looked.database, "t1"):

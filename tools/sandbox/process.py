@@ -131,12 +131,15 @@ class Interpreter:
     def alive(self) -> bool:
         return self._alive
 
-    def run(self, code: str, timeout: float) -> PythonResult:
-        """Runs `code`. Afterwards `alive` says whether the variables are still there."""
+    def run(self, code: str, timeout: float, since: float = 0.0) -> PythonResult:
+        """Runs `code`. Afterwards `alive` says whether the variables are still there.
+
+        since: files made before are those of an earlier call, in seconds since 1970.
+        """
         started = time.monotonic()
         nonce = secrets.token_hex(16)
         self._signal(signal.SIGCONT)
-        call = self._exchange({"id": nonce, "code": code}, timeout, nonce)
+        call = self._exchange({"id": nonce, "code": code}, timeout, nonce, since)
         if call.answer is None or not _is_answer(call.answer):
             self.kill()
             call.ended = call.ended or "killed"
@@ -194,7 +197,9 @@ class Interpreter:
         self.kill()
         raise SetupError(f"Python cannot be started in the sandbox: {told}.")
 
-    def _exchange(self, message: Mapping[str, Any], timeout: float, nonce: str | None) -> _Call:
+    def _exchange(
+        self, message: Mapping[str, Any], timeout: float, nonce: str | None, since: float = 0.0
+    ) -> _Call:
         kept = self._bounds.kept
         call = _Call(json.dumps(message).encode() + b"\n", Captured(kept), Captured(kept))
         deadline = time.monotonic() + timeout
@@ -202,15 +207,22 @@ class Interpreter:
             for handle in (self._out, self._error, self._answers):
                 selector.register(handle, selectors.EVENT_READ)
             selector.register(self._requests, selectors.EVENT_WRITE)
-            self._loop(selector, call, deadline, nonce)
+            self._loop(selector, call, deadline, nonce, since)
         for handle in (self._out, self._error):
             self._read(handle, call, most=4)
         return call
 
     def _loop(
-        self, selector: selectors.BaseSelector, call: _Call, deadline: float, nonce: str | None
+        self,
+        selector: selectors.BaseSelector,
+        call: _Call,
+        deadline: float,
+        nonce: str | None,
+        since: float,
     ) -> None:
-        disk = DiskGuard(self._launch.disk, self._bounds.disk, self._bounds.files, self._still)
+        # While it starts, none of the model's code runs: what fills the disk then is somebody else's.
+        watched = self._launch.disk if nonce else ()
+        disk = DiskGuard(watched, self._bounds.disk, self._bounds.files, self._still, since)
         look = look_at_memory = time.monotonic() + EVERY_DISK
         while call.answer is None and call.ended is None:
             now = time.monotonic()
@@ -319,6 +331,7 @@ class Pool:
         self._lock = Lock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()
         self._alive: set[Interpreter] = set()
+        self._last_end = 0.0
         self._finalizer = weakref.finalize(self, _end, self._alive, os.getpid())
 
     def run(self, code: str, timeout: float, thread: str | None) -> PythonResult:
@@ -331,7 +344,7 @@ class Pool:
             lost, seat.lost = seat.lost, False
             if seat.interpreter is None:
                 seat.interpreter = self._started()
-            result = seat.interpreter.run(code, timeout)
+            result = self._ran(seat.interpreter, code, timeout)
             if not seat.interpreter.alive or self._seats.get(thread) is not seat:
                 lost = True
                 self._drop(seat.interpreter)
@@ -357,9 +370,15 @@ class Pool:
     def _once(self, code: str, timeout: float) -> PythonResult:
         interpreter = self._started()
         try:
-            return interpreter.run(code, timeout)
+            return self._ran(interpreter, code, timeout)
         finally:
             self._drop(interpreter)
+
+    def _ran(self, interpreter: Interpreter, code: str, timeout: float) -> PythonResult:
+        try:
+            return interpreter.run(code, timeout, self._last_end)
+        finally:
+            self._last_end = time.time()
 
     def _seat(self, thread: str) -> _Seat:
         with self._lock:

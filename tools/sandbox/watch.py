@@ -60,16 +60,21 @@ class DiskGuard:
 
     Bytes are measured by the free space of the file systems, so a deleted file that is still open counts.
     Files are counted one by one: as soon as a file system has that many more, and now and then in any case,
-    because others create and delete files too. still: called with True before such a count and with False
-    after it, so that the processes are stopped meanwhile.
+    because others create and delete files too. since: older files never count, in seconds since 1970. still:
+    called with True before such a count and with False after it, so that the processes are stopped meanwhile.
     """
 
     def __init__(
-        self, folders: Sequence[str], most_bytes: int, most_files: int, still: Callable[[bool], None]
+        self,
+        folders: Sequence[str],
+        most_bytes: int,
+        most_files: int,
+        still: Callable[[bool], None],
+        since: float = 0.0,
     ) -> None:
         self._folders = folders
         self._most_bytes, self._most_files, self._still = most_bytes, most_files, still
-        self._since = time.time() - _EARLIER
+        self._since = max(time.time() - _EARLIER, since)
         self._before = {folder: os.statvfs(folder) for folder in folders}
         self._files = {folder: _used(status) for folder, status in self._before.items()}
         self._due = time.monotonic() + _FIRST_COUNT

@@ -95,12 +95,14 @@ const focusable = "a[href], button, input, textarea, summary, [tabindex]";
 function put(place, name, markup) {
   if (shown.get(name) === markup) return;
   shown.set(name, markup);
-  const open = [...place.querySelectorAll("details")].map((one) => one.open);
+  const open = [...place.querySelectorAll("details")].map((one) => one.dataset.chosen ? one.open : null);
   const inside = place.contains(document.activeElement);
   const at = inside ? [...place.querySelectorAll(focusable)].indexOf(document.activeElement) : -1;
   place.innerHTML = markup;
   [...place.querySelectorAll("details")].forEach((one, number) => {
-    if (number < open.length) one.open = open[number];
+    if (open[number] == null) return;
+    one.open = open[number];
+    one.dataset.chosen = "yes";
   });
   if (inside) (place.querySelectorAll(focusable)[at] ?? $("prompt")).focus({ preventScroll: true });
 }
@@ -359,6 +361,9 @@ async function prompted() {
 }
 
 document.addEventListener("click", (event) => {
+  // What somebody has opened or closed stays so when its part is drawn again.
+  const summary = event.target.closest("summary");
+  if (summary) summary.parentElement.dataset.chosen = "yes";
   const button = event.target.closest("button");
   const place = event.target.closest("[data-thread]");
   if (place && !event.ctrlKey && !event.metaKey && !event.shiftKey) {

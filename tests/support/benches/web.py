@@ -82,8 +82,8 @@ class Opened:
     async def answer(self, *texts: str, thread: str = "t1", **body: Any) -> tuple[int, dict[str, Any]]:
         """Answers what waits now, as a page that shows it would."""
         waiting = self.waiting(thread)
-        shown = getattr(waiting, "shown", "")
-        found = {"interrupt_id": waiting.interrupt_id, "shown": shown, **body}
+        # Nothing waits any more where somebody else was quicker.
+        found = {name: getattr(waiting, name, "") for name in ("interrupt_id", "shown")} | body
         return await self.post("answer", thread, texts=list(texts), **found)
 
     def waiting(self, thread: str = "t1") -> Any:
