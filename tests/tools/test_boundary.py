@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from signoff.tools.sandbox import Bounds, LinuxSandbox, MontySandbox, python_too
 from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.bubblewrap import mounted_as_wanted
 from signoff.tools.sandbox.linux import wrapping
-from signoff.tools.sandbox.watch import files_since
+from signoff.tools.sandbox.watch import DiskGuard, files_since
 from signoff.tools.workspace import Workspace
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
@@ -199,7 +200,7 @@ def test_usual_modes_and_sizes_can_be_given(make: Make, work: Path) -> None:
         assert sandbox.run("os.chmod('src/new', 0o700)", thread="one").exit == "ok"
 
 
-FEW = Bounds(files=100, disk=30_000_000)
+FEW = Bounds(files=100, disk=80_000_000)
 FILL = """
 import os
 number = 0
@@ -219,6 +220,23 @@ def test_a_program_that_fills_the_workspace_is_ended(make: Make, work: Path) -> 
     )
     assert (large.exit, large.note.split(" while ")[0]) == ("killed", "The disk was filling up")
     assert sandbox.run("6 * 7").value == "42"
+
+
+@pytest.mark.parametrize(("known", "told"), [(True, False), (False, True)])
+def test_files_of_the_call_before_do_not_count(tmp_path: Path, known: bool, told: bool) -> None:
+    """Both calls together make more than one may, within the second by which file systems may lag."""
+    own, others = tmp_path / "own", tmp_path / "others"
+    for folder, count in ((own, 90), (others, 0)):
+        folder.mkdir()
+        for number in range(count):
+            (folder / f"before{number}").touch()
+    time.sleep(0.05)
+    guard = DiskGuard([str(own)], 10**15, 100, lambda _: None, time.time() if known else 0.0)
+    time.sleep(0.05)
+    for folder, count in ((own, 20), (others, 500)):
+        for number in range(count):
+            (folder / str(number)).touch()
+    assert bool(guard.over()) is told
 
 
 def test_files_of_others_do_not_count(make: Make, work: Path, tmp_path: Path) -> None:
