@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from signoff.front.database import Database
 from signoff.graph.errors import ThreadError
 from signoff.web.log import MOST_BYTES, MOST_ENTRIES, Log, changes
 from tests.support.benches.web import Opened, WebBench, until
@@ -118,8 +119,15 @@ async def test_a_request_that_is_sent_again_begins_nothing_twice(bench: WebBench
         assert opened.outcome()["summary"] == "One."
 
 
-async def test_two_servers_on_one_database(bench: WebBench) -> None:
-    async with bench.served(PORT, approve="terminal") as one, bench.served(PORT, approve="terminal") as two:
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, bench: WebBench) -> WebBench:
+    if request.param == "postgres":
+        bench.database = Database(request.getfixturevalue("postgres_url"), named=True)
+    return bench
+
+
+async def test_two_servers_on_one_database(shared: WebBench) -> None:
+    async with shared.served(PORT, approve="terminal") as one, shared.served(PORT, approve="terminal") as two:
         here, there = one.read(), two.read()
         await begun(one)
         await there.sees("Which port?")
@@ -135,8 +143,8 @@ async def test_two_servers_on_one_database(bench: WebBench) -> None:
             await reader.leave()
 
 
-async def test_a_thread_that_another_process_runs_is_watched(bench: WebBench) -> None:
-    async with bench.served(LONG, delay=0.2) as one, bench.served(LONG) as two:
+async def test_a_thread_that_another_process_runs_is_watched(shared: WebBench) -> None:
+    async with shared.served(LONG, delay=0.2) as one, shared.served(LONG) as two:
         there = two.read()
         assert await one.post("write", text="Read") == (200, {})
         await there.sees("Another process runs this thread", "write_file")
