@@ -102,10 +102,9 @@ class Hub:
             await asyncio.wait({closing, more}, return_when=asyncio.FIRST_COMPLETED)
             return self.closing.is_set() or (more.done() and more.result())
         finally:
-            for task in (closing, more):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            # They are not waited for: the end of this reader, if it comes then, would be taken for theirs.
+            closing.cancel()
+            more.cancel()
 
     def _keep_fresh(self, room: Room) -> None:
         if room.thread_id not in self._fresh:

@@ -30,7 +30,7 @@ class Log:
         self._entries: deque[Entry] = deque()
         self._bytes = 0
         self.last = 0
-        self._changed = asyncio.Condition()
+        self._waiting: set[asyncio.Future[None]] = set()
         self.readers = 0
 
     async def add(self, kind: str, data: str) -> None:
@@ -40,8 +40,9 @@ class Log:
         self._bytes += len(data)
         while len(self._entries) > MOST_ENTRIES or (self._bytes > MOST_BYTES and len(self._entries) > 1):
             self._bytes -= len(self._entries.popleft().data)
-        async with self._changed:
-            self._changed.notify_all()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
 
     def after(self, seq: int) -> Iterator[Entry] | None:
         """The entries after this number; None when some of them have gone."""
@@ -52,12 +53,16 @@ class Log:
 
     async def wait(self, seq: int, seconds: float) -> bool:
         """Waits for an entry after this number; False when there is none in so many seconds."""
-        async with self._changed:
-            try:
-                await asyncio.wait_for(self._changed.wait_for(lambda: self.last > seq), seconds)
-            except TimeoutError:
-                return False
-        return True
+        # No asyncio.Condition: one whose wait is cancelled while it wakes up is left with a lock that nobody
+        # holds, and whoever adds an entry then waits for ever.
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.add(woken)
+        try:
+            if self.last <= seq:
+                await asyncio.wait({woken}, timeout=seconds)
+        finally:
+            self._waiting.discard(woken)
+        return self.last > seq
 
 
 def event(kind: str, data: str, seq: int | None = None) -> bytes:
