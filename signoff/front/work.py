@@ -13,19 +13,19 @@ from langchain_core.tools import ToolException
 
 from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
+from signoff.front.record.reading import read_saved
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import busy
 from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
-from signoff.nodes.journal import recorded
 from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
 from signoff.session.decisions import Action, Decision, Message
 from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
-from signoff.session.history import Chapter, chapters
-from signoff.session.path import Step, steps
+from signoff.session.history import Chapter
+from signoff.session.path import Step
 from signoff.session.session import Session
-from signoff.session.status import ThreadStatus, deps_of, look, readable, reading_graph
+from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
@@ -52,19 +52,14 @@ class Story:
 
 def read_story(storage: OpenStorage, thread_id: str) -> Story:
     """Returns the thread as it is saved. Raises StorageError if it cannot be read."""
-    # Read first: a run that ends in between is checked again; one that had ended is read completely.
-    running = storage.checkpointer.is_running(thread_id)
-    graph = reading_graph(storage)
-    status = look(graph, thread_id)
-    with readable(thread_id):
-        path = steps(storage.checkpointer, thread_id)
-        told = chapters(status.values, deps_of(graph).toolbox, path)
-        ends = {end.task: end.model_dump() for end in recorded(storage.store, thread_id)}
+    saved = read_saved(storage, thread_id)
+    status, path = saved.status, saved.path
+    ends: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in saved.ends}
     if status.outcome is not None:
         ends[status.task.id] = dict(status.outcome)
     ran = [step for step in path if step.task == status.task.id and step.state]
     at = _next_state(path) or (ran[-1].state if ran else None)
-    return Story(status, list(_events(told, ends)), _edges(ran, at), at, running)
+    return Story(status, list(_events(saved.chapters, ends)), _edges(ran, at), at, saved.running)
 
 
 def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:

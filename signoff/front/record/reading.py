@@ -1,19 +1,33 @@
 """Reads a thread from a database, with all that its record tells."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from signoff.front.database import OpenStorage
 from signoff.front.record.run import Run
 from signoff.front.settings import recall
+from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import recorded
-from signoff.session.history import chapters
-from signoff.session.path import steps
-from signoff.session.status import deps_of, look, readable, reading_graph
+from signoff.session.history import Chapter, chapters
+from signoff.session.path import Step, steps
+from signoff.session.status import ThreadStatus, deps_of, look, readable, reading_graph
 
 
-def read_run(storage: OpenStorage, thread_id: str) -> Run:
-    """The thread as it is saved. Raises StorageError for one that cannot be read."""
+@dataclass(frozen=True)
+class SavedThread:
+    """A thread as it is saved: how it stands, its tasks and its steps, the records of its ends, oldest first,
+    and whether a process runs it now."""
+
+    status: ThreadStatus
+    chapters: Sequence[Chapter]
+    path: Sequence[Step]
+    ends: Sequence[Outcome]
+    running: bool
+
+
+def read_saved(storage: OpenStorage, thread_id: str) -> SavedThread:
+    """Reads a thread. Raises StorageError if it cannot be read."""
     # Asked first: else a run that ends in between would look as if it had been stopped.
     running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
@@ -21,8 +35,15 @@ def read_run(storage: OpenStorage, thread_id: str) -> Run:
     with readable(thread_id):
         path = steps(storage.checkpointer, thread_id)
         told = chapters(status.values, deps_of(graph).toolbox, path)
-        ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
+        return SavedThread(status, told, path, recorded(storage.store, thread_id), running)
+
+
+def read_run(storage: OpenStorage, thread_id: str) -> Run:
+    """Reads what the record of a thread shows. Raises StorageError if it cannot be read."""
+    saved = read_saved(storage, thread_id)
+    ends = (end for end in saved.ends if end.thread_id == thread_id)
     outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
-    if status.outcome is not None:
-        outcomes[status.outcome["task"]] = dict(status.outcome)
-    return Run(status, told, outcomes, path, running, recall(storage.store, thread_id))
+    if saved.status.outcome is not None:
+        outcomes[saved.status.outcome["task"]] = dict(saved.status.outcome)
+    settings = recall(storage.store, thread_id)
+    return Run(saved.status, saved.chapters, outcomes, saved.path, saved.running, settings)
