@@ -26,12 +26,12 @@ from signoff.graph.compiled.settings import (
     checked_prompt,
     checked_retries,
     checked_texts,
+    describe,
     flag,
     listed,
     one_of,
     positive,
     renamed_option,
-    shown,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, outputs_folder
@@ -401,7 +401,8 @@ def _controls(given: Sequence[ControlTool]) -> Sequence[ControlTool]:
     for control in found:
         if not isinstance(control, ControlTool):
             raise SetupError(
-                f"control_tools= holds {shown(control)}; write ControlTool(tool, Effect.FINISH) in its place."
+                f"control_tools= holds {describe(control)}; write ControlTool(tool, Effect.FINISH) in "
+                "its place."
             )
     return found
 

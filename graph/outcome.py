@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.finish.delegated import passed_over
+from signoff.graph.finish.delegated import unmentioned_failures
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
@@ -81,10 +81,10 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
     found = reply.result(call)
     assert found is not None, "only what has a result is asked for"
     came = "unknown" if marks(found).get("unknown") else "error" if found.status == "error" else "ok"
-    return {"call": _shown(call), "result": _line(found.text, _RESULT), "came": came}
+    return {"call": _call_line(call), "result": _line(found.text, _RESULT), "came": came}
 
 
-def _shown(call: Call) -> str:
+def _call_line(call: Call) -> str:
     """The call in one line, its arguments short."""
     told = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
     return _line(f"{call.name}({told})", _CALL)
@@ -117,7 +117,7 @@ def _why_not(task: Task, reply: Reply, call: Call) -> str:
         return refused["why"]
     if refused and refused["kind"] == SENT_BACK:
         return found.text if found else "a person sent it back"
-    return found.text if found is not None and reply.failed(call) and reply.ran(call) else ""
+    return found.text if found is not None and reply.failed(call) and reply.was_run(call) else ""
 
 
 def _line(text: str, most: int) -> str:
@@ -336,7 +336,7 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed if holds else last_claim(task))
     if success and task.total.children:
-        issues += passed_over(task, claimed, issues)
+        issues += unmentioned_failures(task, claimed, issues)
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     reported = ending["status"] == "limit" and bool(task.phases)
@@ -443,7 +443,8 @@ def issues_of(claimed: Mapping[str, Any]) -> list[str]:
 def _refusals(task: Task) -> int:
     calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
     return sum(
-        reply.key(call) in task.refused or (reply.failed(call) and reply.ran(call)) for reply, call in calls
+        reply.key(call) in task.refused or (reply.failed(call) and reply.was_run(call))
+        for reply, call in calls
     )
 
 

@@ -80,7 +80,7 @@ def _past(task: Task, finish: Call) -> Iterator[_Past]:
             result = reply.result(call)
             if call is finish:
                 return
-            if call.effect is None and result is not None and reply.ran(call):
+            if call.effect is None and result is not None and reply.was_run(call):
                 yield _Past(call, result)
         if reply is until:
             return
@@ -111,5 +111,5 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
 def moved(replies: Sequence[Reply]) -> bool:
     """Whether work of these replies was run, or a question in them was answered."""
     return any(
-        call.effect in (None, Effect.ASK) and reply.ran(call) for reply in replies for call in reply.calls
+        call.effect in (None, Effect.ASK) and reply.was_run(call) for reply in replies for call in reply.calls
     )

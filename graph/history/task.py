@@ -268,7 +268,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
         # What was not run since only a control call was asked for leads no step down the ladder.
-        if reply.works and not reply.held_back:
+        if reply.works and not reply.only_controls:
             break
         # A reply that the provider only interrupted is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
@@ -277,7 +277,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
 
 def _batch(reply: Reply) -> int:
     """The work calls of a reply that could run."""
-    if reply.held_back:
+    if reply.only_controls:
         return 0
     return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
 
@@ -300,4 +300,4 @@ def _answered(section: TaskSection) -> bool:
     call = section.replies[-1].control if section.replies else None
     if call is None or call.effect is not Effect.ASK:
         return False
-    return call.id in section.answers or section.replies[-1].ran(call)
+    return call.id in section.answers or section.replies[-1].was_run(call)

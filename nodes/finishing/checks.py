@@ -97,7 +97,7 @@ class Checking:
             output = capped(failure.output.strip(), limit=most, keep=keep)
             told.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
         names = tuple(failure.name for failure in failures)
-        runs = tuple(_kept(one, texts) for one in found)
+        runs = tuple(_record_of(one, texts) for one in found)
         return CheckResults(runs, time.monotonic() - begun, names, "".join(told), self._mark(found))
 
     def _mark(self, found: Sequence[Found]) -> str:
@@ -110,7 +110,7 @@ class Checking:
         return f" [{hashlib.sha256(repr(said).encode()).hexdigest()[:12]}]" if said else ""
 
 
-def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
+def _record_of(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
     """What the outcome keeps of a check: the last line of its output, which usually holds the verdict."""
     last = next((line for line in reversed(found.output.splitlines()) if line.strip()), "")
     if isinstance(found, Failure):

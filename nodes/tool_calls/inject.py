@@ -41,7 +41,7 @@ class Injector:
             return call
         told = self.runtime(call, state, config, context)
         if private.inject is None or private.injected_args is None:
-            return _taken(self._asking[call["name"]], call, told)
+            return _bind_by_tool_node(self._asking[call["name"]], call, told)
         # ToolNode is LangGraph's documented place for injection, but gives it no public name.
         filled: ToolCall = private.inject(self._node, call, told)
         return filled
@@ -103,7 +103,7 @@ def _stand() -> Any:
     return Stand
 
 
-def _taken(tool: BaseTool, call: ToolCall, told: "ToolRuntime[Any, Any]") -> ToolCall:
+def _bind_by_tool_node(tool: BaseTool, call: ToolCall, told: "ToolRuntime[Any, Any]") -> ToolCall:
     """`call` as a ToolNode would invoke its tool. Slower, but public: it is run up to there."""
     stand = _stand()()
 

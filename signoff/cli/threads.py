@@ -22,9 +22,9 @@ from signoff.front.record.run import Run
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
-from signoff.front.threads import Row, ago, found_in, in_words, status_of
+from signoff.front.threads import Row, ago, find_threads, in_words, status_of
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.session.events import (
@@ -140,7 +140,7 @@ def show(
 
 
 def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
-    found = found_in(database, limit)
+    found = find_threads(database, limit)
     listed = [asdict(item) for item in found.rows]
     if as_json:
         document = {"threads": listed, "workers": asdict(found.workers)} if found.workers else listed
@@ -161,7 +161,7 @@ def _in_figures(workers: QueueFigures) -> str:
     """Returns the workers' line below the list."""
     oldest = f" (the oldest for {workers.oldest:.0f} s)" if workers.waiting else ""
     return (
-        f"{counted(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
+        f"{count_noun(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
         f"{workers.running} running, {workers.stalled} stalled, {workers.failed} failed; "
         f"{workers.per_minute:g} a minute ended, {workers.ended} in the last hour"
     )
@@ -287,7 +287,7 @@ def _print_turn(display: Plain, turn: Turn) -> None:
 def _way(turn: Turn) -> list[str]:
     """Returns the states of a turn with its figures, and the rules that fired except those of every turn."""
     states = " → ".join(str(step.state) for step in turn.steps if step.state)
-    figures = [counted(turn.tokens, "token")] if turn.tokens else []
+    figures = [count_noun(turn.tokens, "token")] if turn.tokens else []
     figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []
     rules = [
         f"  {step.rule}: {cut(one_line(step.why), _WHY)}"

@@ -47,7 +47,7 @@ class Found:
     workers: QueueFigures | None = None
 
 
-def found_in(database: Database, limit: int) -> Found:
+def find_threads(database: Database, limit: int) -> Found:
     """Returns at most `limit` of the most recently changed threads, those that have not begun yet first.
 
     A database that does not exist has none.

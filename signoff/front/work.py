@@ -213,7 +213,9 @@ class Work:
 
         def run(status: ThreadStatus) -> Answer:
             if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
-                raise TooLate(f"Thread {status.shown!r} no longer waits for this action. Nothing was run.")
+                raise TooLate(
+                    f"Thread {status.quoted_id!r} no longer waits for this action. Nothing was run."
+                )
             return Answer(self.act(action, self.settings()), action.interrupt_id)
 
         return self.go(Choose(run))

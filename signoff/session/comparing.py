@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from signoff.graph.build import Storage
-from signoff.graph.errors import ThreadError, shown
+from signoff.graph.errors import ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.replies import Reply
 from signoff.nodes.model.prices import prices_by_name
@@ -68,7 +68,7 @@ def figures_of(storage: Storage, thread_id: str) -> TaskFigures:
     running = asked is not None and asked(checked_thread_id(thread_id))
     found = look(graph, thread_id)
     if found.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {shown(thread_id)}; `signoff threads` lists them.")
+        raise ThreadError(f"There is no thread {quote_id(thread_id)}; `signoff threads` lists them.")
     with readable(thread_id):
         told = chapters(found.values, deps_of(graph).toolbox)
         return _figures(found, told[-1].turns if told else (), running)
