@@ -260,9 +260,9 @@ def build_graph(
     waits = storage is not None or checkpointer is not None
     given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
-    told = one_of("answer", answer, ("summary", "argument", "none"))
+    source = one_of("answer", answer, ("summary", "argument", "none"))
     finishes = finishing(
-        controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
+        controls, response_format, evidence=flag("evidence", evidence), answer=source == "argument"
     )
     prompt, function = checked_prompt(system_prompt)
     form = context_form(context_schema)
@@ -324,7 +324,7 @@ def build_graph(
         evidence=evidence,
         streaming=when,
         keeper=keeper_of(own.offers),
-        answers=told != "none",
+        answers=source != "none",
         name=checked_name(name),
         shape=result_shape(response_format),
         parallel=positive("parallel", parallel, whole=True),

@@ -418,8 +418,8 @@ def checked_thread_id(given: object) -> str:
     """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
     if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
         return given
-    told = quote_id(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
+    quoted = quote_id(given) if isinstance(given, str) else reprlib.repr(given)
+    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {quoted}.")
 
 
 OUTCOMES = "outcomes"

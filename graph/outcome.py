@@ -86,8 +86,8 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
 
 def _call_line(call: Call) -> str:
     """The call in one line, its arguments short."""
-    told = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
-    return _line(f"{call.name}({told})", _CALL)
+    arguments = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
+    return _line(f"{call.name}({arguments})", _CALL)
 
 
 def _status(task: Task) -> str:
@@ -389,7 +389,7 @@ def _tree(task: Task) -> dict[str, Any] | None:
 
 def _models(task: Task) -> dict[str, int]:
     notes = ((marks(reply.message), reply.message.response_metadata) for reply in task.replies)
-    names = (own.get("model") or told.get("model_name") for own, told in notes)
+    names = (own.get("model") or answers.get("model_name") for own, answers in notes)
     return dict(Counter(name for name in names if isinstance(name, str) and name))
 
 
@@ -402,21 +402,21 @@ def _claim(claimed: Mapping[str, Any]) -> str | None:
 def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts) -> str:
     """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
     has; of anything but a finished task first that it is not, and why."""
-    told = texts.answers
+    answers = texts.answers
     if outcome.status == "success":
         words = claim.get("answer")
         said = words if isinstance(words, str) and words.strip() else outcome.summary
         if not said.strip() and isinstance(outcome.result, str):
             said = outcome.result
-        said = said if said.strip() else told["no_words"].format()
+        said = said if said.strip() else answers["no_words"].format()
         key = "success" if outcome.claim in ("done", None) else "claimed"
         claimed = CLAIMS[outcome.claim].shown if outcome.claim else ""
-        return told[key].format(said=said, claim=claimed)
+        return answers[key].format(said=said, claim=claimed)
     shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
     why = f"{shown}: {_sentence(why)}" if why else _sentence(shown)
     last = outcome.summary or outcome.last_text
-    said = told["last_words"].format(said=last) if last else ""
-    return told[outcome.status].format(why=why, next=outcome.next, said=said).strip()
+    said = answers["last_words"].format(said=last) if last else ""
+    return answers[outcome.status].format(why=why, next=outcome.next, said=said).strip()
 
 
 def _sentence(words: str) -> str:

@@ -34,11 +34,11 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
         )
     shown = [(call.id, call.name, call.args) for call in waiting.calls]
     reviews = [_review(call, run) for call in waiting.calls]
-    told = [
+    descriptions = [
         _description(call, review, waiting, state, run)
         for call, review in zip(waiting.calls, reviews, strict=True)
     ]
-    payload = request(shown, reviews, told)
+    payload = request(shown, reviews, descriptions)
     answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
     try:
         # An exception after the interrupt has returned would be replayed forever: ask again and say why.

@@ -44,9 +44,9 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
     notes["said"] = said.feedback
     if not said.ok:
         feedback = said.feedback or texts["no_feedback"].format()
-        told = rejection(case.reply, case.call, feedback, run.deps.texts, **notes)
+        message = rejection(case.reply, case.call, feedback, run.deps.texts, **notes)
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
-        return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
+        return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [message]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()
     fits = not asked["problem"]
     return (

@@ -162,14 +162,14 @@ def _alike(text: str, old: str) -> str:
         return ""
     first = look.count("\n", 0, at)
     there = text.split("\n")[first : first + wanted.count("\n") + 1]
-    told: dict[str, None] = {}
+    names: dict[str, None] = {}
     for number, (line, given) in enumerate(zip(there, old.split("\n"), strict=True), start=first + 1):
         for has, wants in _differences(line.removesuffix("\r"), given):
-            told.setdefault(
+            names.setdefault(
                 f"line {number} has {_name_characters(has)} where old has {_name_characters(wants)}"
             )
-    few = list(told)[:_MOST_PLACES]
-    more = ", and more" if len(told) > len(few) else ""
+    few = list(names)[:_MOST_PLACES]
+    more = ", and more" if len(names) > len(few) else ""
     return (
         f"It looks the same in the file but is written otherwise: {'; '.join(few)}{more}. Write it in old as "
         "the file has it, in JSON with escapes such as \\u00a0."

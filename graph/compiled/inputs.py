@@ -386,8 +386,8 @@ def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
         raise SetupError(f"The input is {reprlib.repr(given)}; pass {EXAMPLE}.")
     if given and "messages" not in given and not nested():
-        told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
-        raise SetupError(f"The input has {told} and no 'messages'; pass {EXAMPLE}.")
+        keys = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
+        raise SetupError(f"The input has {keys} and no 'messages'; pass {EXAMPLE}.")
 
 
 def reason(error: Exception) -> str:

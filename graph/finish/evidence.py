@@ -101,9 +101,9 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
     place = next((at for at, reply in enumerate(task.replies) if reply is holding), -1)
     for reply in reversed(task.replies[task.resumed : place + 1]):
         before = [call for call in reversed(reply.calls) if call is not finish]
-        told = [(call, why) for call in before if (why := task.refused.get(reply.key(call)))]
-        found += [(call, why) for call, why in told if why["kind"] != SENT_BACK]
-        if any(why["kind"] == SENT_BACK for _, why in told) or moved([reply]):
+        refusals = [(call, why) for call in before if (why := task.refused.get(reply.key(call)))]
+        found += [(call, why) for call, why in refusals if why["kind"] != SENT_BACK]
+        if any(why["kind"] == SENT_BACK for _, why in refusals) or moved([reply]):
             break
     return found
 

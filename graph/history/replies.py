@@ -257,10 +257,10 @@ def _of_extras(extras: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
     several = extras.get("tool_calls")
     if isinstance(several, list) and several:
         raw = [call for call in several if isinstance(call, Mapping)]
-        told = [(call.get("function"), call.get("id")) for call in raw]
+        pairs = [(call.get("function"), call.get("id")) for call in raw]
     else:
-        told = [(extras.get("function_call"), None)]
-    for function, call_id in told:
+        pairs = [(extras.get("function_call"), None)]
+    for function, call_id in pairs:
         if isinstance(function, Mapping):
             yield function.get("name"), call_id, function.get("arguments")
 

@@ -186,8 +186,8 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 
 def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
-    told = _reminders(section) if section.nudges else _NO_REMINDERS
-    marked = told.resumed
+    reminders = _reminders(section) if section.nudges else _NO_REMINDERS
+    marked = reminders.resumed
     since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
     spent = spent if spent and spent["task"] == section.id else None
@@ -207,9 +207,9 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         undecided=section.undecided(reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
-        nudges=told.kinds,
-        nudged=told.last,
-        reminded=told.near_limit,
+        nudges=reminders.kinds,
+        nudged=reminders.last,
+        reminded=reminders.near_limit,
         fresh=section.replies[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
         batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,

@@ -122,10 +122,10 @@ def context_form(schema: Any) -> type[ContextForm] | None:
     try:
         found = {name: (_form_type(kind), field) for name, kind, field in _fields(schema)}
     except NameError as error:
-        told = str(error).splitlines()[0]
+        first_line = str(error).splitlines()[0]
         raise SetupError(
-            f"context_schema={schema.__name__} names a type that cannot be found ({told}); define it beside "
-            "the class."
+            f"context_schema={schema.__name__} names a type that cannot be found ({first_line}); "
+            "define it beside the class."
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
         raise SetupError(

@@ -124,12 +124,12 @@ class Case:
         )
         if value is not None:
             ending["result"] = value
-        told = list(messages)
-        if not told and self.reply.open(self.call):
+        answers = list(messages)
+        if not answers and self.reply.open(self.call):
             notes = {"seconds": seconds} if seconds else {}
             text = self.run.deps.texts.results["nobody_confirms"].format()
-            told = [result(self.call.id, self.call.name, text, ok=False, **notes)]
-        return Report(Event.FAILED, {"ending": ending, "messages": told})
+            answers = [result(self.call.id, self.call.name, text, ok=False, **notes)]
+        return Report(Event.FAILED, {"ending": ending, "messages": answers})
 
     def ask(
         self,
@@ -163,8 +163,8 @@ class Case:
         stuck = self._stuck(refusal)
         if stuck and self.run.can_ask:
             return self.ask("unverified", problem=refusal.text[:_MOST_TOLD], seconds=seconds, checks=checks)
-        told = list(messages) or self.feedback("refused", ok=False, seconds=seconds, reason=refusal.text)
-        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": told}
+        answers = list(messages) or self.feedback("refused", ok=False, seconds=seconds, reason=refusal.text)
+        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": answers}
         if not stuck:
             return Report(Event.REFUSED, update)
         error = f"{self.call.name} was refused {stuck}, with no work in between: {refusal.text[:_MOST_ERROR]}"
@@ -319,8 +319,8 @@ def _value(found: ToolMessage) -> Any:
 
 def _failed(case: Case, error: str) -> Refusal:
     name = case.call.name
-    told = case.refused("tool", name=name, error=error)
-    return Refusal(told.text, case.refused("tool", name=name, error=error[:_MOST_VERDICT]).verdict)
+    refusal = case.refused("tool", name=name, error=error)
+    return Refusal(refusal.text, case.refused("tool", name=name, error=error[:_MOST_VERDICT]).verdict)
 
 
 def _mark_first(messages: Sequence[BaseMessage], notes: dict[str, Any]) -> list[BaseMessage]:

@@ -72,8 +72,8 @@ class Backoff:
         return not run.draining
 
 
-def _event(run: NodeContext, told: NextTry) -> dict[str, Any]:
-    event = asdict(told)
+def _event(run: NodeContext, next_try: NextTry) -> dict[str, Any]:
+    event = asdict(next_try)
     if writer := getattr(run.runtime, "stream_writer", None):
         writer({"type": RETRYING, **event})
     return event
@@ -127,8 +127,8 @@ def try_again(
             if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
                 raise
             tries.again += 1
-            told = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
-            if not (yield Backoff(told)):
+            next_try = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
+            if not (yield Backoff(next_try)):
                 raise WaitEnded from error
         first = None
     raise AssertionError("there is a model")

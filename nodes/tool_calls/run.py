@@ -220,12 +220,12 @@ class ResultWriter:
                 self.run.deps.texts.results["nobody_asked"].format(name=self.call.name), ok=False
             )
         if isinstance(error, ValidationError) and self._has_not_begun(error):
-            told = misfit(self.call, error, self.run)
+            problem = misfit(self.call, error, self.run)
             # What a person has changed is said as well.
             return (
-                self._answer(told.text, ok=False, **marks(told))
+                self._answer(problem.text, ok=False, **marks(problem))
                 if self.edited is not None
-                else ToolResult(told)
+                else ToolResult(problem)
             )
         text = words(error) if isinstance(error, ToolException) else f"{type(error).__name__}: {words(error)}"
         return self._answer(text, ok=False)

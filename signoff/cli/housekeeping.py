@@ -199,11 +199,11 @@ def _tell(done: Deleted, as_json: bool) -> None:
         _say(f"Kept {thread_id}: {why}.")
 
 
-def _nothing(told: str, as_json: bool) -> None:
+def _nothing(message: str, as_json: bool) -> None:
     if as_json:
         _print_json([], {})
     else:
-        _say(told)
+        _say(message)
 
 
 def _print_json(deleted: Sequence[str], kept: dict[str, str], would: Sequence[str] | None = None) -> None:

@@ -120,13 +120,13 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
         return thread.waiting
     if len(found) == 1:
         return found[0]
-    told = ", ".join(
+    waits = ", ".join(
         f"{'/'.join(one.path) or 'itself'}: --to {one.interrupt_id[:_ID_SHOWN]}" for one in thread.waits
     )
     raise ThreadError(
         f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
         "say by --to which one is "
-        f"meant ({told}). Nothing was changed."
+        f"meant ({waits}). Nothing was changed."
     )
 
 

@@ -206,8 +206,8 @@ def _words(given: Given, graph: str | None) -> list[str]:
     """The options as another version's command line takes them."""
     words = [] if graph is None else ["--graph", graph]
     for name, value in given.options.items():
-        told = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
-        words += [f"--{name.replace('_', '-')}", told]
+        text = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", text]
     return words
 
 
@@ -217,8 +217,8 @@ def _print(console: Console, document: Mapping[str, Any], version: str | None) -
     decided = count_noun(document["decided"], "step")
     if not differences:
         taken = count_noun(document["taken"], "step")
-        told = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
-        _line(console, f"{told}lead where the table says.", "green")
+        text = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
+        _line(console, f"{text}lead where the table says.", "green")
         return
     first, others = differences[0], len(differences) - 1
     _line(console, f"{who} decides otherwise at turn {first['turn']}, {first['state']}:", "bold red")

@@ -115,8 +115,8 @@ def go_on_with(
 def _turns(storage: OpenStorage, thread_id: str, turn: int) -> Sequence[Turn]:
     """The turns of the current task from this one on."""
     graph = reading_graph(storage)
-    told = chapters(look(graph, thread_id).values, deps_of(graph).toolbox)
-    turns = told[-1].turns if told else ()
+    history = chapters(look(graph, thread_id).values, deps_of(graph).toolbox)
+    turns = history[-1].turns if history else ()
     if not 1 <= turn <= len(turns):
         raise ThreadError(
             f"The current task of {quote_id(thread_id)} has {count_noun(len(turns), 'turn')}; "

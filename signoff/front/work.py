@@ -62,8 +62,8 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
     return Story(status, list(_events(saved.chapters, ends)), _edges(ran, at), at, saved.running)
 
 
-def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
-    for chapter in told:
+def _events(history: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
+    for chapter in history:
         for words in chapter.words:
             yield Wrote(words)
         for turn in chapter.turns:

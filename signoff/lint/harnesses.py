@@ -93,8 +93,8 @@ def read_mini(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
 def offers(items: Sequence[Item]) -> frozenset[str]:
     """Returns the finishing command, if the instructions name it."""
     first = next((at for at, item in enumerate(items) if item.get("role") == "assistant"), len(items))
-    told = (_plain(item.get("content")) for item in items[:first])
-    return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in told) else frozenset()
+    texts = (_plain(item.get("content")) for item in items[:first])
+    return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in texts) else frozenset()
 
 
 def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[TraceCall]]) -> Iterator[Entry]:

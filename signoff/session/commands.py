@@ -148,10 +148,10 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
             f"Thread {status.quoted_id!r} {state} and does not wait for an answer; nothing was changed."
         )
     if command.interrupt_id is None and len(status.waits) > 1:
-        told = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
+        waits = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
         raise ThreadError(
             f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant by "
-            f"interrupt_id= ({told}). Nothing was changed."
+            f"interrupt_id= ({waits}). Nothing was changed."
         )
     if command.interrupt_id is not None:
         waiting = status.wait(command.interrupt_id)

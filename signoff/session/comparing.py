@@ -70,8 +70,8 @@ def figures_of(storage: Storage, thread_id: str) -> TaskFigures:
     if found.condition is Condition.UNKNOWN:
         raise ThreadError(f"There is no thread {quote_id(thread_id)}; `signoff threads` lists them.")
     with readable(thread_id):
-        told = chapters(found.values, deps_of(graph).toolbox)
-        return _figures(found, told[-1].turns if told else (), running)
+        history = chapters(found.values, deps_of(graph).toolbox)
+        return _figures(found, history[-1].turns if history else (), running)
 
 
 def _figures(found: ThreadStatus, turns: tuple[Turn, ...], running: bool) -> TaskFigures:
@@ -104,5 +104,5 @@ def _model_of(reply: Reply) -> str:
 
 def _in_words(turn: Turn) -> str:
     """The calls of a turn with their arguments; the beginning of its words where there are none."""
-    told = [f"{one.name}({', '.join(f'{k}={v!r}' for k, v in one.args.items())})" for one in turn.calls]
-    return "; ".join(told) or " ".join(turn.text.split())[:_TEXT]
+    history = [f"{one.name}({', '.join(f'{k}={v!r}' for k, v in one.args.items())})" for one in turn.calls]
+    return "; ".join(history) or " ".join(turn.text.split())[:_TEXT]

@@ -97,8 +97,8 @@ class Threads(ModalScreen[str | None]):
         table.add_columns("thread", "status", "turns", "changed", "about")
         now = datetime.now(UTC)
         for at, row in enumerate(self.rows):
-            told = row.what or row.task
-            name, about = (Text(cut(one_line(text), _ABOUT)) for text in (row.thread_id, told))
+            title = row.what or row.task
+            name, about = (Text(cut(one_line(text), _ABOUT)) for text in (row.thread_id, title))
             since = Text(ago(row.changed, now))
             table.add_row(name, in_words(row), Text(str(row.turns)), since, about, key=str(at))
         here = next((at for at, row in enumerate(self.rows) if row.thread_id == self.current), 0)

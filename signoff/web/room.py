@@ -339,9 +339,9 @@ class Room:
         self.here, self.used = False, time.monotonic()
         self.live.clear()
         if error is not None:
-            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
-                self.problem = told
+                self.problem = message
             if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():

@@ -193,9 +193,9 @@ class Interpreter:
         if isinstance(answer.get("ready"), dict):
             self._signal(signal.SIGSTOP)
             return dict(answer["ready"])
-        told = answer.get("failed") or call.stderr.text().strip() or call.why or "it ended at once"
+        reason = answer.get("failed") or call.stderr.text().strip() or call.why or "it ended at once"
         self.kill()
-        raise SetupError(f"Python cannot be started in the sandbox: {told}.")
+        raise SetupError(f"Python cannot be started in the sandbox: {reason}.")
 
     def _exchange(
         self, message: Mapping[str, Any], timeout: float, nonce: str | None, since: float = 0.0

@@ -344,8 +344,8 @@ def _read(endpoint: Endpoint, text: str) -> Iterator[tuple[int, int]]:
 
 def progress_in(chunk: Mapping[str, Any]) -> tuple[int, int] | None:
     """Returns how many tokens of the prompt are processed, of how many, if a chunk of the stream says so."""
-    told = chunk.get("prompt_progress")
-    return (told["processed"], told["total"]) if isinstance(told, Mapping) else None
+    progress = chunk.get("prompt_progress")
+    return (progress["processed"], progress["total"]) if isinstance(progress, Mapping) else None
 
 
 class Lease:
