@@ -125,8 +125,7 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
     )
     raise ThreadError(
         f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
-        "say by --to which one is "
-        f"meant ({waits}). Nothing was changed."
+        f"say by --to which one is meant ({waits}). Nothing was changed."
     )
 
 
@@ -166,8 +165,7 @@ def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
         how = command("resume", thread.thread_id, database)
         raise ThreadError(
             f"Thread {thread.quoted_id!r} has not ended, but this command is for one that ended "
-            f"with {needed}; "
-            f"go on with: {how}"
+            f"with {needed}; go on with: {how}"
         )
     return str(thread.outcome["status"])
 

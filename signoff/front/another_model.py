@@ -90,8 +90,7 @@ def go_on_with(
     if before is None:
         raise SetupError(
             f"Thread {quote_id(thread_id)} was not begun by the command line, so its tools are "
-            "not known here; "
-            "fork it in the program that began it, by Session.fork."
+            "not known here; fork it in the program that began it, by Session.fork."
         )
     settings = settle(given, before, os.environ)
     record = Record.of(_turns(storage, thread_id, turn))
@@ -120,8 +119,7 @@ def _turns(storage: OpenStorage, thread_id: str, turn: int) -> Sequence[Turn]:
     if not 1 <= turn <= len(turns):
         raise ThreadError(
             f"The current task of {quote_id(thread_id)} has {count_noun(len(turns), 'turn')}; "
-            "--from names one of "
-            "them, and the new model takes it and those after it."
+            "--from names one of them, and the new model takes it and those after it."
         )
     return turns[turn - 1 :]
 

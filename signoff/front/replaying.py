@@ -42,8 +42,7 @@ def graph_again(
     if before is None:
         raise SetupError(
             f"Thread {quote_id(thread_id)} was not begun by the command line, so its graph is not "
-            "known here; "
-            "name it with --graph package.module:graph, or --graph path/to/file.py:graph."
+            "known here; name it with --graph package.module:graph, or --graph path/to/file.py:graph."
         )
     settings = settle(given, before, os.environ)
     waiting = look(reading_graph(storage), thread_id).waiting

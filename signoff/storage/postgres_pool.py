@@ -144,8 +144,7 @@ class HeldThread:
             raise lost(self.thread_id)
         raise StorageError(
             f"The connection that held thread {quote_id(self.thread_id)} was lost, and the thread "
-            "is not free "
-            "again yet; nothing is lost, continue it in a minute."
+            "is not free again yet; nothing is lost, continue it in a minute."
         )
 
     def _connected(self) -> Connection[DictRow]:
