@@ -96,9 +96,9 @@ def _answers(waiting: Waiting) -> list[tuple[str, str]]:
     if isinstance(waiting, Action):
         return [("Answer", OBSERVATION)]
     if isinstance(waiting, Confirmation):
-        return [("Confirm", f"yes@{waiting.content_id}"), ("Send back", "what is wrong")]
+        return [("Confirm", f"yes@{waiting.shown}"), ("Send back", "what is wrong")]
     # With the id of the approval shown with it: if entered again, it does not apply to a later one.
-    every, shown = [set(call.allowed) for call in waiting.calls], waiting.content_id
+    every, shown = [set(call.allowed) for call in waiting.calls], waiting.shown
     offered = [
         ("Approve", "approve", f"approve@{shown}"),
         ("Reject", "reject", f"reject@{shown}: your reason"),

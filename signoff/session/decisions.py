@@ -248,14 +248,14 @@ class Approval:
 
         Raises ThreadError for an answer that does not fit, so that a wrong one is never delivered.
         """
-        return approval_answer(answer, self._questions, self.content_id)
+        return approval_answer(answer, self._questions, self.shown)
 
     def says_which(self, answer: Any) -> bool:
         """Whether an answer names `shown`, or needs not to, since it rejects. Raises as `read` does."""
-        return says_which(answer, self._questions, self.content_id)
+        return says_which(answer, self._questions, self.shown)
 
     @property
-    def content_id(self) -> str:
+    def shown(self) -> str:
         return content_id_of_calls(
             self.interrupt_id, [(call.call_id, call.name, call.args) for call in self.calls]
         )
@@ -265,7 +265,7 @@ class Approval:
         return [(call.call_id, call.name, call.args, call.allowed, call.args_schema) for call in self.calls]
 
     def document(self) -> Any:
-        return {**self.payload, "shown": self.content_id}
+        return {**self.payload, "shown": self.shown}
 
 
 @dataclass(frozen=True)
@@ -327,10 +327,10 @@ class Confirmation:
 
     def read(self, answer: Any) -> Any:
         """A yes, or feedback. Raises ThreadError for an answer that is neither."""
-        return confirmation_answer(answer, self.content_id)
+        return confirmation_answer(answer, self.shown)
 
     @property
-    def content_id(self) -> str:
+    def shown(self) -> str:
         return content_id(self.interrupt_id, self.call_id, self.summary, list(self.pending_issues))
 
     def document(self) -> Any:

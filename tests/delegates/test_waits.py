@@ -163,7 +163,7 @@ def test_a_session_shows_all_and_takes_answers_by_id(shop: Shop, storage: Sqlite
         session.resume("this")
     approval = waits[1]
     assert isinstance(approval, Approval)
-    left = session.resume(f"approve@{approval.content_id}", approval.interrupt_id)
+    left = session.resume(f"approve@{approval.shown}", approval.interrupt_id)
     assert isinstance(left, Question)
     with pytest.raises(ThreadError, match="no longer waits for this answer"):
         session.resume("approve", approval.interrupt_id)
@@ -435,8 +435,8 @@ def test_the_command_line_finds_the_approval_that_an_answer_names(
     status = look(reading_graph(storage), "t")
     second = status.waits[1]
     assert isinstance(second, Approval)
-    plan = to_resume(f"approve@{second.content_id}", Database(str(tmp_path / "threads.sqlite"), True))
-    assert plan(status).move == Answer(f"approve@{second.content_id}", second.interrupt_id)
+    plan = to_resume(f"approve@{second.shown}", Database(str(tmp_path / "threads.sqlite"), True))
+    assert plan(status).move == Answer(f"approve@{second.shown}", second.interrupt_id)
 
 
 def test_a_worker_takes_answers_in_any_order(storage: SqliteStorage) -> None:
