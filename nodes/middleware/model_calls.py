@@ -268,7 +268,7 @@ class _Asking:
         if self.run.draining and self.came:
             raise CallStopped
         prompt = self._new_prompt(request)
-        message = yield from self.call.asked(self._models(request), prompt)
+        message = yield from self.call.reply(self._models(request), prompt)
         if message is None:
             raise CallStopped
         self.came.append((message, self.call.shown.size))

@@ -167,10 +167,10 @@ def round_is_thought(step: MachineStep, machine: Machine) -> Why:
 def finish_is_answered(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step) or "resumed" in reading.nudges(step.before):
         return None
-    for records in reading.of_task(step.before):
-        at = reading.control_at(records, machine)
+    for record in reading.of_task(step.before):
+        at = reading.control_at(record, machine)
         if at is not None and not any(
-            f.text.strip() and "not_run" not in marks(f) for f in records.results[at]
+            f.text.strip() and "not_run" not in marks(f) for f in record.results[at]
         ):
             return "a finish or a question stands while the model is asked again, and no reason is told"
     return None
@@ -180,10 +180,10 @@ def question_is_put(step: MachineStep, machine: Machine) -> Why:
     success = ends(step) and (step.after.state.get("outcome") or {}).get("status") == "success"
     if not (asks_model(step) or success):
         return None
-    for records in reading.of_task(step.after if success else step.before):
-        at = reading.control_at(records, machine)
-        asked = at is not None and records.message.tool_calls[at]["name"] == machine.name_of("ask")
-        passed = asked and at is not None and all("not_run" in marks(found) for found in records.results[at])
+    for record in reading.of_task(step.after if success else step.before):
+        at = reading.control_at(record, machine)
+        asked = at is not None and record.message.tool_calls[at]["name"] == machine.name_of("ask")
+        passed = asked and at is not None and all("not_run" in marks(found) for found in record.results[at])
         if passed and "resumed" not in reading.nudges(step.before):
             return "a question of this task was passed over"
     return None
@@ -195,9 +195,9 @@ def nothing_after(step: MachineStep, machine: Machine) -> Why:
     state = step.before.state
     if ACCEPTED in verdicts_of(state.get("verdicts"), state.get("task", "")).values():
         return "a finish of this task was accepted before"
-    for records in reading.of_task(step.before):
-        at = reading.control_at(records, machine)
-        late = [call["id"] for call in records.calls[at + 1 :]] if at is not None else []
+    for record in reading.of_task(step.before):
+        at = reading.control_at(record, machine)
+        late = [call["id"] for call in record.calls[at + 1 :]] if at is not None else []
         if any(call_id in late for call_id in step.ran):
             return "a call after a finish or a question has run"
     return None
@@ -208,8 +208,8 @@ def answered_once(step: MachineStep, _: Machine) -> Why:
         return None
     messages = step.after.messages if ends(step) else step.before.messages
     known: set[str] = set()
-    for records in reading.replies(messages):
-        for call, found in zip(records.calls, records.results, strict=True):
+    for record in reading.replies(messages):
+        for call, found in zip(record.calls, record.results, strict=True):
             if not call["id"] or call["id"] in known:
                 return f"two calls have the id {call['id']!r}"
             known.add(call["id"])
@@ -247,8 +247,8 @@ def open_call(prompt: list[BaseMessage]) -> Why:
 def at_most_once(step: MachineStep, machine: Machine) -> Why:
     effects = {
         call["id"]: call["name"]
-        for records in reading.replies(step.before.messages)
-        for call in records.message.tool_calls
+        for record in reading.replies(step.before.messages)
+        for call in record.message.tool_calls
     }
     again = [
         c for c in step.ran if step.after.ran[c] > 1 and machine.deps.toolbox.is_effect(effects.get(c, ""))
@@ -260,8 +260,8 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
     if not (ends(step) or asks_model(step)):
         return None
     point = step.after if ends(step) else step.before
-    for records in reading.replies(point.messages):
-        for call, found in zip(records.calls, records.results, strict=True):
+    for record in reading.replies(point.messages):
+        for call, found in zip(record.calls, record.results, strict=True):
             ran = call["id"] in point.ran and machine.deps.toolbox.is_effect(call["name"])
             if ran and any("not_run" in marks(result) for result in found):
                 return f"{call['name']} has run, and the history says that it has not"
@@ -269,15 +269,15 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
 
 
 def cut_never_runs(step: MachineStep, _: Machine) -> Why:
-    for records in reading.replies(step.before.messages) if step.ran else ():
-        if records.stop == "length" and any(call["id"] in step.ran for call in records.calls):
+    for record in reading.replies(step.before.messages) if step.ran else ():
+        if record.stop == "length" and any(call["id"] in step.ran for call in record.calls):
             return "a call of a reply that was cut off has run"
     return None
 
 
 def only_agreed(step: MachineStep, machine: Machine) -> Why:
-    for records in reading.replies(step.before.messages) if step.ran else ():
-        for call in records.message.tool_calls:
+    for record in reading.replies(step.before.messages) if step.ran else ():
+        for call in record.message.tool_calls:
             if call["id"] not in step.ran or call["id"] in step.before.agreed:
                 continue
             if machine.deps.toolbox.needs_approval(call["name"], call["args"]):
@@ -309,12 +309,12 @@ def rests_on_a_finish(step: MachineStep, machine: Machine) -> Why:
     if not outcome or outcome["status"] != "success":
         return None
     finish = machine.name_of("finish")
-    for records in reading.of_task(step.after):
-        at = reading.control_at(records, machine)
-        if at is None or records.message.tool_calls[at]["name"] != finish:
+    for record in reading.of_task(step.after):
+        at = reading.control_at(record, machine)
+        if at is None or record.message.tool_calls[at]["name"] != finish:
             continue
-        agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, records)
-        if agreed or reading.right_finish(records, machine):
+        agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, record)
+        if agreed or reading.right_finish(record, machine):
             return None
     return "no reply of this task holds a finish that may be accepted"
 
