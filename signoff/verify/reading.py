@@ -116,23 +116,23 @@ def person_spoke(point: MachinePoint, record: ReplyRecord) -> bool:
     )
 
 
-def silent_in_a_row(record: Sequence[ReplyRecord]) -> int:
+def silent_in_a_row(records: Sequence[ReplyRecord]) -> int:
     """Returns the replies without a call at the end; a reply that only thinks counts neither way."""
     count = 0
-    for reply in reversed(record):
+    for reply in reversed(records):
         if any(call["name"] != "think" for call in reply.calls):
             break
         count += not reply.calls
     return count
 
 
-def refused_in_a_row(point: MachinePoint, record: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
+def refused_in_a_row(point: MachinePoint, records: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
     """Returns the refused finishes at the end, with the reasons.
 
     After the first there is no work and no message of a person.
     """
     names, refused = [machine.name_of(role) for role in ("finish", "think")], list[Any]()
-    for reply in reversed(record):
+    for reply in reversed(records):
         ran = [
             (call, found)
             for call, results in zip(reply.calls, reply.results, strict=True)
@@ -149,9 +149,9 @@ def refused_in_a_row(point: MachinePoint, record: Sequence[ReplyRecord], machine
     return refused
 
 
-def same_in_a_row(point: MachinePoint, record: Sequence[ReplyRecord]) -> int:
+def same_in_a_row(point: MachinePoint, records: Sequence[ReplyRecord]) -> int:
     """Returns how many replies at the end have the same calls with the same results."""
-    done = [(_shape(reply), reply) for reply in record if reply.calls]
+    done = [(_shape(reply), reply) for reply in records if reply.calls]
     count = 0
     for shape, reply in reversed(done):
         if shape != done[-1][0] or (count and person_spoke(point, reply)):
