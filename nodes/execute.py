@@ -17,7 +17,8 @@ from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
 from signoff.graph.messages import not_run, noted
 from signoff.graph.state import AgentState, CallDecision
-from signoff.nodes.delegates.run import ChildMachine, Children, place_of
+from signoff.nodes.delegates.ledger import ledger_below
+from signoff.nodes.delegates.run import ChildMachine, Children
 from signoff.nodes.descent import namespace
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -100,7 +101,7 @@ def _delegates(batch: Sequence[Call], task: Task, run: NodeContext) -> Part[Writ
         decision = decided(call, task.decisions)
         if _may_run(call, decision, run):
             children.append(ChildMachine(call, task.reply_of(call).message.id or "", run, _edited(decision)))
-    results: list[ToolMessage] = (yield Children(children, task)) if children else []
+    results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     return Written([done.get(call.index) or _not_approved(call, run) for call in batch])
 
@@ -111,7 +112,7 @@ def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]
     saver = saver_of(run.config.get("configurable", {}))
     if not saver:
         return
-    ns = namespace(place_of(run), call.name, task.reply_of(call).message.id or "", call.id)
+    ns = namespace(run.ns, call.name, task.reply_of(call).message.id or "", call.id)
     place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
     if (yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))) is not None:
         raise ThreadError(

@@ -55,8 +55,11 @@ def extend(
     granted = before["turns"] if before.get("task") == outcome["task"] else 0
     spent = state.get("spent") or {}
     mine = spent if spent.get("task") == outcome["task"] else {}
-    extra = {"task": outcome["task"], "turns": granted + turns}
-    return _again(Event.EXTEND, texts, {"extended": dict(mine)}, extra=extra)
+    update = {"extra": {"task": outcome["task"], "turns": granted + turns}}
+    tree = state.get("tree") or {}
+    if tree.get("task") == outcome["task"] and "lost" in tree:
+        update["tree"] = {**tree, "counted": tree["lost"]}
+    return _again(Event.EXTEND, texts, {"extended": dict(mine)}, **update)
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:

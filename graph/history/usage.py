@@ -245,7 +245,7 @@ class Tally:
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
         """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
         self.repeats.replied(reply)
-        self._all = self._all.plus(_of_reply(reply.message, estimate))
+        self._all = self._all.plus(of_reply(reply.message, estimate))
 
     def settled(self, call: Call, result: ToolMessage) -> None:
         notes = marks(result)
@@ -301,7 +301,7 @@ def of_child(found: Mapping[str, Any]) -> Used:
     )
 
 
-def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
+def of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
     usage, notes = message.usage_metadata, marks(message)
     seconds = notes.get("seconds", 0.0)
     if not usage:
