@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
+from signoff.graph.again import going_on
 from signoff.graph.errors import ThreadError
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
@@ -37,7 +38,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
     if batch[0].name in run.deps.toolbox.delegates:
-        written = yield from _delegates(batch, task, run)
+        written = yield from _delegates(batch, task, state, run)
     elif run.deps.toolbox.is_effect(batch[0].name):
         written = yield from _effect(batch[0], task, state, run)
     else:
@@ -93,14 +94,15 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
     return written
 
 
-def _delegates(batch: Sequence[Call], task: Task, run: NodeContext) -> Part[Written]:
+def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
     """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
     are only looked at when the state runs again."""
-    children = list[ChildMachine]()
+    children, again = list[ChildMachine](), going_on(state["messages"])
     for call in batch:
         decision = decided(call, task.decisions)
         if _may_run(call, decision, run):
-            children.append(ChildMachine(call, task.reply_of(call).message.id or "", run, _edited(decision)))
+            reply_id = task.reply_of(call).message.id or ""
+            children.append(ChildMachine(call, reply_id, run, _edited(decision), again.get(call.id)))
     results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     return Written([done.get(call.index) or _not_approved(call, run) for call in batch])

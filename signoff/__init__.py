@@ -8,9 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from signoff.graph.again import extend, retry
     from signoff.graph.build import Graph, Storage, build_graph
     from signoff.graph.compiled.delegates import delegate
-    from signoff.graph.compiled.inputs import extend, go_on, retry
+    from signoff.graph.compiled.inputs import go_on
     from signoff.graph.errors import (
         SetupError,
         SignoffError,

@@ -273,6 +273,9 @@ class Tally:
             self.repeats = Repeats()
             if (spent := marks(message).get("extended")) is not None:
                 self._before = self._all.plus(_of_summaries(spent))
+                for used in marks(message).get("again", {}).get("delegates", {}).values():
+                    # Its result was taken back, and the next one says what it has used in all.
+                    self._before = self._before.plus(of_child({"used": used})).plus(Used(tool_calls=1))
         elif kind == REPEATING:
             self.repeats.told()
         elif kind == FROM_TOOL:

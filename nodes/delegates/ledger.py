@@ -12,10 +12,12 @@ Without a store, or without a thread, the tree keeps its ledger in the process.
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired, TypedDict, TypeVar
+
+from langgraph.store.base import BaseStore
 
 from signoff.graph.foreign import label
 from signoff.graph.history.replies import Reply
@@ -326,3 +328,11 @@ def enter(ledger: RunLedger, ns: str, task: Task, limits: Limits) -> None:
     """Notes a machine that goes on in another run: its use is not in the ledger of this one yet."""
     used = LedgerEntry(used=_used(task, limits))
     ledger.change(lambda machines: ({ns: used, **machines}, None))
+
+
+def copy_ledger(store: BaseStore, threads: tuple[str, str], root: str, machines: Sequence[str]) -> None:
+    """Copies what the ledger of a tree says of these machines from the first thread to the second."""
+    source, target = (("signoff", LEDGER, label(thread_id)) for thread_id in threads)
+    if item := store.get(source, root):
+        kept = {ns: entry for ns, entry in item.value["machines"].items() if ns in machines}
+        store.put(target, root, {"machines": kept})

@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from signoff.graph.again import GoingOn
 from signoff.graph.errors import SignoffError, ThreadError
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.replies import Call
@@ -51,12 +52,13 @@ _MOST_ENTRIES = 4
 @dataclass(frozen=True)
 class ChildMachine:
     """The machine of one call. run: the invocation of a node of the machine that calls it; task: of that one;
-    edited: arguments that a person put in place of the model's."""
+    edited: arguments that a person put in place of the model's. again: how it goes on after its end."""
 
     call: Call
     reply_id: str
     run: NodeContext
     edited: Mapping[str, Any] | None = None
+    again: GoingOn | None = None
 
     @property
     def tool(self) -> Delegate:
@@ -103,9 +105,14 @@ class ChildMachine:
             state = yield from self.look()
             if state is not None and ledger is not None and self.deps is not None:
                 enter(ledger, self.ns, self.task(state.values), self.deps.limits)
-            if state is not None and (found := self.result(state.values, over=self._is_over(state))):
+            again = self._again(state)
+            if (
+                again is None
+                and state is not None
+                and (found := self.result(state.values, over=self._is_over(state)))
+            ):
                 return found
-            given = self._given(state)
+            given = again or self._given(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
@@ -181,6 +188,13 @@ class ChildMachine:
 
     def _is_over(self, state: StateSnapshot) -> bool:
         return not state.next and not state.tasks
+
+    def _again(self, state: StateSnapshot | None) -> Command[Any] | None:
+        """The input by which it goes on after its end; None where it need not."""
+        if self.again is None or self.deps is None or state is None:
+            return None
+        mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
+        return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
 
     def _given(self, state: StateSnapshot | None) -> Any:
         """What it is entered with: its task, or nothing where something is left to run."""

@@ -6,6 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.again import LEFT
 from signoff.graph.foreign import capped, valid_text
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
@@ -14,9 +15,6 @@ from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome, changes
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.node import NodeContext
-
-LEFT = "left"
-"""The status of a delegate that was begun and came to no end."""
 
 
 class UsedBelow(TypedDict):

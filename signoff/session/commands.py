@@ -6,7 +6,7 @@ Another process asks for a pause by a request in the store, which the run reads 
 import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,7 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
+from signoff.graph.again import extend, marked, retry
+from signoff.graph.compiled.inputs import is_repeated, reason
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
@@ -110,9 +111,9 @@ def start(
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
-            return Start(_marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
+            return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
-            return Start(_marked(retry(status.values, texts), mark), "retry")
+            return Start(marked(retry(status.values, texts), mark), "retry")
         case Stop():
             return _stopped(status)
     messages = _task(command)
@@ -172,14 +173,6 @@ def _name(by: Any) -> str:
     if by is not None and not isinstance(by, str):
         raise SetupError(f"by= says who answers, as text; not {by!r:.80}.")
     return valid_text(by or "").strip()
-
-
-def _marked(going_on: Command[Any], mark: str | None) -> Command[Any]:
-    """The input with this id for the message that it adds."""
-    if mark is None or not isinstance(going_on.update, dict):
-        return going_on
-    messages = [message.model_copy(update={"id": mark}) for message in going_on.update["messages"]]
-    return replace(going_on, update={**going_on.update, "messages": messages})
 
 
 def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPending) -> list[BaseMessage]:

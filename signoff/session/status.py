@@ -18,8 +18,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
+from signoff.graph.again import entering
 from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.compiled.inputs import entering, entry_update
+from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read

@@ -316,19 +316,6 @@ def test_a_pause_drains_each_at_its_step_and_all_go_on(way: str, storage: Sqlite
     assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
-def test_a_fork_where_a_delegate_has_begun_is_refused(shop: Shop, storage: SqliteStorage) -> None:
-    graph = parent(
-        storage, [calls("asks"), DONE], asks=child(call("pay", to="x"), ASK, DONE, tools=[shop.pay])
-    )
-    session = Session(graph, "t")
-    assert isinstance(session.run("go"), Question)
-    with pytest.raises(ThreadError, match="'asks' has begun its work at this point"):
-        session.fork(thread_id="copy")
-    assert isinstance(session.resume("this"), Finished)
-    assert session.fork(thread_id="copy").status().outcome is not None
-    assert shop.done == ["x"]
-
-
 def test_the_question_of_a_delegate_does_not_expire(storage: SqliteStorage) -> None:
     from signoff import standard_controls
 
