@@ -25,15 +25,16 @@ from signoff import (
     ThreadError,
     build_graph,
     delegate,
-    expire,
     outcome_of,
     sqlite_storage,
+    standard_controls,
 )
 from signoff.cli.launch import to_resume
 from signoff.front.database import Database
 from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
+from signoff.session.expiring import expire_all
 from signoff.session.status import look, reading_graph
 from signoff.storage.sqlite import SqliteStorage
 from signoff.workers import Order, drive, post
@@ -316,15 +317,34 @@ def test_a_pause_drains_each_at_its_step_and_all_go_on(way: str, storage: Sqlite
     assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
-def test_the_question_of_a_delegate_does_not_expire(storage: SqliteStorage) -> None:
-    from signoff import standard_controls
+@pytest.mark.parametrize("reading", [False, True])
+def test_the_question_of_a_delegate_expires_and_the_others_wait_on(
+    reading: bool, storage: SqliteStorage
+) -> None:
+    ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
 
-    ask = call("ask_user", question="Which?", default="that", minutes=1)
-    asks = child(ask, DONE, control_tools=standard_controls(deadlines=True))
-    graph = parent(storage, [calls("asks"), DONE], asks=asks)
-    assert isinstance(Session(graph, "t").run("go"), Question)
-    assert expire(graph, "t", now=9e12) is None
-    assert isinstance(Session(graph, "t").resume("this"), Finished)
+    def asking(*steps: Any) -> Graph:
+        return child(*steps, control_tools=standard_controls(deadlines=True))
+
+    below = delegate("deep", asking(ask, DONE), description="Works.")
+    steps = [calls("early", "late", "between"), DONE]
+    waits = {"early": asking(ask, DONE), "late": child(ASK, DONE)}
+    between = child(call("deep", task="Go."), DONE, tools=[below])
+    graph = parent(storage, steps, **waits, between=between)
+    session = Session(graph, "t")
+    first = session.run("go")
+    assert isinstance(first, Question)
+    used = reading_graph(storage, "t") if reading else graph
+    assert expire_all(used, "t") == []
+    found = expire_all(used, "t", now=9e12)
+    assert [(one.path, one.answer) for one in found] == [(("early",), "that"), (("between", "deep"), "that")]
+    assert expire_all(used, "t", now=9e12) == []
+    with pytest.raises(ThreadError, match="was stopped in the middle"):
+        session.resume("too late", first.interrupt_id)
+    left = session.run()
+    assert isinstance(left, Question)
+    assert [one.path for one in session.status().waits] == [("late",)]
+    assert isinstance(session.resume("this"), Finished)
 
 
 def test_a_delegate_that_is_gone_is_said_and_nothing_is_lost(shop: Shop, storage: SqliteStorage) -> None:
