@@ -30,7 +30,8 @@ class Descent:
 
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
     below it. policies: of approvals, of all machines above it. bounds: the limits above it that bound the
-    whole tree. root: the task at the top. ledger: of the tree, where it is kept in the process.
+    whole tree. root: the task at the top. ledger: of the tree, where it is kept in the process. listens:
+    whoever runs the thread can be asked to pause by another process.
     """
 
     ns: str
@@ -39,6 +40,7 @@ class Descent:
     bounds: tuple[Bound, ...] = ()
     root: str = ""
     ledger: Any = None
+    listens: bool = False
 
     def within(self, own: Limits) -> Limits:
         """The machine's own limits, no deeper than it may be."""

@@ -17,9 +17,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired, TypedDict, TypeVar
 
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, GetOp
 
-from signoff.graph.foreign import label
+from signoff.graph.foreign import label, pause_place
 from signoff.graph.history.replies import Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
@@ -30,7 +30,7 @@ from signoff.graph.rules import COUNTED, SHARED, budget, decide
 from signoff.graph.state import AgentState, BoundAbove, GrantedCalls, TreeBudget
 from signoff.nodes.descent import Bound, is_within
 from signoff.nodes.node import NodeContext, Report, Steps, Work
-from signoff.nodes.requests import Part, Swap
+from signoff.nodes.requests import Part, Store, Swap
 
 LEDGER = "ledger"
 _T = TypeVar("_T")
@@ -237,10 +237,34 @@ def fresh(task: Task, run: NodeContext) -> Part[Task]:
     return replace(task, tree=found)
 
 
-def with_ledger(state: State, work: Work) -> Work:
-    """The work of a state with what the ledger needs of it: nothing, where no limit bounds a tree."""
+def in_tree(state: State, work: Work) -> Work:
+    """The work of a state in a tree of machines: with the ledger, and with an ear for a pause."""
     if state not in (State.COMPRESS, State.EXECUTE, State.ROUTE_TOOLS, State.CALL_LLM, State.FINISH):
         return work
+    working = _kept(state, work)
+    return _listening(working) if state in (State.CALL_LLM, State.EXECUTE) else working
+
+
+def _listening(work: Work) -> Work:
+    """The work of a state of a delegate, before which it sees whether another process asks for a pause: who
+    runs the thread waits for the delegate, and sees no step of it."""
+
+    def steps(held: AgentState, run: NodeContext) -> Steps:
+        (asked,) = yield Store([GetOp(*pause_place(run.thread_id))])
+        if asked is not None and not run.draining:
+            run.control.request_drain("request")
+        found = work(held, run)
+        return found if isinstance(found, Report) else (yield from found)
+
+    def listening(held: AgentState, run: NodeContext) -> Report | Steps:
+        heard = run.descent is not None and run.descent.listens and run.thread_id is not None
+        return steps(held, run) if heard and run.store is not None else work(held, run)
+
+    return listening
+
+
+def _kept(state: State, work: Work) -> Work:
+    """The work of a state with what the ledger needs: nothing, where no limit bounds a tree."""
 
     def steps(held: AgentState, run: NodeContext) -> Steps:
         if state is State.CALL_LLM and run.goes_on:

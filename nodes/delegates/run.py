@@ -96,6 +96,7 @@ class ChildMachine:
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,
             ledger=ledger,
+            listens=above.listens if above else run.control is not None,
         )
 
     def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:

@@ -17,7 +17,7 @@ from langgraph.types import Command
 from signoff.graph.again import extend, marked, retry
 from signoff.graph.compiled.inputs import is_repeated, reason
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
+from signoff.graph.foreign import checked_thread_id, pause_place, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
@@ -210,24 +210,17 @@ def _task(command: Any) -> list[BaseMessage]:
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
 
 
-_PAUSE = "pause"
-
-
-def _place(thread_id: str) -> tuple[str, ...]:
-    return ("signoff", "requests", label(checked_thread_id(thread_id)))
-
-
 def request_pause(store: BaseStore, thread_id: str) -> None:
     """Asks whoever runs the thread to pause it. A run that begins later ignores the request."""
-    store.put(_place(thread_id), _PAUSE, {"at": time.time()})
+    store.put(*pause_place(checked_thread_id(thread_id)), {"at": time.time()})
 
 
 def look_for_request(thread_id: str) -> GetOp:
-    return GetOp(_place(thread_id), _PAUSE)
+    return GetOp(*pause_place(thread_id))
 
 
 def drop_request(thread_id: str) -> PutOp:
-    return PutOp(_place(thread_id), _PAUSE, None)
+    return PutOp(*pause_place(thread_id), None)
 
 
 def requested(found: Sequence[Any]) -> bool:

@@ -26,6 +26,7 @@ from signoff import (
     build_graph,
     delegate,
     outcome_of,
+    request_pause,
     sqlite_storage,
     standard_controls,
 )
@@ -462,3 +463,53 @@ def test_a_worker_takes_answers_in_any_order(storage: SqliteStorage) -> None:
     post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
     post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
     assert isinstance(drive(graph(DONE), "t").decision, Finished)
+
+
+@WAYS
+@pytest.mark.parametrize("beside", [1, 2])
+def test_a_pause_that_another_process_asks_for_reaches_all_below(
+    beside: int, way: str, storage: SqliteStorage
+) -> None:
+    done: list[str] = []
+
+    @tool
+    def work(name: str) -> str:
+        """Work."""
+        done.append(name)
+        request_pause(storage.store, "t")
+        return name
+
+    def worker(name: str) -> Graph:
+        return build_graph(
+            ScriptedModel([call("work", name=f"{name}{n}") for n in range(2)] + [DONE]), [work]
+        )
+
+    names = "ab"[:beside]
+    graph = parent(storage, [calls(*names), DONE], **{name: worker(name) for name in names})
+    session = Session(graph, "t")
+
+    def run(command: Any = None) -> Any:
+        return session.run(command) if way == "sync" else asyncio.run(session.arun(command))
+
+    decision = run("go")
+    assert isinstance(decision, Paused)
+    assert decision.by == "request"
+    # Each has ended its step, and begun no other.
+    assert sorted(done) == [f"{name}0" for name in names]
+    for _ in range(4):
+        decision = run() if isinstance(decision, Paused) else decision
+    assert isinstance(decision, Finished)
+    assert sorted(done) == [f"{name}{n}" for name in names for n in range(2)]
+
+
+def test_an_answer_that_comes_while_the_thread_is_stopped_is_kept(storage: SqliteStorage) -> None:
+    ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
+    early = child(ask, DONE, control_tools=standard_controls(deadlines=True))
+    graph = parent(storage, [calls("early", "late"), DONE], early=early, late=child(ASK, DONE))
+    session = Session(graph, "t")
+    session.run("go")
+    late = session.status().waits[1]
+    post(storage.store, "t", Order("one", Answer("this", late.interrupt_id)))
+    # Until it has run the thread waits for nothing.
+    expire_all(graph, "t", now=9e12)
+    assert isinstance(drive(graph, "t").decision, Finished)
