@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from signoff.graph.again import going_on
 from signoff.graph.errors import ThreadError
+from signoff.graph.finish.again import going_on
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task

@@ -413,7 +413,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.deps, config or {})
+        run = _begin(self.deps, config or {})
         work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
@@ -422,7 +422,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.deps, config or {})
+        run = _begin(self.deps, config or {})
         work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()

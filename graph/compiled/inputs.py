@@ -24,8 +24,8 @@ from langgraph.constants import START
 from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
-from signoff.graph.again import entering
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.finish.again import entering
 from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, slim
 from signoff.graph.outcome import current_outcome

@@ -23,8 +23,8 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.again import GoingOn
 from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.finish.again import GoingOn
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
@@ -113,7 +113,7 @@ class ChildMachine:
                 and (found := self.result(state.values, over=self._is_over(state)))
             ):
                 return found
-            given = again or self._given(state)
+            given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
@@ -178,8 +178,8 @@ class ChildMachine:
         state: Any = values
         return read(state, self.deps.toolbox)
 
-    def used(self, task: Task) -> told.UsedBelow:
-        return told.used_by(task, self._prices)
+    def used(self, task: Task) -> results.UsedBelow:
+        return results.used_by(task, self._prices)
 
     @property
     def _prices(self) -> Prices | None:
@@ -199,7 +199,7 @@ class ChildMachine:
         mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
         return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
 
-    def _given(self, state: StateSnapshot | None) -> Any:
+    def _input(self, state: StateSnapshot | None) -> Any:
         """What it is entered with: its task, or nothing where something is left to run."""
         if state is None:
             args = self.call.args if self.edited is None else self.edited
@@ -241,7 +241,7 @@ class ChildMachine:
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
-def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
+def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
     """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
     begun."""
     child = ChildMachine(call, reply_id, run)

@@ -14,9 +14,9 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.again import extend, marked, retry
 from signoff.graph.compiled.inputs import is_repeated, reason
 from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.finish.again import extend, marked, retry
 from signoff.graph.foreign import checked_thread_id, pause_place, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts

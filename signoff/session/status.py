@@ -16,9 +16,9 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
-from signoff.graph.again import entering
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.finish.again import entering
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
