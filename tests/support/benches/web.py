@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from signoff.front.settings import Given
-from signoff.session.status import look, reading_graph
+from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.web.app import Application
 from signoff.web.gate import Gate
 from signoff.web.hub import Hub
@@ -86,14 +86,20 @@ class Opened:
         found = {name: getattr(waiting, name, "") for name in ("interrupt_id", "shown")} | body
         return await self.post("answer", thread, texts=list(texts), **found)
 
+    def status(self, thread: str = "t1") -> ThreadStatus:
+        return look(reading_graph(self.hub.storage), thread)
+
     def waiting(self, thread: str = "t1") -> Any:
-        return look(reading_graph(self.hub.storage), thread).waiting
+        return self.status(thread).waiting
+
+    def messages(self, thread: str = "t1") -> list[Any]:
+        return list(self.status(thread).values["messages"])
 
     async def rests(self, thread: str = "t1") -> None:
         await until(lambda: not self.hub.room(thread).here)
 
     def outcome(self, thread: str = "t1") -> dict[str, Any]:
-        return dict(look(reading_graph(self.hub.storage), thread).outcome or {})
+        return dict(self.status(thread).outcome or {})
 
 
 class WebBench(UiBench):
