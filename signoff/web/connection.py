@@ -20,6 +20,13 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
             # More of a body that was refused is no request, either.
             self._expect()

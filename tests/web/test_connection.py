@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ async def listening() -> AsyncIterator[int]:
         server.close()
         for connection in list(state.connections):
             connection.transport.abort()
+        await asyncio.sleep(0)
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -66,3 +67,5 @@ async def test_a_connection_that_asks_for_nothing_is_closed(
             async with asyncio.timeout(10 * SECONDS):
                 await reader.read()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
