@@ -43,7 +43,7 @@ from signoff.session.events import (
 from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
-from signoff.web.log import Log, changes
+from signoff.web.log import Log, changes, event
 from signoff.web.render import RenderedThread, Stand, damaged
 from signoff.web.terminal import SharedTerminal
 
@@ -145,7 +145,9 @@ class Room:
         self._slots = slots
         self.beside = beside
         self._loop = asyncio.get_running_loop()
-        self._beginning = asyncio.Lock()
+        self._beginning, self._coming = asyncio.Lock(), asyncio.Lock()
+        self._is_fresh = False
+        self._whole: tuple[Any, bytes] | None = None
         self._work: Work | None = None
         self._told = 0
         self._flushing = self._typing = self._sure = self._awaited = False
@@ -155,6 +157,19 @@ class Room:
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what is read ---
+
+    async def fresh(self) -> None:
+        """Reads the thread for a reader who comes, unless others look: what they see is kept up to date."""
+        async with self._coming:
+            if not self._is_fresh:
+                await self.refresh()
+                self._is_fresh = True
+
+    def leave(self) -> None:
+        """A reader has gone; after the last nobody keeps what is shown up to date."""
+        self.log.readers -= 1
+        if not self.log.readers:
+            self._is_fresh, self._whole = False, None
 
     async def refresh(self) -> None:
         """Reads the thread again and tells the readers what has changed."""
@@ -193,11 +208,24 @@ class Room:
             # A long thread takes longer to be read.
             await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
 
-    def snapshot(self) -> dict[str, Any]:
-        """All that a reader who comes now has to be told."""
-        order = list(self.parts)
-        terminal = self._terminal_document() if self.terminal else None
-        return {"put": self.parts, "order": order, "live": self.live.document(), "terminal": terminal}
+    def whole(self, listed: str) -> bytes:
+        """All that a reader who comes now has to be told, made once for all who come at the same time.
+
+        listed: the list of threads.
+        """
+        typed = self.terminal and (self.terminal.typed, self.terminal.size)
+        now = (self.log.last, self.live.version, typed, listed, self.parts)
+        if self._whole is None or self._whole[0] != now:
+            found = {
+                "put": self.parts,
+                "order": list(self.parts),
+                "live": self.live.document(),
+                "terminal": self._terminal_document() if self.terminal else None,
+                "list": listed,
+                "thread": self.thread_id,
+            }
+            self._whole = now, event("all", json.dumps(found), self.log.last)
+        return self._whole[1]
 
     def _terminal_document(self) -> dict[str, Any]:
         assert self.terminal is not None

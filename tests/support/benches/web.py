@@ -29,7 +29,12 @@ class Reader:
         self._task = asyncio.create_task(self._read(hub, thread))
 
     async def _read(self, hub: Hub, thread: str) -> None:
-        async for data in hub.stream(thread):
+        buffer = b""
+        async for part in hub.stream(thread):
+            buffer += part
+            if not buffer.endswith(b"\n\n"):
+                continue
+            data, buffer = buffer, b""
             lines = [line for line in data.decode().splitlines() if line[:1] not in ("", ":")]
             fields = dict(line.split(": ", 1) for line in lines)
             if "event" not in fields:
