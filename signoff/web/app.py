@@ -28,6 +28,7 @@ MOST_BYTES = 1_000_000
 """Of the body of a request."""
 _BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
+_MOST_ID = 500
 _FILES: Mapping[str, str] = {
     "app.js": "text/javascript",
     "terminal.js": "text/javascript",
@@ -38,7 +39,7 @@ _FILES: Mapping[str, str] = {
 }
 
 Text = Annotated[str, Field(max_length=400_000)]
-Short = Annotated[str, Field(max_length=500)]
+Short = Annotated[str, Field(max_length=_MOST_ID)]
 
 
 class _Body(BaseModel):
@@ -172,6 +173,8 @@ class Application:
         if self.hub.readers >= MOST_READERS:
             raise NotLetIn(503, "Too many pages are open on this server.")
         thread = valid_text(request.query_params.get("thread", ""))
+        if len(thread) > _MOST_ID:
+            raise NotLetIn(422, f"The id of a thread has at most {_MOST_ID} characters here.")
         # What is wrong with the id is told before the stream begins.
         self.hub.room(thread)
         # A proxy that collects an answer before it passes it on would hold back what happens.
