@@ -162,7 +162,8 @@ class Application:
     async def _enter(self, request: Request) -> Response:
         try:
             body = await _body(request, PasswordBody)
-            return JSONResponse({"token": await self.gate.enter(body.password)})
+            client = request.client.host if request.client else ""
+            return JSONResponse({"token": await self.gate.enter(body.password, client)})
         except NotLetIn as refused:
             return _problem(refused.status, refused.why)
 

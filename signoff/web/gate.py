@@ -25,6 +25,7 @@ PASSWORD_VARIABLE = "SIGNOFF_PASSWORD"
 _SHORTEST_PASSWORD = 12
 _WRONG_SECONDS = 1.0
 _MOST_WRONG = 20
+_MOST_CLIENTS = 200
 _WITHIN_SECONDS = 60.0
 _MOST_NAME = 200
 _PORTS = {"http": 80, "https": 443}
@@ -54,7 +55,8 @@ class Gate:
     proxy_header: str | None = None
     public: str | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    _wrong: deque[float] = field(default_factory=deque)
+    _wrong: dict[str, deque[float]] = field(default_factory=dict)
+    """When passwords were wrong, by the address that they came from: nobody is to keep others out."""
 
     def __post_init__(self) -> None:
         # As a browser sends it.
@@ -118,20 +120,32 @@ class Gate:
             raise NotLetIn(401, "Open the address that signoff serve printed, with its token.")
         return ""
 
-    async def enter(self, password: str) -> str:
-        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait."""
+    async def enter(self, password: str, client: str = "") -> str:
+        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait.
+
+        client: the address that it comes from.
+        """
         now = time.monotonic()
-        while self._wrong and now - self._wrong[0] > _WITHIN_SECONDS:
-            self._wrong.popleft()
         if self.password is None:
             raise NotLetIn(404, "This server has no password.")
-        if len(self._wrong) >= _MOST_WRONG:
+        wrong = self._wrong_of(client, now)
+        if len(wrong) >= _MOST_WRONG:
             raise NotLetIn(429, "Too many wrong passwords; wait a minute.")
         if hmac.compare_digest(password.encode(errors="replace"), self.password.encode(errors="replace")):
             return self.token
-        self._wrong.append(now)
+        wrong.append(now)
         await asyncio.sleep(_WRONG_SECONDS)
         raise NotLetIn(403, "The password is wrong.")
+
+    def _wrong_of(self, client: str, now: float) -> deque[float]:
+        for name, times in list(self._wrong.items()):
+            while times and now - times[0] > _WITHIN_SECONDS:
+                times.popleft()
+            if not times:
+                del self._wrong[name]
+        # Those of too many addresses are counted as those of one.
+        known = client if client in self._wrong or len(self._wrong) < _MOST_CLIENTS else ""
+        return self._wrong.setdefault(known, deque())
 
 
 def is_loopback(host: str) -> bool:
