@@ -59,7 +59,7 @@ from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
 from signoff.nodes.model.messages import is_streamed, sanitize
 from signoff.nodes.model.models import BoundModels
-from signoff.nodes.node import Dependencies, Report
+from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.run import ResultWriter, ToolResult, once
@@ -81,7 +81,6 @@ except ImportError as error:
     ) from error
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-_PROMPT_TOKENS = 2**62
 _NO_MODELS = BoundModels((), None)
 
 
@@ -240,7 +239,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             limits=bounds,
             texts=texts,
             system_prompt="",
-            prompt_tokens=_PROMPT_TOKENS,
+            prompt_tokens=NO_BUDGET,
             compaction_seconds=1.0,
             tool_seconds=None,
             result_chars=LIMIT,
@@ -376,7 +375,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ToolCallRequest], Any],
     ) -> Part[ToolMessage | Command[Any]]:
         position: GuardPosition | None = state.get("guards")
-        found = due_calls(state["messages"], run.deps.toolbox).get(request.tool_call["id"] or "")
+        found = due_calls(state["messages"], run).get(request.tool_call["id"] or "")
         if found is None or position is None or position["at"] != State.EXECUTE:
             # A finish, and what stands after it: the machine answers it.
             return Command()
