@@ -294,7 +294,8 @@ class Reader:
     `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that belong
     to a call that waited, and begin nothing. `unmarked` are the marks that `compress` writes on such
     messages, and on those that began a task beside open calls, so that no later reading depends on today's
-    settings. `source` is the history as it was read last. What is made of a reading is kept with it: `task` (see task.py), `head` and `shown` (prompt.py).
+    settings. `source` is the history as it was read last. What is made of a reading is kept with it: `task`
+    (see task.py), `head` and `shown` (prompt.py).
     """
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
