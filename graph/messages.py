@@ -271,7 +271,7 @@ def follow(known: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> His
     """`messages` as a history that has grown from `known`, where it begins with the very same messages: so
     nothing of those is read again. Another loop than this machine's gives each step a list of its own."""
     more = messages[len(known) :]
-    ids = known.taken() if isinstance(known, History) and all(map(is_, known, messages)) else None
+    ids = known.take_ids() if isinstance(known, History) and all(map(is_, known, messages)) else None
     if ids is None or len(known) > len(messages) or any(one.id is None or one.id in ids for one in more):
         return History(messages).grown({one.id for one in messages}, None)
     ids.update(one.id for one in more)

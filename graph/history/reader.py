@@ -326,14 +326,14 @@ class Reader:
         return lineage(self.source)
 
     @property
-    def noted(self) -> Ledger:
+    def index(self) -> Ledger:
         """Where the messages stand."""
         return self._ledger.upto(self.messages)
 
     @property
     def sums(self) -> "array[int]":
         """At each place the tokens of all messages before it."""
-        return self.noted.weights(self.messages)
+        return self.index.weights(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly those that were read: the very same objects."""

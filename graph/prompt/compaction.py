@@ -269,12 +269,12 @@ def compact(
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
     """How many turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
-    places, sums, own = reader.noted.places, reader.sums, {message.id for message in reader.section.messages}
-    text, lines = said(before)
+    places, sums, own = reader.index.places, reader.sums, {message.id for message in reader.section.messages}
+    text, lines = summary_parts(before)
     used = sum(len(line) + 1 for line in (text, *lines))
     turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
     for count, end in enumerate(sizes.ends[1:], start=1):
-        used += sum(len(line) + 1 for line in _told(turns[count - 1], own, reader, PIECE))
+        used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], own, reader, PIECE))
         kept = [places[id or ""] for id in own]
         fixed = base + sum(sums[at + 1] - sums[at] for at in kept if at < end)
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
