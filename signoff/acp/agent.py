@@ -37,7 +37,7 @@ from acp.schema import (
 
 from signoff.acp.terminal import Terminals
 from signoff.acp.updates import Update, Updates, call_id
-from signoff.front.answering import answering, beginning, going_on, shown_as
+from signoff.front.answering import answering, beginning, going_on, shown_as, still_waiting
 from signoff.front.cards import asking, ending, in_text
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
@@ -84,6 +84,9 @@ _COMMANDS = (
 _NOT_DELIVERED = "Your message was not delivered: it was written before you saw this."
 _NEXT = "Your next message is the answer."
 
+_NOTHING = ("", "")
+_MOST_TRIES = 3
+
 T = TypeVar("T")
 
 
@@ -98,7 +101,7 @@ class OpenSession:
     driver: Driver
     updates: Updates
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    shown: tuple[str, str] = ("", "")
+    shown: tuple[str, str] = _NOTHING
     busy: bool = False
 
 
@@ -305,6 +308,7 @@ class SignoffAgent:
             decision = await opened.driver.run(
                 command, self._hearing(opened), answers=answers, at_once=opened.updates.before
             )
+            opened.shown = _NOTHING
             if isinstance(decision, Finished | Failed):
                 return await self._ended(opened, decision)
             if isinstance(decision, Paused):
@@ -327,6 +331,10 @@ class SignoffAgent:
             if asked["name"] != "continue" or status.waiting is None:
                 return known[asked["name"]]
             text = ""
+        if text and opened.shown != _NOTHING:
+            was, opened.shown = opened.shown, _NOTHING
+            # It was written as an answer: it is no task, and answers nothing else.
+            opened.shown = _ids(still_waiting(status, was[0]))
         if status.waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
                 raise ThreadError("The prompt is empty; say what is to be done.")
@@ -369,21 +377,21 @@ class SignoffAgent:
     async def _answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
         """The command with the person's answer; None when the next prompt is to be it."""
         seen = opened.shown = _ids(waiting)
-        while True:
-            texts = await self._asked(opened, waiting)
-            if not texts:
-                await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
-                return None
-            command = answering(*seen, texts)
+        for _ in range(_MOST_TRIES):
             try:
+                texts = await self._asked(opened, waiting)
+                if not texts:
+                    break
+                command = answering(*seen, texts)
                 # Read here as the thread will read it, so that it is asked again for what does not fit.
                 command.command(await opened.driver.status())
+                return command
+            except TooLate:
+                raise
             except ThreadError as error:
-                if isinstance(error, TooLate):
-                    raise
                 await self._say(opened, str(error))
-                continue
-            return command
+        await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
+        return None
 
     async def _asked(self, opened: OpenSession, waiting: Waiting) -> list[str]:
         """What a person says in the client's own dialogs; empty where it has none for this."""

@@ -3,10 +3,9 @@
 import asyncio
 import os
 import signal
-from contextlib import suppress
 from typing import Any, BinaryIO
 
-from acp import AgentSideConnection
+from acp import run_agent
 
 from signoff.acp.agent import SignoffAgent
 from signoff.acp.wire import Wire
@@ -38,9 +37,7 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
     lines = Lines(reading, writing)
     theirs: Any = agent
-    wire: Any = Wire(lines)
-    connection = AgentSideConnection(theirs, wire, listening=False, use_unstable_protocol=True)
-    listening = asyncio.ensure_future(connection.listen())
+    listening = asyncio.ensure_future(run_agent(theirs, Wire(lines), use_unstable_protocol=True))
     ending = asyncio.ensure_future(ends.wait())
     await asyncio.wait({listening, ending}, return_when=asyncio.FIRST_COMPLETED)
     # First of all: whoever waits for the client, or to be read by it, is told that it has gone.
@@ -48,9 +45,7 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
     for opened in agent.sessions.values():
         opened.cancelled.set()
     rested = await rest([opened.driver for opened in agent.sessions.values()])
-    with suppress(Exception):
-        async with asyncio.timeout(_CLOSING_SECONDS):
-            await connection.close()
+    await asyncio.wait({listening}, timeout=_CLOSING_SECONDS)
     agent.close()
     for task in (listening, ending):
         task.cancel()

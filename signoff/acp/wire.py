@@ -18,7 +18,12 @@ class Wire:
         self._lines = lines
 
     async def send(self, message: dict[str, Any]) -> None:
-        await self._lines.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        try:
+            await self._lines.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        except ConnectionError:
+            # What nobody waits for is told to nobody.
+            if "method" in message and "id" in message:
+                raise
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the client has gone."""

@@ -64,9 +64,9 @@ class Driver:
     ) -> Decision:
         """Runs until a person is needed or the task has ended; `hear` is awaited for each event, in order.
 
-        at_once: called with each event in the thread of the run, which waits for it. answers: the command is an answer, which came too late (TooLate) where the thread runs already. A
-        caller that is cancelled, and one that hears nothing any more, pauses the run. Raises what `Work.go`
-        raises.
+        at_once: called with each event in the thread of the run, which waits for it. answers: the command is
+        an answer, which came too late (TooLate) where the thread runs already. A caller that is cancelled,
+        and one that hears nothing any more, pauses the run. Raises what `Work.go` raises.
         """
         if self.running:
             raise overtaken() if answers else busy(self.thread_id)

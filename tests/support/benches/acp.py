@@ -24,6 +24,12 @@ from acp.schema import (
     WaitForTerminalExitResponse,
 )
 
+from signoff.acp.agent import SignoffAgent
+from signoff.acp.wire import Wire
+from signoff.front.driving import rest
+from signoff.front.settings import Given
+from signoff.front.stdio import Lines
+from signoff.graph.build import Graph
 from tests.support.benches.ui import UiBench
 
 SECONDS = 60.0
@@ -101,11 +107,11 @@ class Editor:
                 await asyncio.sleep(0.01)
 
 
-class Connected:
-    """A client, and the process that it has started."""
+class Inside:
+    """A client of an agent."""
 
-    def __init__(self, client: Any, editor: Editor, process: Any, folder: Path) -> None:
-        self.client, self.editor, self.process, self.folder = client, editor, process, folder
+    def __init__(self, client: Any, editor: Editor, agent: Any, folder: Path) -> None:
+        self.client, self.editor, self.agent, self.folder = client, editor, agent, folder
 
     async def new(self) -> str:
         found = await self.client.new_session(cwd=str(self.folder), mcp_servers=[])
@@ -115,16 +121,26 @@ class Connected:
         await self.client.load_session(cwd=str(self.folder), session_id=session, mcp_servers=[])
 
     async def prompt(self, session: str, text: str) -> str:
-        found = await self.client.prompt(
-            session_id=session, prompt=[acp.text_block(text)] if text else []
-        )
+        found = await self.client.prompt(session_id=session, prompt=[acp.text_block(text)] if text else [])
         return str(found.stop_reason)
+
+
+class Connected(Inside):
+    """A client, and the process that it has started."""
+
+    def __init__(self, client: Any, editor: Editor, process: Any, folder: Path) -> None:
+        super().__init__(client, editor, None, folder)
+        self.process = process
 
     async def ends(self) -> int:
         """Closes the connection, as an editor does that ends; the exit code of the process."""
         self.process.stdin.close()
         async with asyncio.timeout(SECONDS):
             return int(await self.process.wait())
+
+
+def _wire(reading: int, writing: int) -> Wire:
+    return Wire(Lines(os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0)))
 
 
 class AcpBench(UiBench):
@@ -168,6 +184,43 @@ class AcpBench(UiBench):
             yield connected
             with suppress(ProcessLookupError):
                 await connected.ends()
+
+    @asynccontextmanager
+    async def inside(
+        self,
+        steps: str,
+        *decisions: Any,
+        forms: bool = False,
+        own: Graph | None = None,
+        version: int = acp.PROTOCOL_VERSION,
+        delay: float = 0.0,
+        **given: Any,
+    ) -> AsyncIterator["Inside"]:
+        """The same agent in the event loop of the test: what is fast enough for every case of a table."""
+        options = {"tools": "files,shell", "model": self.model(steps, delay)} if own is None else {}
+        to_agent, to_client = os.pipe(), os.pipe()
+        with self.database.open() as storage:
+            saved = {"checkpointer": storage.checkpointer, "store": storage.store}
+            graph = own.copy(saved) if own else None
+            agent: Any = SignoffAgent(self.database, storage, Given(**{**options, **given}), graph)
+            wires: list[Any] = [_wire(to_agent[0], to_client[1]), _wire(to_client[0], to_agent[1])]
+            served = asyncio.create_task(acp.run_agent(agent, wires[0], use_unstable_protocol=True))
+            editor = Editor(*decisions)
+            theirs: Any = editor
+            client = acp.connect_to_agent(theirs, wires[1], use_unstable_protocol=True)
+            elicitation = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
+            await client.initialize(
+                protocol_version=version, client_capabilities=ClientCapabilities(elicitation=elicitation)
+            )
+            try:
+                yield Inside(client, editor, agent, self.workspace)
+            finally:
+                await rest([opened.driver for opened in agent.sessions.values()])
+                await client.close()
+                await wires[0].close()
+                await served
+                agent.models.close()
+                agent.close()
 
 
 class Raw:
