@@ -20,7 +20,7 @@ ERROR, USAGE = 1, 2
 
 PANELS: Mapping[str, Sequence[str]] = {
     "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
-    "In other programs": ("acp",),
+    "In other programs": ("acp", "mcp"),
     "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
     "The embedded model and the sandbox": ("model", "sandbox"),
@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "ui": "signoff.ui.command:ui",
     "serve": "signoff.web.command:serve",
     "acp": "signoff.acp.command:acp",
+    "mcp": "signoff.mcp.command:mcp",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
     "replay": "signoff.cli.replay:replay",
@@ -75,6 +76,7 @@ SUMMARIES: Mapping[str, str] = {
     "ui": "Open the application: conversation, machine, terminal.",
     "serve": "Open the application in browsers: threads, conversation, machine, terminal.",
     "acp": "Work in an editor such as Zed: sessions of the Agent Client Protocol, over stdin and stdout.",
+    "mcp": "Offer tasks to other agents: a server of the Model Context Protocol, over stdin and stdout.",
     "threads": "List the threads: where each stands, and what it waits for.",
     "show": "Show a thread turn by turn: replies, calls, results, and the rules that fired.",
     "export": "Print a thread as one JSON document: history, outcomes, records.",
