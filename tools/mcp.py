@@ -18,12 +18,12 @@ from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import has_saver, is_answered
 from signoff.graph.kinds import Kind
 from signoff.tools.mcp_asking import question, reply
-from signoff.tools.mcp_reading import Readable, readable, reading_tools
+from signoff.tools.mcp_reading import OfferedToRead, readable, reading_tools
 from signoff.tools.mcp_sessions import (
     END_SECONDS,
-    Ended,
+    LiveSession,
     OpenCall,
-    Running,
+    SessionEnded,
     Unusable,
     elsewhere,
     sessions_loop,
@@ -120,19 +120,19 @@ class _Server:
         self._mark = secrets.token_hex(16)
         self._owner = os.getpid()
         self._opening = asyncio.Lock()
-        self._running: Running | None = None
+        self._running: LiveSession | None = None
         self._held: dict[_Key, OpenCall] = {}
         """Calls whose question waits for an answer, by thread, tool and arguments."""
         self._repeatable: set[str] = set()
         # A call was given up: the next one first sees whether the server still answers.
         self._doubtful = False
 
-    async def tools(self, resources: bool) -> "tuple[list[Tool], Readable]":
+    async def tools(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
         """The tools that it offers, and what it has to be read. Starts a server over stdio."""
         return await elsewhere(self._listed(resources))
 
     def converted(
-        self, listed: "Sequence[Tool]", found_to_read: Readable, *, trust_hints: bool
+        self, listed: "Sequence[Tool]", found_to_read: OfferedToRead, *, trust_hints: bool
     ) -> list[BaseTool]:
         """Its tools for LangChain."""
         from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
@@ -208,7 +208,7 @@ class _Server:
         while True:
             try:
                 found = await elsewhere(call.moves())
-            except Ended as error:
+            except SessionEnded as error:
                 if error.sent or call.said or anew:
                     raise Unusable(
                         f"{error} Whether the call took effect is not known: check before you repeat it. The "
@@ -252,7 +252,7 @@ class _Server:
         asyncio.run_coroutine_threadsafe(set_apart(), sessions_loop())
 
     async def _begun(self, name: str, arguments: dict[str, Any], may_ask: bool) -> OpenCall:
-        running = await self._opened() if self._stays else await self._started(Running(self._given))
+        running = await self._opened() if self._stays else await self._started(LiveSession(self._given))
         return OpenCall(running, name, arguments, may_ask=may_ask)
 
     async def _over(self, call: OpenCall) -> None:
@@ -279,21 +279,21 @@ class _Server:
         if self._stays:
             try:
                 return await (await self._opened()).ask(read)
-            except Ended:
+            except SessionEnded:
                 # It changes nothing to ask again.
                 return await (await self._opened()).ask(read)
-        running = Running(self._given)
+        running = LiveSession(self._given)
         try:
             return await (await self._started(running)).ask(read)
         finally:
             await running.end()
 
-    async def _listed(self, resources: bool) -> "tuple[list[Tool], Readable]":
+    async def _listed(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
         try:
             async with asyncio.timeout(self._seconds):
                 running = await self._opened()
                 tools = await running.ask(self._pages)
-                return tools, await running.ask(readable) if resources else Readable()
+                return tools, await running.ask(readable) if resources else OfferedToRead()
         except TimeoutError:
             garbage = self._running.garbage if self._running else ""
             raise Unusable(
@@ -321,7 +321,7 @@ class _Server:
                 return found
             params = PaginatedRequestParams(cursor=page.nextCursor)
 
-    async def _opened(self) -> "Running":
+    async def _opened(self) -> "LiveSession":
         """It, running: as it was, or started."""
         if self._owner != os.getpid():
             # Forked off: the process and the loop are the parent's.
@@ -333,11 +333,11 @@ class _Server:
             self._doubtful = False
             if self._running is None or self._running.over:
                 # Known before it has started, so that what ends the server ends this one, too.
-                self._running = Running(self._connection())
+                self._running = LiveSession(self._connection())
                 await self._started(self._running)
             return self._running
 
-    async def _started(self, running: Running) -> Running:
+    async def _started(self, running: LiveSession) -> LiveSession:
         try:
             async with asyncio.timeout(self._seconds):
                 await running.start()

@@ -25,7 +25,7 @@ Ask = Callable[[Callable[["ClientSession"], Awaitable[Any]]], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Readable:
+class OfferedToRead:
     """What a server offers to be read."""
 
     resources: "tuple[Resource, ...]" = ()
@@ -48,7 +48,7 @@ class GetPrompt(BaseModel):
     arguments: dict[str, str] = Field(default_factory=dict, description="Its arguments, by their names.")
 
 
-async def readable(session: "ClientSession") -> Readable:
+async def readable(session: "ClientSession") -> OfferedToRead:
     """What the server offers, as far as it says that it has such and tells of it."""
     from mcp.shared.exceptions import McpError
 
@@ -64,10 +64,10 @@ async def readable(session: "ClientSession") -> Readable:
     if can is not None and can.prompts is not None:
         with suppress(McpError):
             prompts = (await session.list_prompts()).prompts
-    return Readable(tuple(resources), tuple(templates), tuple(prompts))
+    return OfferedToRead(tuple(resources), tuple(templates), tuple(prompts))
 
 
-def reading_tools(server: str, found: Readable, ask: Ask) -> list[BaseTool]:
+def reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]:
     """The tools for what is there: none, one or two."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:_MOST_NAME]
     made: list[BaseTool] = []

@@ -28,7 +28,7 @@ class Unusable(Exception):
     """Why a server cannot be used, in a sentence."""
 
 
-class Ended(Unusable):
+class SessionEnded(Unusable):
     """The server has ended. sent: whether it may have read the request before."""
 
     def __init__(self, why: str, *, sent: bool) -> None:
@@ -36,7 +36,7 @@ class Ended(Unusable):
         self.sent = sent
 
 
-class Running:
+class LiveSession:
     """A session with a server, held open by a task until it is told to end, or ends by itself."""
 
     def __init__(self, connection: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Running:
         await self.ask(lambda session: session.initialize())
 
     async def ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
-        """What the server answers. Raises Ended when it has ended, or ends before it has answered."""
+        """What the server answers. Raises SessionEnded when it has ended, or ends before it has answered."""
         from anyio import BrokenResourceError, ClosedResourceError
         from mcp.shared.exceptions import McpError
 
@@ -134,11 +134,11 @@ class Running:
             return ErrorData(code=INVALID_REQUEST, message=why)
         return await self.calls[0].asks(params)
 
-    def _why(self, *, sent: bool) -> "Ended":
+    def _why(self, *, sent: bool) -> "SessionEnded":
         failed = self._task.exception() if self._task.done() and not self._task.cancelled() else None
         if failed is not None and not self._session.done():
-            return Ended(f"{_first(failed)}. Check its command or address.", sent=False)
-        return Ended(f"it ended, or was ended.{self.garbage}", sent=sent)
+            return SessionEnded(f"{_first(failed)}. Check its command or address.", sent=False)
+        return SessionEnded(f"it ended, or was ended.{self.garbage}", sent=sent)
 
 
 class OpenCall:
@@ -147,7 +147,7 @@ class OpenCall:
     may_ask: there is a thread that can wait for one.
     """
 
-    def __init__(self, running: Running, name: str, arguments: dict[str, Any], *, may_ask: bool) -> None:
+    def __init__(self, running: LiveSession, name: str, arguments: dict[str, Any], *, may_ask: bool) -> None:
         def call(session: "ClientSession") -> "Awaitable[CallToolResult]":
             return session.call_tool(name, arguments)
 
@@ -162,7 +162,7 @@ class OpenCall:
         running.calls.append(self)
 
     async def moves(self) -> "CallToolResult | None":
-        """Its result; None when it asks (`question`). Raises as `Running.ask` does."""
+        """Its result; None when it asks (`question`). Raises as `LiveSession.ask` does."""
         while not self._task.done():
             if self.question is not None:
                 return None

@@ -12,10 +12,11 @@ from signoff.graph.inside.installing import install_hint
 
 @takes(*TO_BEGIN)
 def acp(given: Given, file: Database, graph: OwnGraph = None) -> None:
-    """Work in an editor such as Zed: sessions of the Agent Client Protocol, over stdin and stdout.
+    """Work in an editor such as Zed, by the Agent Client Protocol.
 
-    The editor starts this command. Each of its sessions is a thread, in the folder that the editor names
-    unless --workspace does. Closing the editor pauses what runs; a session that is loaded goes on.
+    The editor starts this command and speaks to it over stdin and stdout. Each of its sessions is a thread,
+    in the folder that the editor names unless --workspace does. Closing the editor pauses what runs; a
+    session that is loaded goes on.
     """
     if importlib.util.find_spec("acp") is None:
         raise SetupError(f"Editors need a package: {install_hint('acp')}")

@@ -8,11 +8,11 @@ from typing import Any, BinaryIO
 from acp import run_agent
 
 from signoff.acp.agent import SignoffAgent
-from signoff.acp.wire import Wire
+from signoff.acp.wire import AcpWire
 from signoff.front.database import Database
 from signoff.front.driving import rest
 from signoff.front.settings import Given
-from signoff.front.stdio import Lines
+from signoff.front.stdio import StdioLines
 from signoff.verify.worlds import load_graph
 
 _CLOSING_SECONDS = 2.0
@@ -35,9 +35,9 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
     ends = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
-    lines = Lines(reading, writing)
+    lines = StdioLines(reading, writing)
     theirs: Any = agent
-    listening = asyncio.ensure_future(run_agent(theirs, Wire(lines), use_unstable_protocol=True))
+    listening = asyncio.ensure_future(run_agent(theirs, AcpWire(lines), use_unstable_protocol=True))
     ending = asyncio.ensure_future(ends.wait())
     await asyncio.wait({listening, ending}, return_when=asyncio.FIRST_COMPLETED)
     # First of all: whoever waits for the client, or to be read by it, is told that it has gone.

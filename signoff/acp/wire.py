@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from signoff.front.stdio import Lines, Refused, read_message
+from signoff.front.stdio import BadLine, StdioLines, read_message
 
 
-class Wire:
+class AcpWire:
     """One line for each message."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: StdioLines) -> None:
         self._lines = lines
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -24,7 +24,7 @@ class Wire:
         """The next message; None when the client has gone."""
         while (line := await self._lines.read()) is not None:
             found = read_message(line)
-            if isinstance(found, Refused):
+            if isinstance(found, BadLine):
                 await self.send(found.document())
             elif found is not None:
                 return found

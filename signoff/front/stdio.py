@@ -41,20 +41,20 @@ def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
 
 
 @dataclass(frozen=True)
-class TooLong:
+class LongLine:
     """A line that was skipped. head: how it began. size: its bytes."""
 
     head: bytes
     size: int
 
 
-class Lines:
+class StdioLines:
     """The lines that come and go. All of it in one event loop."""
 
     def __init__(self, reading: BinaryIO, writing: BinaryIO, most: int = MOST_LINE) -> None:
         self._reading, self._writing, self._most = reading, writing, most
         self._loop = asyncio.get_running_loop()
-        self._come: asyncio.Queue[bytes | TooLong | None] = asyncio.Queue()
+        self._come: asyncio.Queue[bytes | LongLine | None] = asyncio.Queue()
         self._room = threading.Semaphore(_WAITING)
         self._go: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
         self._open: set[asyncio.Future[None]] = set()
@@ -62,7 +62,7 @@ class Lines:
         for work in (self._read, self._write):
             threading.Thread(target=work, name="signoff-stdio", daemon=True).start()
 
-    async def read(self) -> bytes | TooLong | None:
+    async def read(self) -> bytes | LongLine | None:
         """The next line; None at the end, and when nobody reads what is written."""
         line = await self._come.get()
         self._room.release()
@@ -102,7 +102,7 @@ class Lines:
             if not self._tell(self._come.put_nowait, line) or line is None:
                 return
 
-    def _line(self) -> bytes | TooLong | None:
+    def _line(self) -> bytes | LongLine | None:
         line = self._reading.readline(self._most + 1)
         if len(line) <= self._most:
             return line or None
@@ -110,7 +110,7 @@ class Lines:
         while line and not line.endswith(b"\n"):
             line = self._reading.readline(_HEAD * _HEAD)
             size += len(line)
-        return TooLong(head, size)
+        return LongLine(head, size)
 
     def _write(self) -> None:
         while True:
@@ -139,7 +139,7 @@ def _done(written: "asyncio.Future[None]") -> None:
         written.set_result(None)
 
 
-class Refused:
+class BadLine:
     """A line that is no message. id: of the request, where that can still be read."""
 
     def __init__(self, code: int, why: str, request: Any = None) -> None:
@@ -149,24 +149,24 @@ class Refused:
         return {"jsonrpc": "2.0", "id": self.request, "error": {"code": self.code, "message": self.why}}
 
 
-def read_message(line: bytes | TooLong) -> dict[str, Any] | Refused | None:
+def read_message(line: bytes | LongLine) -> dict[str, Any] | BadLine | None:
     """The message of a line; None for an empty one."""
-    if isinstance(line, TooLong):
+    if isinstance(line, LongLine):
         named = _ID.search(line.head)
         why = f"The message has {line.size:,} bytes, which is too long; send less at once."
-        return Refused(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
+        return BadLine(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
     if not line.strip():
         return None
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        return Refused(PARSE_ERROR, "This line is not JSON.")
+        return BadLine(PARSE_ERROR, "This line is not JSON.")
     if not isinstance(found, Mapping) or not ("method" in found or "id" in found):
-        return Refused(INVALID_REQUEST, "This is not a message of JSON-RPC; send one object a line.")
+        return BadLine(INVALID_REQUEST, "This is not a message of JSON-RPC; send one object a line.")
     if not isinstance(found.get("method", ""), str):
-        return Refused(INVALID_REQUEST, "The method of a message is its name, as text.", _plain_id(found))
+        return BadLine(INVALID_REQUEST, "The method of a message is its name, as text.", _plain_id(found))
     if not isinstance(found.get("id"), int | str | None):
-        return Refused(INVALID_REQUEST, "The id of a message is a number or a text.")
+        return BadLine(INVALID_REQUEST, "The id of a message is a number or a text.")
     return dict(found)
 
 

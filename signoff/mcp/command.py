@@ -13,10 +13,11 @@ from signoff.graph.inside.installing import install_hint
 
 @takes(*TO_BEGIN)
 def mcp(given: Given, file: Database, graph: OwnGraph = None) -> None:
-    """Offer tasks to other agents: a server of the Model Context Protocol, over stdin and stdout.
+    """Give tasks to it from other agents, by the Model Context Protocol.
 
-    Its tools run a task, answer it, give it more turns and try it again; its resources are outcomes and
-    records. The agent's program starts this command. When that ends, what runs is paused.
+    It is a server over stdin and stdout, which the other agent's program starts. Its tools run a task, answer
+    it, give it more turns and try it again; its resources are outcomes and records. When that program ends,
+    what runs is paused.
     """
     if importlib.util.find_spec("mcp") is None:
         raise SetupError(f"A server of MCP needs a package: {install_hint('mcp')}")

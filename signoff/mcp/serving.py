@@ -14,7 +14,7 @@ from mcp.types import JSONRPCMessage
 from signoff.front.database import Database
 from signoff.front.driving import rest
 from signoff.front.settings import Given
-from signoff.front.stdio import INVALID_REQUEST, Lines, Refused, read_message
+from signoff.front.stdio import INVALID_REQUEST, BadLine, StdioLines, read_message
 from signoff.mcp.server import TaskServer
 from signoff.verify.worlds import load_graph
 
@@ -38,7 +38,7 @@ async def _serve(server: TaskServer, reading: BinaryIO, writing: BinaryIO) -> bo
     ends = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
-    lines = Lines(reading, writing)
+    lines = StdioLines(reading, writing)
     serving = asyncio.ensure_future(over_lines(server, lines))
     ending = asyncio.ensure_future(ends.wait())
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +51,7 @@ async def _serve(server: TaskServer, reading: BinaryIO, writing: BinaryIO) -> bo
     return rested
 
 
-async def over_lines(server: TaskServer, lines: Lines) -> None:
+async def over_lines(server: TaskServer, lines: StdioLines) -> None:
     """Serves one client, line by line; returns when it has gone."""
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
@@ -62,12 +62,12 @@ async def over_lines(server: TaskServer, lines: Lines) -> None:
                 found = read_message(line)
                 if found is None:
                     continue
-                if not isinstance(found, Refused):
+                if not isinstance(found, BadLine):
                     try:
                         message = JSONRPCMessage.model_validate(found)
                     except ValueError:
-                        found = Refused(INVALID_REQUEST, "This is not a message of MCP.", found.get("id"))
-                if isinstance(found, Refused):
+                        found = BadLine(INVALID_REQUEST, "This is not a message of MCP.", found.get("id"))
+                if isinstance(found, BadLine):
                     await write(found.document())
                 else:
                     await into.send(SessionMessage(message))

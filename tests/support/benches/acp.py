@@ -25,10 +25,10 @@ from acp.schema import (
 )
 
 from signoff.acp.agent import SignoffAgent
-from signoff.acp.wire import Wire
+from signoff.acp.wire import AcpWire
 from signoff.front.driving import rest
 from signoff.front.settings import Given
-from signoff.front.stdio import Lines
+from signoff.front.stdio import StdioLines
 from signoff.graph.build import Graph
 from tests.support.benches.ui import UiBench
 
@@ -139,8 +139,8 @@ class Connected(Inside):
             return int(await self.process.wait())
 
 
-def _wire(reading: int, writing: int) -> Wire:
-    return Wire(Lines(os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0)))
+def _wire(reading: int, writing: int) -> AcpWire:
+    return AcpWire(StdioLines(os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0)))
 
 
 class AcpBench(UiBench):
