@@ -17,17 +17,17 @@ from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 from signoff.graph.inside.private import has_saver, is_answered
 from signoff.graph.kinds import Kind
-from signoff.tools.mcp_asking import question, reply
-from signoff.tools.mcp_reading import OfferedToRead, readable, reading_tools
+from signoff.tools.mcp_asking import make_question, read_answer
+from signoff.tools.mcp_reading import OfferedToRead, list_readable, make_reading_tools
 from signoff.tools.mcp_sessions import (
     END_SECONDS,
     LiveSession,
     OpenCall,
     SessionEnded,
     Unusable,
-    elsewhere,
+    describe_error,
+    run_in_loop,
     sessions_loop,
-    told,
 )
 from signoff.tools.processes.held import Holding, hold, together
 from signoff.tools.pty.environment import MARK
@@ -98,7 +98,9 @@ async def mcp_tools(
     for server, found in zip(every, listed, strict=True):
         if isinstance(found, BaseException):
             await asyncio.to_thread(together, [each.end for each in every])
-            raise SetupError(f"The MCP server {server.name!r} cannot be used: {told(found)}") from found
+            raise SetupError(
+                f"The MCP server {server.name!r} cannot be used: {describe_error(found)}"
+            ) from found
     return [
         made
         for server, found in zip(every, listed, strict=True)
@@ -129,7 +131,7 @@ class _Server:
 
     async def tools(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
         """The tools that it offers, and what it has to be read. Starts a server over stdio."""
-        return await elsewhere(self._listed(resources))
+        return await run_in_loop(self._list(resources))
 
     def converted(
         self, listed: "Sequence[Tool]", found_to_read: OfferedToRead, *, trust_hints: bool
@@ -150,7 +152,7 @@ class _Server:
             if made.metadata["kind"] == Kind.READ or made.metadata.get("idempotent"):
                 self._repeatable.add(tool.name)
             found.append(hold(made, holding))
-        reading = reading_tools(self.name, found_to_read, self._read)
+        reading = make_reading_tools(self.name, found_to_read, self._read)
         return [*found, *(hold(made, holding) for made in reading)]
 
     def end(self) -> None:
@@ -159,7 +161,7 @@ class _Server:
         if os.getpid() != self._owner or nothing or not (self._stays or self._held):
             return
         with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._closed(), sessions_loop()).result(END_SECONDS + 2)
+            asyncio.run_coroutine_threadsafe(self._close(), sessions_loop()).result(END_SECONDS + 2)
         end_marked(f"{MARK}={self._mark}", after=0)
 
     async def _intercepted(self, request: Any, _: Any) -> "CallToolResult":
@@ -177,8 +179,8 @@ class _Server:
                 # Where the private name is missing, everything may be answered: then it is not asked.
                 if may_ask and is_answered(configurable) and not is_answered({}):
                     self._check_was_not_asked(request.name)
-                call = await elsewhere(self._begun(request.name, request.args, may_ask))
-            return await self._until_done(call, key, request)
+                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
+            return await self._run_until_done(call, key, request)
         except asyncio.CancelledError:
             self._doubtful = True
             if call is not None:
@@ -203,11 +205,11 @@ class _Server:
             "it."
         )
 
-    async def _until_done(self, call: OpenCall, key: _Key, request: Any) -> "CallToolResult":
+    async def _run_until_done(self, call: OpenCall, key: _Key, request: Any) -> "CallToolResult":
         problem, anew = "", False
         while True:
             try:
-                found = await elsewhere(call.moves())
+                found = await run_in_loop(call.wait())
             except SessionEnded as error:
                 if error.sent or call.said or anew:
                     raise Unusable(
@@ -216,14 +218,14 @@ class _Server:
                     ) from error
                 # It had ended before the call, so nothing was asked of it.
                 anew, may_ask = True, call.may_ask
-                call = await elsewhere(self._begun(request.name, request.args, may_ask))
+                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
                 continue
             if found is not None:
-                await elsewhere(self._over(call))
+                await run_in_loop(self._finish_call(call))
                 return found
             asked = call.question
             assert asked is not None, "else it has a result"
-            said = question(self.name, asked, problem)
+            said = make_question(self.name, asked, problem)
             try:
                 answer = interrupt(said)
             except GraphInterrupt:
@@ -231,12 +233,12 @@ class _Server:
                 raise
             call.said.append(said)
             try:
-                told_it = reply(asked, answer)
+                told = read_answer(asked, answer)
             except ValueError as error:
                 problem = f"The answer does not fit: {error}."
                 continue
             problem = ""
-            sessions_loop().call_soon_threadsafe(call.answer, told_it)
+            sessions_loop().call_soon_threadsafe(call.answer, told)
 
     def _hold(self, call: OpenCall, key: _Key) -> None:
         """Keeps a call until its question is answered, in a session of its own: it reads nothing else."""
@@ -251,11 +253,11 @@ class _Server:
 
         asyncio.run_coroutine_threadsafe(set_apart(), sessions_loop())
 
-    async def _begun(self, name: str, arguments: dict[str, Any], may_ask: bool) -> OpenCall:
-        running = await self._opened() if self._stays else await self._started(LiveSession(self._given))
+    async def _begin_call(self, name: str, arguments: dict[str, Any], may_ask: bool) -> OpenCall:
+        running = await self._open() if self._stays else await self._start(LiveSession(self._given))
         return OpenCall(running, name, arguments, may_ask=may_ask)
 
-    async def _over(self, call: OpenCall) -> None:
+    async def _finish_call(self, call: OpenCall) -> None:
         """A call has its result. Its session serves the next ones, unless another does by now."""
         if call.running is self._running:
             return
@@ -269,7 +271,7 @@ class _Server:
         from mcp.shared.exceptions import McpError
 
         try:
-            return await elsewhere(self._read_there(read))
+            return await run_in_loop(self._read_there(read))
         except McpError as error:
             raise ToolException(f"The MCP server {self.name!r} refused it: {error}") from error
         except Unusable as error:
@@ -278,22 +280,22 @@ class _Server:
     async def _read_there(self, read: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
         if self._stays:
             try:
-                return await (await self._opened()).ask(read)
+                return await (await self._open()).ask(read)
             except SessionEnded:
                 # It changes nothing to ask again.
-                return await (await self._opened()).ask(read)
+                return await (await self._open()).ask(read)
         running = LiveSession(self._given)
         try:
-            return await (await self._started(running)).ask(read)
+            return await (await self._start(running)).ask(read)
         finally:
             await running.end()
 
-    async def _listed(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
+    async def _list(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
         try:
             async with asyncio.timeout(self._seconds):
-                running = await self._opened()
+                running = await self._open()
                 tools = await running.ask(self._pages)
-                return tools, await running.ask(readable) if resources else OfferedToRead()
+                return tools, await running.ask(list_readable) if resources else OfferedToRead()
         except TimeoutError:
             garbage = self._running.garbage if self._running else ""
             raise Unusable(
@@ -302,7 +304,7 @@ class _Server:
             ) from None
         finally:
             if not self._stays:
-                await self._closed()
+                await self._close()
 
     async def _pages(self, session: "ClientSession") -> "list[Tool]":
         from mcp.types import PaginatedRequestParams
@@ -321,7 +323,7 @@ class _Server:
                 return found
             params = PaginatedRequestParams(cursor=page.nextCursor)
 
-    async def _opened(self) -> "LiveSession":
+    async def _open(self) -> "LiveSession":
         """It, running: as it was, or started."""
         if self._owner != os.getpid():
             # Forked off: the process and the loop are the parent's.
@@ -334,10 +336,10 @@ class _Server:
             if self._running is None or self._running.over:
                 # Known before it has started, so that what ends the server ends this one, too.
                 self._running = LiveSession(self._connection())
-                await self._started(self._running)
+                await self._start(self._running)
             return self._running
 
-    async def _started(self, running: LiveSession) -> LiveSession:
+    async def _start(self, running: LiveSession) -> LiveSession:
         try:
             async with asyncio.timeout(self._seconds):
                 await running.start()
@@ -349,7 +351,7 @@ class _Server:
             raise
         return running
 
-    async def _closed(self) -> None:
+    async def _close(self) -> None:
         held = [call.running for call in self._held.values()]
         self._held.clear()
         for running in (self._running, *held):

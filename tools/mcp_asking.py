@@ -16,24 +16,24 @@ _MOST_CHARACTERS = 8_000
 _YES, _NO = ("yes", "true", "y", "1"), ("no", "false", "n", "0")
 
 
-def question(server: str, params: "ElicitRequestParams", problem: str = "") -> dict[str, Any]:
+def make_question(server: str, params: "ElicitRequestParams", problem: str = "") -> dict[str, Any]:
     """The question, as an interrupt holds it."""
-    fields = _fields(params)
+    fields = _get_fields(params)
     parts = [problem, f"The MCP server {server!r} asks: {params.message}"]
     if params.mode == "url":
         parts.append(f"Open {params.url} and answer done when you have done what it says.")
     elif len(fields) == 1:
-        parts += [_told(schema) for schema in fields.values()]
+        parts += [_describe_field(schema) for schema in fields.values()]
     elif fields:
-        told = [f"- {name} ({_told(schema)})" for name, schema in fields.items()]
+        told = [f"- {name} ({_describe_field(schema)})" for name, schema in fields.items()]
         parts.append("Answer with JSON of these:\n" + "\n".join(told))
     parts.append(f"{DECLINE} refuses.")
     text = valid_text("\n".join(part for part in parts if part))[:_MOST_CHARACTERS]
-    options = [*_options(params, fields), DECLINE]
+    options = [*_list_options(params, fields), DECLINE]
     return {"type": "question", "question": text, "options": options, "call_id": ""}
 
 
-def reply(params: "ElicitRequestParams", answer: Any) -> "ElicitResult":
+def read_answer(params: "ElicitRequestParams", answer: Any) -> "ElicitResult":
     """What the server is told. Raises ValueError, which says why, for an answer that does not fit."""
     from mcp.types import ElicitResult
 
@@ -42,51 +42,51 @@ def reply(params: "ElicitRequestParams", answer: Any) -> "ElicitResult":
         return ElicitResult(action="decline" if text else "cancel")
     if params.mode == "url":
         return ElicitResult(action="accept")
-    fields = _fields(params)
+    fields = _get_fields(params)
     if not fields:
         return ElicitResult(action="accept", content={})
-    given = _given(text, fields)
+    given = _read_fields(text, fields)
     missing = [name for name in params.requestedSchema.get("required", ()) if name not in given]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
     return ElicitResult(
-        action="accept", content={name: _value(name, found, fields) for name, found in given.items()}
+        action="accept", content={name: _convert(name, found, fields) for name, found in given.items()}
     )
 
 
-def _fields(params: "ElicitRequestParams") -> Mapping[str, Mapping[str, Any]]:
+def _get_fields(params: "ElicitRequestParams") -> Mapping[str, Mapping[str, Any]]:
     schema = params.requestedSchema if params.mode == "form" else {}
     found = schema.get("properties")
     return {name: part for name, part in (found or {}).items() if isinstance(part, Mapping)}
 
 
-def _options(params: "ElicitRequestParams", fields: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _list_options(params: "ElicitRequestParams", fields: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if params.mode == "url":
         return ["done"]
     if len(fields) != 1:
         return []
     (schema,) = fields.values()
-    return ["yes", "no"] if schema.get("type") == "boolean" else _choices(schema)
+    return ["yes", "no"] if schema.get("type") == "boolean" else _list_choices(schema)
 
 
-def _choices(schema: Mapping[str, Any]) -> list[str]:
+def _list_choices(schema: Mapping[str, Any]) -> list[str]:
     listed = schema.get("enum") or [
         one.get("const") for one in schema.get("oneOf", ()) if isinstance(one, Mapping)
     ]
     return [str(one) for one in listed] if isinstance(listed, list) else []
 
 
-def _told(schema: Mapping[str, Any]) -> str:
+def _describe_field(schema: Mapping[str, Any]) -> str:
     """A field in words."""
     parts = [schema.get("title"), schema.get("description"), schema.get("type")]
-    if choices := _choices(schema):
+    if choices := _list_choices(schema):
         parts.append(f"one of: {', '.join(choices)}")
     if "default" in schema:
         parts.append(f"default: {schema['default']}")
     return "; ".join(str(part) for part in parts if part)
 
 
-def _given(text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_fields(text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The values by the names of their fields, still as they were given."""
     try:
         found = json.loads(text)
@@ -101,10 +101,10 @@ def _given(text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {next(iter(fields)): text}
 
 
-def _value(name: str, given: Any, fields: Mapping[str, Mapping[str, Any]]) -> Any:
+def _convert(name: str, given: Any, fields: Mapping[str, Mapping[str, Any]]) -> Any:
     schema = fields[name]
     kind, text = schema.get("type"), str(given).strip()
-    choices = _choices(schema)
+    choices = _list_choices(schema)
     if choices and text not in choices:
         raise ValueError(f"{name} is one of: {', '.join(choices)}")
     if kind == "boolean":

@@ -48,7 +48,7 @@ class GetPrompt(BaseModel):
     arguments: dict[str, str] = Field(default_factory=dict, description="Its arguments, by their names.")
 
 
-async def readable(session: "ClientSession") -> OfferedToRead:
+async def list_readable(session: "ClientSession") -> OfferedToRead:
     """What the server offers, as far as it says that it has such and tells of it."""
     from mcp.shared.exceptions import McpError
 
@@ -67,14 +67,14 @@ async def readable(session: "ClientSession") -> OfferedToRead:
     return OfferedToRead(tuple(resources), tuple(templates), tuple(prompts))
 
 
-def reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]:
+def make_reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]:
     """The tools for what is there: none, one or two."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:_MOST_NAME]
     made: list[BaseTool] = []
     if found.resources or found.templates:
         listed = [
-            *(f"{one.uri} ({_line(one)})" for one in found.resources),
-            *(f"{one.uriTemplate} ({_line(one)})" for one in found.templates),
+            *(f"{one.uri} ({_describe(one)})" for one in found.resources),
+            *(f"{one.uriTemplate} ({_describe(one)})" for one in found.templates),
         ]
 
         async def read_resource(uri: str) -> str:
@@ -84,26 +84,26 @@ def reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]
                 address = AnyUrl(uri)
             except ValidationError as error:
                 raise ToolException(f"{uri[:_MOST_LINE]!r} is not an address of a resource.") from error
-            return _resource(await ask(lambda session: session.read_resource(address)))
+            return _resource_text(await ask(lambda session: session.read_resource(address)))
 
         made.append(
-            _tool(
+            _make_tool(
                 f"{name}_read_resource",
-                f"Read a resource of the server {server}.{_named(listed)}",
+                f"Read a resource of the server {server}.{_join_lines(listed)}",
                 read_resource,
                 ReadResource,
             )
         )
     if found.prompts:
-        listed = [_prompt_line(one) for one in found.prompts]
+        listed = [_describe_prompt(one) for one in found.prompts]
 
         async def get_prompt(name: str, arguments: dict[str, str]) -> str:
-            return _prompt(await ask(lambda session: session.get_prompt(name, arguments)))
+            return _prompt_text(await ask(lambda session: session.get_prompt(name, arguments)))
 
         made.append(
-            _tool(
+            _make_tool(
                 f"{name}_get_prompt",
-                f"Read a prompt of the server {server}.{_named(listed)}",
+                f"Read a prompt of the server {server}.{_join_lines(listed)}",
                 get_prompt,
                 GetPrompt,
             )
@@ -111,7 +111,7 @@ def reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]
     return made
 
 
-def _tool(name: str, description: str, run: Any, schema: type[BaseModel]) -> BaseTool:
+def _make_tool(name: str, description: str, run: Any, schema: type[BaseModel]) -> BaseTool:
     return StructuredTool(
         name=name,
         description=valid_text(description),
@@ -121,30 +121,30 @@ def _tool(name: str, description: str, run: Any, schema: type[BaseModel]) -> Bas
     )
 
 
-def _named(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     every = [valid_text(line)[:_MOST_LINE] for line in lines]
     more = f"\n… and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
     return " There are:\n" + "\n".join(every[:_MOST_NAMED]) + more
 
 
-def _line(one: "Resource | ResourceTemplate | Prompt") -> str:
+def _describe(one: "Resource | ResourceTemplate | Prompt") -> str:
     return " ".join(f"{one.title or one.name}: {one.description or ''}".split()).rstrip(":")
 
 
-def _prompt_line(prompt: "Prompt") -> str:
+def _describe_prompt(prompt: "Prompt") -> str:
     names = [one.name if one.required else f"{one.name}?" for one in prompt.arguments or ()]
-    return f"{prompt.name}({', '.join(names)}) ({_line(prompt)})"
+    return f"{prompt.name}({', '.join(names)}) ({_describe(prompt)})"
 
 
-def _resource(found: "ReadResourceResult") -> str:
-    return "\n\n".join(_content(one) for one in found.contents)
+def _resource_text(found: "ReadResourceResult") -> str:
+    return "\n\n".join(_content_text(one) for one in found.contents)
 
 
-def _prompt(found: "GetPromptResult") -> str:
-    return "\n\n".join(f"{message.role}: {_content(message.content)}" for message in found.messages)
+def _prompt_text(found: "GetPromptResult") -> str:
+    return "\n\n".join(f"{message.role}: {_content_text(message.content)}" for message in found.messages)
 
 
-def _content(found: Any) -> str:
+def _content_text(found: Any) -> str:
     """A text as it is; anything else as a note of what it is."""
     resource = getattr(found, "resource", found)
     text = getattr(resource, "text", None)

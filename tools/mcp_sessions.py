@@ -43,8 +43,8 @@ class LiveSession:
         self._connection = connection
         self._stop = asyncio.Event()
         self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._held())
-        self._task.add_done_callback(_seen)
+        self._task = asyncio.create_task(self._hold_session())
+        self._task.add_done_callback(_retrieve_error)
         self._lines = 0
         self._first = ""
         self.calls: list[OpenCall] = []
@@ -67,8 +67,8 @@ class LiveSession:
         from anyio import BrokenResourceError, ClosedResourceError
         from mcp.shared.exceptions import McpError
 
-        asking = asyncio.ensure_future(self._asked(question))
-        asking.add_done_callback(_seen)
+        asking = asyncio.ensure_future(self._ask(question))
+        asking.add_done_callback(_retrieve_error)
         sent = self._session.done() and not self.over
         try:
             await asyncio.wait({asking, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -104,35 +104,35 @@ class LiveSession:
         self._task.cancel()
         await asyncio.wait({self._task}, timeout=1)
 
-    async def _asked(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
+    async def _ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
         return await question(await asyncio.shield(self._session))
 
-    async def _held(self) -> None:
+    async def _hold_session(self) -> None:
         from langchain_mcp_adapters.sessions import create_session
 
         given = dict(self._connection.get("session_kwargs") or {})
-        given.setdefault("message_handler", self._heard)
-        given.setdefault("elicitation_callback", self._asked_by_it)
+        given.setdefault("message_handler", self._on_message)
+        given.setdefault("elicitation_callback", self._on_elicitation)
         connection: Any = {**self._connection, "session_kwargs": given}
         async with create_session(connection) as session:
             self._session.set_result(session)
             await self._stop.wait()
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, Exception):
             self._lines += 1
             self._first = self._first or _line(message)
             if self._lines >= _GARBAGE:
                 self._stop.set()
 
-    async def _asked_by_it(self, _: Any, params: "ElicitRequestParams") -> "ElicitResult | ErrorData":
+    async def _on_elicitation(self, _: Any, params: "ElicitRequestParams") -> "ElicitResult | ErrorData":
         """The server asks a person. As long as this waits, the session reads nothing else."""
         from mcp.types import INVALID_REQUEST, ErrorData
 
         if len(self.calls) != 1 or not self.calls[0].may_ask:
             why = _NOBODY if len(self.calls) == 1 else _WHICH
             return ErrorData(code=INVALID_REQUEST, message=why)
-        return await self.calls[0].asks(params)
+        return await self.calls[0].ask(params)
 
     def _why(self, *, sent: bool) -> "SessionEnded":
         failed = self._task.exception() if self._task.done() and not self._task.cancelled() else None
@@ -161,7 +161,7 @@ class OpenCall:
         self._task.add_done_callback(self._done)
         running.calls.append(self)
 
-    async def moves(self) -> "CallToolResult | None":
+    async def wait(self) -> "CallToolResult | None":
         """Its result; None when it asks (`question`). Raises as `LiveSession.ask` does."""
         while not self._task.done():
             if self.question is not None:
@@ -170,7 +170,7 @@ class OpenCall:
             await self._moved.wait()
         return self._task.result()
 
-    async def asks(self, params: "ElicitRequestParams") -> "ElicitResult":
+    async def ask(self, params: "ElicitRequestParams") -> "ElicitResult":
         self._answer = asyncio.get_running_loop().create_future()
         self.question = params
         self._moved.set()
@@ -186,7 +186,7 @@ class OpenCall:
         self._task.cancel()
 
     def _done(self, task: "asyncio.Task[CallToolResult]") -> None:
-        _seen(task)
+        _retrieve_error(task)
         if self in self.running.calls:
             self.running.calls.remove(self)
         self._moved.set()
@@ -212,12 +212,12 @@ def sessions_loop() -> asyncio.AbstractEventLoop:
         return loop
 
 
-async def elsewhere(work: "Coroutine[Any, Any, _T]") -> _T:
+async def run_in_loop(work: "Coroutine[Any, Any, _T]") -> _T:
     """What `work` returns in the loop of the sessions."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, sessions_loop()))
 
 
-def _seen(task: "asyncio.Future[Any]") -> None:
+def _retrieve_error(task: "asyncio.Future[Any]") -> None:
     """Looks at how a task ended; asyncio prints the errors of those that nobody looked at."""
     if not task.cancelled():
         task.exception()
@@ -239,7 +239,7 @@ def _line(error: Exception) -> str:
     return valid_text(str(first.get("input", error)))[:_SHOWN]
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     if isinstance(error, Unusable):
         return str(error)
     return f"{_first(error)}. Check its command or address."

@@ -36,12 +36,12 @@ from acp.schema import (
 )
 
 from signoff.acp.terminal import Terminals
-from signoff.acp.updates import Update, Updates, call_id
-from signoff.front.answering import answering, beginning, going_on, shown_as, still_waiting
+from signoff.acp.updates import Update, Updates, make_call_id
+from signoff.front.answering import begin_task, check_still_waits, get_short_id, give_answer, go_on
 from signoff.front.cards import asking, ending, in_text
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
-from signoff.front.forms import Schema, arguments_form, form, form_says
+from signoff.front.forms import Schema, make_arguments_form, make_form, read_form
 from signoff.front.report import MORE_TURNS, of_outcome
 from signoff.front.settings import Given, recall, settle
 from signoff.front.text import one_line
@@ -49,7 +49,7 @@ from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models, News, read_story
 from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, SignoffError, ThreadError, shown
+from signoff.graph.errors import SetupError, SignoffError, ThreadError, quote_id
 from signoff.models.choose import check_model
 from signoff.session.commands import Choose, Extend, Retry, Stop, ThreadCommand, TooLate
 from signoff.session.decisions import (
@@ -148,7 +148,7 @@ class SignoffAgent:
     async def new_session(
         self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> acp.NewSessionResponse:
-        given = self._begun(cwd)
+        given = self._check_client(cwd)
         taken = await asyncio.to_thread(self._storage.threads)
         thread_id = new_thread_id({*taken, *self.sessions})
         await self._open(thread_id, given, mcp_servers)
@@ -157,20 +157,20 @@ class SignoffAgent:
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> acp.LoadSessionResponse:
-        status = await self._known(cwd, session_id, mcp_servers)
+        status = await self._open_saved(cwd, session_id, mcp_servers)
         opened = self.sessions[session_id]
         story = await asyncio.to_thread(read_story, self._storage, session_id)
         again = Updates(opened.updates.workspace, again=True)
         for event in story.events:
-            for update in again.of(event):
-                await self._tell(session_id, update)
+            for update in again.convert(event):
+                await self._send(session_id, update)
         await self._say_how_it_stands(opened, status)
         return acp.LoadSessionResponse()
 
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> Any:
-        status = await self._known(cwd, session_id, mcp_servers)
+        status = await self._open_saved(cwd, session_id, mcp_servers)
         await self._say_how_it_stands(self.sessions[session_id], status)
         return acp.schema.ResumeSessionResponse()
 
@@ -186,17 +186,17 @@ class SignoffAgent:
     ) -> acp.schema.ListSessionsResponse:
         if cursor is not None and not re.fullmatch(r"\d{1,9}", cursor):
             raise acp.RequestError(INVALID, "The cursor is not one that this list gave.")
-        return await asyncio.to_thread(self._listed, cwd, int(cursor or 0))
+        return await asyncio.to_thread(self._list_page, cwd, int(cursor or 0))
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> acp.PromptResponse:
         opened = self._session(session_id)
-        text = _text(prompt)
+        text = _read_prompt(prompt)
         if opened.busy or opened.driver.running:
             raise acp.RequestError(FAILED, "The session still works on the prompt before; cancel that first.")
         opened.busy = True
         opened.cancelled.clear()
         try:
-            return await self._prompted(opened, text)
+            return await self._run_prompt(opened, text)
         except Gone:
             return acp.PromptResponse(stop_reason="cancelled")
         except SignoffError as error:
@@ -215,7 +215,7 @@ class SignoffAgent:
 
     # --- sessions ---
 
-    def _begun(self, cwd: str) -> Given:
+    def _check_client(self, cwd: str) -> Given:
         """The options of a session in this folder. Raises what the client is told of wrong ones."""
         if self._version is None:
             raise acp.RequestError(FAILED, "Send initialize first.")
@@ -226,7 +226,7 @@ class SignoffAgent:
                 f"version {self._version}; update the client.",
             )
         if not Path(cwd).is_absolute():
-            raise acp.RequestError(INVALID, f"cwd is {shown(cwd)}; send the whole path of a folder.")
+            raise acp.RequestError(INVALID, f"cwd is {quote_id(cwd)}; send the whole path of a folder.")
         folder = {} if self._given.workspace else {"workspace": Path(cwd)}
         return self._given.model_copy(update=folder)
 
@@ -236,26 +236,26 @@ class SignoffAgent:
             if self._own is None:
                 settings = await asyncio.to_thread(self._settings, thread_id, given)
                 workspace = settings.workspace
-            tools = await _tools(servers or ()) if self._own is None else []
+            tools = await _start_servers(servers or ()) if self._own is None else []
         except SignoffError as error:
             raise acp.RequestError(INVALID, str(error)) from error
         driver = Driver(self._storage, thread_id, given, self.models, self._own, tools)
         self.sessions[thread_id] = OpenSession(driver, Updates(workspace or str(given.workspace)))
         if servers and self._own is not None:
             told = "The MCP servers of the editor are not used: the agent has tools of its own."
-            self._soon(self._say(self.sessions[thread_id], told))
+            self._schedule(self._say(self.sessions[thread_id], told))
         commands = made.update_available_commands(_COMMANDS)
         # After the answer, before which the client does not know the session.
-        self._soon(self._tell(thread_id, commands))
+        self._schedule(self._send(thread_id, commands))
 
     def _settings(self, thread_id: str, given: Given) -> Any:
         settings = settle(given, recall(self._storage.store, thread_id), os.environ)
         check_model(settings.model, settings.base_url, os.environ)
         return settings
 
-    async def _known(self, cwd: str, session_id: str, servers: Sequence[Any] | None) -> ThreadStatus:
+    async def _open_saved(self, cwd: str, session_id: str, servers: Sequence[Any] | None) -> ThreadStatus:
         """Opens a session of a saved thread."""
-        given = self._begun(cwd)
+        given = self._check_client(cwd)
         opened = self.sessions.get(session_id)
         if opened and opened.busy:
             raise acp.RequestError(FAILED, "The session works on a prompt here; cancel that first.")
@@ -266,18 +266,21 @@ class SignoffAgent:
         except SignoffError as error:
             raise acp.RequestError(INVALID, str(error)) from error
         if status.condition is Condition.UNKNOWN and opened is None:
-            raise acp.RequestError(INVALID, f"There is no session {shown(session_id)}; session/list has all.")
+            raise acp.RequestError(
+                INVALID, f"There is no session {quote_id(session_id)}; session/list has all."
+            )
         await self._open(session_id, given, servers)
         return status
 
     def _session(self, session_id: str) -> OpenSession:
         if session_id not in self.sessions:
             raise acp.RequestError(
-                INVALID, f"The session {shown(session_id)} is not open here; load it by session/load first."
+                INVALID,
+                f"The session {quote_id(session_id)} is not open here; load it by session/load first.",
             )
         return self.sessions[session_id]
 
-    def _listed(self, cwd: str | None, first: int) -> acp.schema.ListSessionsResponse:
+    def _list_page(self, cwd: str | None, first: int) -> acp.schema.ListSessionsResponse:
         found: list[SessionInfo] = []
         names = self._storage.threads()
         for at, name in enumerate(names[first:], first):
@@ -294,31 +297,31 @@ class SignoffAgent:
 
     # --- a prompt ---
 
-    async def _prompted(self, opened: OpenSession, text: str) -> acp.PromptResponse:
+    async def _run_prompt(self, opened: OpenSession, text: str) -> acp.PromptResponse:
         status = await opened.driver.status()
         decision: Decision | None = status.waiting
-        command = self._command(opened, text, status)
+        command = self._choose_command(opened, text, status)
         answers = status.waiting is not None
         if command is None:
             assert status.waiting is not None, "else there is a command"
             if text:
                 await self._say(opened, _NOT_DELIVERED)
-            command = await self._answer(opened, status.waiting)
+            command = await self._ask_for_answer(opened, status.waiting)
         while command is not None:
             decision = await opened.driver.run(
-                command, self._hearing(opened), answers=answers, at_once=opened.updates.before
+                command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
             )
             opened.shown = _NOTHING
             if isinstance(decision, Finished | Failed):
-                return await self._ended(opened, decision)
+                return await self._report_end(opened, decision)
             if isinstance(decision, Paused):
                 await self._say(opened, "Paused; everything is saved. An empty message goes on.")
                 raise Gone
             assert isinstance(decision, Waiting), "a run that is driven to its end stops at nothing else"
-            command, answers = await self._answer(opened, decision), True
+            command, answers = await self._ask_for_answer(opened, decision), True
         return acp.PromptResponse(stop_reason="end_turn")
 
-    def _command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
+    def _choose_command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
         """What the prompt does; None when it is to be shown first what the thread waits for."""
         if asked := _COMMAND.fullmatch(text):
             turns = int(asked["turns"] or MORE_TURNS)
@@ -326,7 +329,7 @@ class SignoffAgent:
                 "extend": Extend(turns),
                 "retry": Retry(),
                 "stop": Stop(),
-                "continue": going_on(),
+                "continue": go_on(),
             }
             if asked["name"] != "continue" or status.waiting is None:
                 return known[asked["name"]]
@@ -334,30 +337,30 @@ class SignoffAgent:
         if text and opened.shown != _NOTHING:
             was, opened.shown = opened.shown, _NOTHING
             # It was written as an answer: it is no task, and answers nothing else.
-            opened.shown = _ids(still_waiting(status, was[0]))
+            opened.shown = _waiting_ids(check_still_waits(status, was[0]))
         if status.waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
                 raise ThreadError("The prompt is empty; say what is to be done.")
-            return beginning(text) if text else going_on()
-        seen = _ids(status.waiting)
+            return begin_task(text) if text else go_on()
+        seen = _waiting_ids(status.waiting)
         if not text or opened.shown != seen:
             return None
-        return answering(*seen, [text])
+        return give_answer(*seen, [text])
 
-    def _hearing(self, opened: OpenSession) -> Callable[[News], Awaitable[None]]:
+    def _make_listener(self, opened: OpenSession) -> Callable[[News], Awaitable[None]]:
         thread_id = opened.driver.thread_id
 
         async def hear(news: News) -> None:
             if self._can.terminal:
-                await self._terminals.before(thread_id, news, opened.updates)
-            for update in opened.updates.of(news):
-                await self._tell(thread_id, update)
+                await self._terminals.feed(thread_id, news, opened.updates)
+            for update in opened.updates.convert(news):
+                await self._send(thread_id, update)
             if self._can.terminal:
-                await self._terminals.after(thread_id, news, opened.updates)
+                await self._terminals.open(thread_id, news, opened.updates)
 
         return hear
 
-    async def _ended(
+    async def _report_end(
         self, opened: OpenSession, decision: "Finished[Any] | Failed[Any]"
     ) -> acp.PromptResponse:
         outcome = decision.outcome.model_dump()
@@ -374,15 +377,15 @@ class SignoffAgent:
 
     # --- what a person decides ---
 
-    async def _answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
+    async def _ask_for_answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
         """The command with the person's answer; None when the next prompt is to be it."""
-        seen = opened.shown = _ids(waiting)
+        seen = opened.shown = _waiting_ids(waiting)
         for _ in range(_MOST_TRIES):
             try:
-                texts = await self._asked(opened, waiting)
+                texts = await self._ask_in_dialogs(opened, waiting)
                 if not texts:
                     break
-                command = answering(*seen, texts)
+                command = give_answer(*seen, texts)
                 # Read here as the thread will read it, so that it is asked again for what does not fit.
                 command.command(await opened.driver.status())
                 return command
@@ -393,31 +396,31 @@ class SignoffAgent:
         await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
         return None
 
-    async def _asked(self, opened: OpenSession, waiting: Waiting) -> list[str]:
+    async def _ask_in_dialogs(self, opened: OpenSession, waiting: Waiting) -> list[str]:
         """What a person says in the client's own dialogs; empty where it has none for this."""
         if isinstance(waiting, Approval):
             found = []
             for call in waiting.calls:
-                if not (text := await self._decided(opened, waiting, call)):
+                if not (text := await self._ask_permission(opened, waiting, call)):
                     return []
                 found.append(text)
             return found
         if isinstance(waiting, Question | Confirmation) and self._has_forms:
-            content = await self._filled(opened, in_text(asking(waiting)), form(waiting))
-            text = form_says(waiting, content)
+            content = await self._ask_in_form(opened, in_text(asking(waiting)), make_form(waiting))
+            text = read_form(waiting, content)
             return [text] if text else []
         return []
 
-    async def _decided(self, opened: OpenSession, approval: Approval, call: PendingCall) -> str:
+    async def _ask_permission(self, opened: OpenSession, approval: Approval, call: PendingCall) -> str:
         """A person's decision on one call; empty where the client cannot ask for it."""
-        options = [option for kind, option in _options(self._has_forms).items() if kind in call.allowed]
+        options = [option for kind, option in _make_options(self._has_forms).items() if kind in call.allowed]
         if not options:
             return ""
         thread_id = opened.driver.thread_id
-        update = opened.updates.waiting(approval, call)
-        await self._tell(thread_id, update)
+        update = opened.updates.announce(approval, call)
+        await self._send(thread_id, update)
         told = ToolCallUpdate(
-            tool_call_id=call_id(approval.reply_id, call.call_id),
+            tool_call_id=make_call_id(approval.reply_id, call.call_id),
             title=update.title,
             kind=update.kind,
             status="pending",
@@ -432,10 +435,12 @@ class SignoffAgent:
             raise Gone
         chosen = response.outcome.option_id
         if chosen not in {option.option_id for option in options}:
-            raise ThreadError(f"{shown(chosen)} is none of the options; nothing was decided.")
+            raise ThreadError(f"{quote_id(chosen)} is none of the options; nothing was decided.")
         if chosen != "edit":
             return str(chosen)
-        filled = await self._filled(opened, f"The arguments of {one_line(call.name)}", arguments_form(call))
+        filled = await self._ask_in_form(
+            opened, f"The arguments of {one_line(call.name)}", make_arguments_form(call)
+        )
         if not filled:
             raise Gone
         return f"edit: {filled.get('arguments', '')}"
@@ -444,7 +449,9 @@ class SignoffAgent:
     def _has_forms(self) -> bool:
         return bool(self._can.elicitation and self._can.elicitation.form is not None)
 
-    async def _filled(self, opened: OpenSession, message: str, schema: Schema) -> Mapping[str, Any] | None:
+    async def _ask_in_form(
+        self, opened: OpenSession, message: str, schema: Schema
+    ) -> Mapping[str, Any] | None:
         """What was filled in; None when nothing was."""
         mode = ElicitationFormSessionMode(
             session_id=opened.driver.thread_id, requested_schema=ElicitationSchema.model_validate(schema)
@@ -469,30 +476,30 @@ class SignoffAgent:
 
     async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus) -> None:
         if status.waiting:
-            opened.shown = _ids(status.waiting)
+            opened.shown = _waiting_ids(status.waiting)
             await self._say(opened, f"{in_text(asking(status.waiting))}\n\n{_NEXT}")
         elif status.condition is Condition.STOPPED:
             await self._say(opened, "The task was stopped in the middle. An empty message goes on.")
 
     async def _say(self, opened: OpenSession, text: str) -> None:
-        await self._tell(opened.driver.thread_id, made.update_agent_message_text(f"\n\n{text}"))
+        await self._send(opened.driver.thread_id, made.update_agent_message_text(f"\n\n{text}"))
 
-    async def _tell(self, session_id: str, update: Update) -> None:
+    async def _send(self, session_id: str, update: Update) -> None:
         await self._client.session_update(session_id=session_id, update=update)
 
-    def _soon(self, work: Any) -> None:
+    def _schedule(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._later.add(task)
-        task.add_done_callback(self._told_later)
+        task.add_done_callback(self._forget_task)
 
-    def _told_later(self, task: "asyncio.Task[None]") -> None:
+    def _forget_task(self, task: "asyncio.Task[None]") -> None:
         self._later.discard(task)
         if not task.cancelled():
             # A client that has gone is told nothing.
             task.exception()
 
 
-def _options(has_forms: bool) -> Mapping[str, PermissionOption]:
+def _make_options(has_forms: bool) -> Mapping[str, PermissionOption]:
     """The options of a permission. An editor has none for other arguments, but a form may."""
     edit = {"edit": PermissionOption(option_id="edit", name="Edit the arguments", kind="allow_once")}
     return {
@@ -502,11 +509,11 @@ def _options(has_forms: bool) -> Mapping[str, PermissionOption]:
     }
 
 
-def _ids(waiting: Waiting) -> tuple[str, str]:
-    return waiting.interrupt_id, shown_as(waiting)
+def _waiting_ids(waiting: Waiting) -> tuple[str, str]:
+    return waiting.interrupt_id, get_short_id(waiting)
 
 
-def _text(prompt: Sequence[Any]) -> str:
+def _read_prompt(prompt: Sequence[Any]) -> str:
     """The text of a prompt, with the files that were put into it. Raises RequestError for other parts."""
     parts = []
     for block in prompt:
@@ -529,7 +536,7 @@ def _text(prompt: Sequence[Any]) -> str:
     return found
 
 
-async def _tools(servers: Sequence[Any]) -> list[Any]:
+async def _start_servers(servers: Sequence[Any]) -> list[Any]:
     """The tools of the client's MCP servers."""
     if not servers:
         return []

@@ -10,7 +10,7 @@ from acp import run_agent
 from signoff.acp.agent import SignoffAgent
 from signoff.acp.wire import AcpWire
 from signoff.front.database import Database
-from signoff.front.driving import rest
+from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.front.stdio import StdioLines
 from signoff.verify.worlds import load_graph
@@ -44,7 +44,7 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
     lines.close()
     for opened in agent.sessions.values():
         opened.cancelled.set()
-    rested = await rest([opened.driver for opened in agent.sessions.values()])
+    rested = await pause_all([opened.driver for opened in agent.sessions.values()])
     await asyncio.wait({listening}, timeout=_CLOSING_SECONDS)
     agent.close()
     for task in (listening, ending):

@@ -17,7 +17,7 @@ from typing import Any
 
 from acp import helpers as made
 
-from signoff.acp.updates import Updates, call_id
+from signoff.acp.updates import Updates, make_call_id
 from signoff.front.calls import SHELL_END
 from signoff.front.choices import SHELL
 from signoff.front.work import News
@@ -58,26 +58,26 @@ class Terminals:
         self._views: dict[str, _View] = {}
         self._fails = False
 
-    async def before(self, session_id: str, news: News, updates: Updates) -> None:
+    async def feed(self, session_id: str, news: News, updates: Updates) -> None:
         """Feeds a viewer, or ends it, before the client is told of the event."""
         if isinstance(news, CallProgress):
-            view = self._views.get(call_id(news.reply_id, news.call_id))
+            view = self._views.get(make_call_id(news.reply_id, news.call_id))
             data = news.data.get("data") if isinstance(news.data, Mapping) else None
             if view and isinstance(data, str):
                 await _feed(view, data.replace("\n", "\r\n").encode())
         elif isinstance(news, CallFinished) and (
-            view := self._views.pop(call_id(news.reply_id, news.call_id), None)
+            view := self._views.pop(make_call_id(news.reply_id, news.call_id), None)
         ):
-            await self._end(session_id, view, news)
+            await self._end_viewer(session_id, view, news)
 
-    async def after(self, session_id: str, news: News, updates: Updates) -> None:
+    async def open(self, session_id: str, news: News, updates: Updates) -> None:
         """Starts a viewer for a command that begins to run."""
         if self._fails or not isinstance(news, CallStarted) or news.name != SHELL or news.path:
             return
-        found = call_id(news.reply_id, news.call_id)
+        found = make_call_id(news.reply_id, news.call_id)
         try:
             async with asyncio.timeout(_SECONDS):
-                view = await self._started(session_id)
+                view = await self._start_viewer(session_id)
                 self._views[found] = view
                 updates.terminals.add(found)
                 shown = [made.tool_terminal_ref(view.terminal_id)]
@@ -89,7 +89,7 @@ class Terminals:
         except Exception:  # noqa: BLE001  whatever a client says instead, the command goes on without it
             self._fails = True
 
-    async def _started(self, session_id: str) -> _View:
+    async def _start_viewer(self, session_id: str) -> _View:
         self._folder = self._folder or tempfile.mkdtemp(prefix="signoff-acp-")
         place = str(Path(self._folder, str(len(list(Path(self._folder).iterdir())))))
         came: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
@@ -106,7 +106,7 @@ class Terminals:
         )
         return _View(made_by.terminal_id, came, server)
 
-    async def _end(self, session_id: str, view: _View, news: CallFinished) -> None:
+    async def _end_viewer(self, session_id: str, view: _View, news: CallFinished) -> None:
         ended = SHELL_END.search(news.result)
         code = int(ended[1]) if ended and re.fullmatch(r"\d{1,3}", ended[1]) else 1
         with suppress(Exception):

@@ -61,19 +61,19 @@ class Updates:
         self.terminals: set[str] = set()
         """The calls that a terminal of the client shows."""
 
-    def before(self, news: News) -> None:
+    def keep_before(self, news: News) -> None:
         """Keeps what a call is about to replace. Called before the tool runs."""
         if isinstance(news, CallStarted) and news.name == "write_file":
-            self._keep(call_id(news.reply_id, news.call_id), news.args)
+            self._keep_content(make_call_id(news.reply_id, news.call_id), news.args)
 
-    def of(self, news: News) -> Iterator[Update]:
+    def convert(self, news: News) -> Iterator[Update]:
         """The updates for an event of the thread's own machine; those of delegates have none."""
         if getattr(news, "path", ()):
             return
-        yield from self._words(news)
-        yield from self._work(news)
+        yield from self._convert_text(news)
+        yield from self._convert_work(news)
 
-    def _words(self, news: News) -> Iterator[Update]:
+    def _convert_text(self, news: News) -> Iterator[Update]:
         match news:
             case Said(text=text):
                 told, self._told = self._told, ""
@@ -93,49 +93,53 @@ class Updates:
             case Retrying(dropped=True) if self._told:
                 self._told = ""
                 yield made.update_agent_message_text("\n\n")
-        if note := _note(news):
+        if note := _describe_event(news):
             yield made.update_agent_thought_text(note)
 
-    def _work(self, news: News) -> Iterator[Update]:
+    def _convert_work(self, news: News) -> Iterator[Update]:
         match news:
             case PhaseAccepted(summary=summary, next_phase=following, percentage=percentage):
-                yield self._phase(summary, following, percentage)
+                yield self._convert_phase(summary, following, percentage)
             case Ended() if self._plan:
                 entries, self._plan = [entry for entry in self._plan if entry.status == "completed"], []
                 yield made.update_plan(entries)
             case CallStarted():
-                yield self._started(news)
+                yield self._convert_start(news)
             case CallProgress(data=data) if not isinstance(data, Mapping):
                 yield made.update_tool_call(
-                    call_id(news.reply_id, news.call_id), content=[_content(str(data))], status="in_progress"
+                    make_call_id(news.reply_id, news.call_id),
+                    content=[_make_content(str(data))],
+                    status="in_progress",
                 )
             case CallFinished():
-                yield self._finished(news)
+                yield self._convert_finish(news)
 
-    def waiting(self, approval: Approval, call: PendingCall) -> Update:
+    def announce(self, approval: Approval, call: PendingCall) -> Update:
         """A call that waits for a decision."""
-        found = call_id(approval.reply_id, call.call_id)
+        found = make_call_id(approval.reply_id, call.call_id)
         self._calls.add(found)
         if call.name == "write_file":
-            self._keep(found, call.args)
-        return made.start_tool_call(found, status="pending", **self._shown(found, call.name, call.args))
+            self._keep_content(found, call.args)
+        return made.start_tool_call(
+            found, status="pending", **self._describe_call(found, call.name, call.args)
+        )
 
-    def _started(self, news: CallStarted) -> Update:
-        found = call_id(news.reply_id, news.call_id)
-        shown = self._shown(found, news.name, news.args)
+    def _convert_start(self, news: CallStarted) -> Update:
+        found = make_call_id(news.reply_id, news.call_id)
+        shown = self._describe_call(found, news.name, news.args)
         if found in self._calls:
             # It waited before, maybe with other arguments.
             return made.update_tool_call(found, status="in_progress", **shown)
         self._calls.add(found)
         return made.start_tool_call(found, status="in_progress", **shown)
 
-    def _finished(self, news: CallFinished) -> Update:
-        found = call_id(news.reply_id, news.call_id)
-        shown = self._shown(found, news.name, news.args)
+    def _convert_finish(self, news: CallFinished) -> Update:
+        found = make_call_id(news.reply_id, news.call_id)
+        shown = self._describe_call(found, news.name, news.args)
         changes = [part for part in shown.pop("content") or () if news.ok]
         told: dict[str, Any] = {
             "status": "completed" if news.ok else "failed",
-            "content": [*changes, _content(cut(plain(news.result), _MOST_RESULT))],
+            "content": [*changes, _make_content(cut(plain(news.result), _MOST_RESULT))],
             "raw_output": news.result[:_MOST_RESULT],
         }
         if found in self._calls:
@@ -146,7 +150,7 @@ class Updates:
             return made.update_tool_call(found, **told)
         return made.start_tool_call(found, **shown, **told)
 
-    def _shown(self, found: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_call(self, found: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         path, command = args.get("path"), args.get("command")
         short = command if isinstance(command, str) else f"{name} {arguments(args)}"
         shown: dict[str, Any] = {
@@ -165,7 +169,7 @@ class Updates:
                 shown["content"] = [made.tool_diff_content(place, args["content"], self._before.get(found))]
         return shown
 
-    def _keep(self, found: str, args: Mapping[str, Any]) -> None:
+    def _keep_content(self, found: str, args: Mapping[str, Any]) -> None:
         if found in self._before or not (self.workspace and isinstance(args.get("path"), str)):
             return
         root = Path(self.workspace).resolve()
@@ -176,7 +180,7 @@ class Updates:
                 text = file.read_text("utf-8")
         self._before[found] = text
 
-    def _phase(self, summary: str, following: str, percentage: float) -> Update:
+    def _convert_phase(self, summary: str, following: str, percentage: float) -> Update:
         done = [entry for entry in self._plan if entry.status == "completed"]
         done.append(made.plan_entry(f"{one_line(summary)} ({percentage:g} %)", status="completed"))
         then = [made.plan_entry(one_line(following), status="in_progress")] if following else []
@@ -184,7 +188,7 @@ class Updates:
         return made.update_plan(self._plan)
 
 
-def _note(news: News) -> str:
+def _describe_event(news: News) -> str:
     """What is told beside the conversation; empty for nothing."""
     match news:
         case Retrying(why=why, seconds=seconds):
@@ -198,10 +202,10 @@ def _note(news: News) -> str:
     return ""
 
 
-def call_id(reply_id: str, own: str) -> str:
+def make_call_id(reply_id: str, own: str) -> str:
     """The id of a call in the session: a model may repeat its own in another reply."""
     return f"{reply_id}/{own}"
 
 
-def _content(text: str) -> Any:
+def _make_content(text: str) -> Any:
     return made.tool_content(made.text_block(text))

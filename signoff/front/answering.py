@@ -13,7 +13,7 @@ from signoff.session.decisions import Approval, Confirmation, Question, Waiting
 from signoff.session.status import Condition, ThreadStatus
 
 
-def beginning(text: str) -> Choose:
+def begin_task(text: str) -> Choose:
     """The command that begins a task. It raises ThreadError where the thread waits for something: the words
     were not meant for that."""
 
@@ -25,7 +25,7 @@ def beginning(text: str) -> Choose:
     return Choose(task)
 
 
-def answering(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "") -> Choose:
+def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "") -> Choose:
     """The command that answers what a person was shown. shown: the short id of an approval. texts: what they
     said, or what they said of each call. by: who they are.
 
@@ -33,13 +33,13 @@ def answering(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "")
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
-        waiting = still_waiting(status, interrupt_id)
-        return Answer(_meant(waiting, shown, texts), interrupt_id, by or None)
+        waiting = check_still_waits(status, interrupt_id)
+        return Answer(_interpret(waiting, shown, texts), interrupt_id, by or None)
 
     return Choose(read)
 
 
-def going_on() -> Choose:
+def go_on() -> Choose:
     """The command that goes on with what was stopped. It raises TooLate when the task has ended."""
 
     def on(status: ThreadStatus) -> ThreadCommand:
@@ -50,26 +50,26 @@ def going_on() -> Choose:
     return Choose(on)
 
 
-def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
+def check_still_waits(status: ThreadStatus, interrupt_id: str) -> Waiting:
     """What was shown, if the thread still waits for it first. Raises TooLate otherwise."""
     if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
         raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
     return status.waiting
 
 
-def overtaken() -> TooLate:
+def make_too_late_error() -> TooLate:
     """The error for an answer to a thread that runs already."""
     return TooLate(
         "This came too late: the thread goes on already, by somebody else's answer. Nothing was changed."
     )
 
 
-def shown_as(waiting: Waiting) -> str:
+def get_short_id(waiting: Waiting) -> str:
     """The short id of what waits, where a decision is bound to it; empty where none is."""
     return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
 
 
-def _meant(waiting: Waiting, shown: str, texts: Sequence[str]) -> Any:
+def _interpret(waiting: Waiting, shown: str, texts: Sequence[str]) -> Any:
     """What the person's words mean for what waits, bound to what they were shown."""
     if isinstance(waiting, Approval):
         # One word for all calls, as on a command line.

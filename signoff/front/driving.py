@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from langchain_core.tools import BaseTool
 
-from signoff.front.answering import overtaken
+from signoff.front.answering import make_too_late_error
 from signoff.front.database import OpenStorage
 from signoff.front.settings import Given
 from signoff.front.work import Models, News, Work
@@ -69,7 +69,7 @@ class Driver:
         and one that hears nothing any more, pauses the run. Raises what `Work.go` raises.
         """
         if self.running:
-            raise overtaken() if answers else busy(self.thread_id)
+            raise make_too_late_error() if answers else busy(self.thread_id)
         news: asyncio.Queue[News | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._ended = ended = loop.create_future()
@@ -79,15 +79,15 @@ class Driver:
                 at_once(event)
             if news.qsize() > MOST_WAITING:
                 work.ask("pause")
-            _into(loop, news.put_nowait, event)
+            _call_in_loop(loop, news.put_nowait, event)
 
         def go() -> None:
             try:
                 found: Decision | BaseException = work.go(command)
             except BaseException as error:  # noqa: BLE001  it is raised below
                 found = error
-            _into(loop, _settle, ended, found)
-            _into(loop, news.put_nowait, None)
+            _call_in_loop(loop, _settle, ended, found)
+            _call_in_loop(loop, news.put_nowait, None)
 
         self._work = work = Work(
             self.storage, self.thread_id, self.given, self._models, tell, None, self._own, self._tools
@@ -102,7 +102,7 @@ class Driver:
         try:
             decision: Decision = await ended
         except ThreadBusy as error:
-            raise (overtaken() if answers else error) from error
+            raise (make_too_late_error() if answers else error) from error
         return decision
 
     def pause(self) -> None:
@@ -111,7 +111,7 @@ class Driver:
             self._work.ask("pause")
 
 
-async def rest(drivers: Sequence[Driver]) -> bool:
+async def pause_all(drivers: Sequence[Driver]) -> bool:
     """Pauses what runs; whether all of it has come to rest in time."""
     for driver in drivers:
         driver.pause()
@@ -121,7 +121,7 @@ async def rest(drivers: Sequence[Driver]) -> bool:
     return not any(driver.running for driver in drivers)
 
 
-def _into(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(callback, *args)
 

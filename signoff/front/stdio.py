@@ -122,7 +122,7 @@ class StdioLines:
             except (OSError, ValueError):
                 self._tell(self.close)
                 return
-            if not self._tell(_done, written):
+            if not self._tell(_resolve, written):
                 return
 
     def _tell(self, callback: object, *args: object) -> bool:
@@ -134,7 +134,7 @@ class StdioLines:
         return True
 
 
-def _done(written: "asyncio.Future[None]") -> None:
+def _resolve(written: "asyncio.Future[None]") -> None:
     if not written.done():
         written.set_result(None)
 

@@ -22,18 +22,18 @@ from mcp.types import (
 )
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationError
 
-from signoff.front.answering import answering, beginning, going_on, shown_as
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
 from signoff.front.cards import approving, asking, ending, in_text
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
-from signoff.front.forms import form, form_says
+from signoff.front.forms import make_form, read_form
 from signoff.front.report import MORE_TURNS, documents, of_outcome
 from signoff.front.settings import Given
 from signoff.front.text import cut, one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.work import Models, News
 from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.foreign import explain
 from signoff.session.commands import Choose, Extend, Retry, ThreadCommand, TooLate
 from signoff.session.decisions import (
@@ -123,23 +123,23 @@ class TaskServer:
         self._server: Server[Any, Any] = Server(
             "signoff", importlib.metadata.version("signoff"), instructions=_INSTRUCTIONS
         )
-        self._offer(self._server)
+        self._register(self._server)
 
     async def run(self, incoming: Any, outgoing: Any) -> None:
         """Serves the client of these streams until it goes."""
         options = self._server.create_initialization_options(NotificationOptions())
         await self._server.run(incoming, outgoing, options)
 
-    def _offer(self, server: Any) -> None:
-        server.list_tools()(self._tools)
-        server.call_tool(validate_input=False)(self._called)
-        server.list_resources()(self._resources)
-        server.list_resource_templates()(self._templates)
-        server.read_resource()(self._read)
+    def _register(self, server: Any) -> None:
+        server.list_tools()(self._list_tools)
+        server.call_tool(validate_input=False)(self._call_tool)
+        server.list_resources()(self._list_resources)
+        server.list_resource_templates()(self._list_templates)
+        server.read_resource()(self._read_resource)
 
     # --- tools ---
 
-    async def _tools(self) -> list[Tool]:
+    async def _list_tools(self) -> list[Tool]:
         acts = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=False)
         return [
             Tool(
@@ -151,9 +151,9 @@ class TaskServer:
             for name, known in _TOOLS.items()
         ]
 
-    async def _called(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    async def _call_tool(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
         if name not in _TOOLS:
-            raise SetupError(f"There is no tool {shown(name)}; use one of: {', '.join(_TOOLS)}.")
+            raise SetupError(f"There is no tool {quote_id(name)}; use one of: {', '.join(_TOOLS)}.")
         if (size := len(json.dumps(arguments))) > MOST_CHARACTERS:
             raise SetupError(f"The call has {size:,} characters; at most {MOST_CHARACTERS:,} are taken.")
         try:
@@ -164,7 +164,7 @@ class TaskServer:
             case RunTask(task=task, thread=thread):
                 if not task.strip():
                     raise SetupError("The task is empty; say what is to be done.")
-                return await self._run(await self._driver(thread), beginning(task.strip()))
+                return await self._run(await self._driver(thread), begin_task(task.strip()))
             case Resume():
                 return await self._resume(asked)
             case ExtendTask(thread=thread, turns=turns):
@@ -180,7 +180,7 @@ class TaskServer:
         if thread not in self.drivers:
             driver = Driver(self._storage, thread, self._given, self.models, self._own)
             if known and (await driver.status()).condition is Condition.UNKNOWN:
-                raise ThreadError(f"There is no thread {shown(thread)}; run_task begins one.")
+                raise ThreadError(f"There is no thread {quote_id(thread)}; run_task begins one.")
             self.drivers[thread] = driver
         return self.drivers[thread]
 
@@ -189,29 +189,29 @@ class TaskServer:
         status = await driver.status()
         if asked.answer is None:
             if status.waiting is None or driver.running:
-                return await self._run(driver, going_on())
-            command = await self._answered(driver, status.waiting)
-            return await self._run(driver, command) if command else self._waits(driver, status.waiting)
+                return await self._run(driver, go_on())
+            command = await self._ask_for_answer(driver, status.waiting)
+            return await self._run(driver, command) if command else self._report_wait(driver, status.waiting)
         texts = [asked.answer] if isinstance(asked.answer, str) else asked.answer
         interrupt_id, _, short = (asked.waiting_id or "").partition("@")
         if not interrupt_id:
             raise ThreadError(
                 "Say by waiting_id what is answered; resume with the thread alone shows what it waits for."
             )
-        return await self._run(driver, answering(interrupt_id, short, texts), answers=True)
+        return await self._run(driver, give_answer(interrupt_id, short, texts), answers=True)
 
     async def _run(self, driver: Driver, command: ThreadCommand, *, answers: bool = False) -> CallToolResult:
-        told = self._progress(driver.thread_id)
+        told = self._make_listener(driver.thread_id)
         while True:
             decision = await driver.run(command, told, answers=answers)
             if not isinstance(decision, Waiting):
-                return self._ended(driver, decision)
-            found = await self._answered(driver, decision)
+                return self._report_end(driver, decision)
+            found = await self._ask_for_answer(driver, decision)
             if found is None:
-                return self._waits(driver, decision)
+                return self._report_wait(driver, decision)
             command, answers = found, True
 
-    def _progress(self, thread_id: str) -> Callable[[News], Awaitable[None]]:
+    def _make_listener(self, thread_id: str) -> Callable[[News], Awaitable[None]]:
         """What tells the client how far the task is, if it has asked for that."""
         context = self._server.request_context
         token = context.meta.progressToken if context.meta else None
@@ -238,16 +238,16 @@ class TaskServer:
 
     # --- what a person, or the agent in front, decides ---
 
-    async def _answered(self, driver: Driver, waiting: Waiting) -> Choose | None:
+    async def _ask_for_answer(self, driver: Driver, waiting: Waiting) -> Choose | None:
         """The command with the answer that the client's person gives at once; None where they give none."""
         if not self._has_forms or not isinstance(waiting, Question | Approval | Confirmation):
             return None
         for _ in range(_MOST_TRIES):
             try:
-                texts = await self._filled(waiting)
+                texts = await self._ask_in_forms(waiting)
                 if not texts:
                     return None
-                command = answering(waiting.interrupt_id, shown_as(waiting), texts)
+                command = give_answer(waiting.interrupt_id, get_short_id(waiting), texts)
                 # Read here as the thread will read it, so that it is asked again for what does not fit.
                 command.command(await driver.status())
                 return command
@@ -257,16 +257,16 @@ class TaskServer:
                 continue
         return None
 
-    async def _filled(self, waiting: Waiting) -> list[str]:
+    async def _ask_in_forms(self, waiting: Waiting) -> list[str]:
         calls: Sequence[PendingCall | None] = waiting.calls if isinstance(waiting, Approval) else [None]
         texts = []
         for call in calls:
             context = self._server.request_context
             message = in_text(asking(waiting)) if call is None else str(approving(call))
             response = await context.session.elicit_form(
-                message, form(waiting, call), related_request_id=context.request_id
+                message, make_form(waiting, call), related_request_id=context.request_id
             )
-            text = form_says(waiting, response.content, call) if response.action == "accept" else ""
+            text = read_form(waiting, response.content, call) if response.action == "accept" else ""
             if not text:
                 return []
             texts.append(text)
@@ -281,9 +281,9 @@ class TaskServer:
 
     # --- results ---
 
-    def _ended(self, driver: Driver, decision: Decision) -> CallToolResult:
+    def _report_end(self, driver: Driver, decision: Decision) -> CallToolResult:
         if isinstance(decision, Paused):
-            return _result(
+            return _make_result(
                 "The task was paused, and everything is saved. resume goes on.",
                 {"thread": driver.thread_id, "status": "stopped"},
             )
@@ -293,14 +293,14 @@ class TaskServer:
         follow = {"limit": " extend goes on with more turns.", "error": " retry tries again."}
         text = in_text(ending(report)) + follow.get(outcome["status"], "")
         found = {"thread": driver.thread_id, "status": outcome["status"], "outcome": outcome}
-        return _result(text, found, error=isinstance(decision, Failed))
+        return _make_result(text, found, error=isinstance(decision, Failed))
 
-    def _waits(self, driver: Driver, waiting: Waiting) -> CallToolResult:
-        short = shown_as(waiting)
+    def _report_wait(self, driver: Driver, waiting: Waiting) -> CallToolResult:
+        short = get_short_id(waiting)
         waiting_id = f"{waiting.interrupt_id}@{short}" if short else waiting.interrupt_id
         asked = {name: value for name, value in documents(waiting).items() if value is not None}
         text = f"{in_text(asking(waiting))}\n\nAnswer it with resume: thread {driver.thread_id}, waiting_id "
-        return _result(
+        return _make_result(
             f"{text}{waiting_id}.",
             {
                 "thread": driver.thread_id,
@@ -313,7 +313,7 @@ class TaskServer:
 
     # --- resources ---
 
-    async def _resources(self) -> list[Resource]:
+    async def _list_resources(self) -> list[Resource]:
         names = (await asyncio.to_thread(self._storage.threads))[:_LISTED]
         return [
             Resource(
@@ -325,7 +325,7 @@ class TaskServer:
             for what in _RESOURCES
         ]
 
-    async def _templates(self) -> list[ResourceTemplate]:
+    async def _list_templates(self) -> list[ResourceTemplate]:
         return [
             ResourceTemplate(
                 uriTemplate=f"signoff://threads/{{thread}}/{what}",
@@ -336,19 +336,19 @@ class TaskServer:
             for what, description in _RESOURCES.items()
         ]
 
-    async def _read(self, uri: AnyUrl) -> Iterable[ReadResourceContents]:
+    async def _read_resource(self, uri: AnyUrl) -> Iterable[ReadResourceContents]:
         parts = str(uri).removeprefix("signoff://threads/").split("/")
         if not str(uri).startswith("signoff://threads/") or len(parts) != 2 or parts[1] not in _RESOURCES:
-            raise _wrong(f"There is no resource {shown(str(uri))}; see the templates.")
+            raise _make_error(f"There is no resource {quote_id(str(uri))}; see the templates.")
         thread, what = unquote(parts[0]), parts[1]
         try:
             driver = await self._driver(thread, known=True)
             if what == "record":
                 found = await asyncio.to_thread(export, self._storage, thread)
             else:
-                found = _standing(await driver.status(), driver.running)
+                found = _describe_status(await driver.status(), driver.running)
         except (SetupError, ThreadError) as error:
-            raise _wrong(str(error)) from error
+            raise _make_error(str(error)) from error
         return [ReadResourceContents(json.dumps(found, default=str), "application/json")]
 
 
@@ -358,7 +358,7 @@ _RESOURCES = {
 }
 
 
-def _standing(status: ThreadStatus, running: bool) -> dict[str, Any]:
+def _describe_status(status: ThreadStatus, running: bool) -> dict[str, Any]:
     waiting = None if running else status.waiting
     return {
         "thread": status.thread_id,
@@ -368,12 +368,12 @@ def _standing(status: ThreadStatus, running: bool) -> dict[str, Any]:
     }
 
 
-def _result(text: str, found: dict[str, Any], *, error: bool = False) -> CallToolResult:
+def _make_result(text: str, found: dict[str, Any], *, error: bool = False) -> CallToolResult:
     plain = json.loads(json.dumps(found, default=str))
     return CallToolResult(
         content=[TextContent(type="text", text=text)], structuredContent=plain, isError=error
     )
 
 
-def _wrong(why: str) -> McpError:
+def _make_error(why: str) -> McpError:
     return McpError(ErrorData(code=INVALID_PARAMS, message=why))

@@ -12,7 +12,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage
 
 from signoff.front.database import Database
-from signoff.front.driving import rest
+from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.front.stdio import INVALID_REQUEST, BadLine, StdioLines, read_message
 from signoff.mcp.server import TaskServer
@@ -44,7 +44,7 @@ async def _serve(server: TaskServer, reading: BinaryIO, writing: BinaryIO) -> bo
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
     # First of all: whoever waits for the client, or to be read by it, is told that it has gone.
     lines.close()
-    rested = await rest(list(server.drivers.values()))
+    rested = await pause_all(list(server.drivers.values()))
     await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
     for task in (serving, ending):
         task.cancel()

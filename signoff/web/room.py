@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from signoff.front.answering import answering, beginning, going_on, overtaken, still_waiting
+from signoff.front.answering import begin_task, check_still_waits, give_answer, go_on, make_too_late_error
 from signoff.front.calls import arguments
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
@@ -195,7 +195,7 @@ class Room:
     def _terminal_document(self) -> dict[str, Any]:
         assert self.terminal is not None
         rows, cols = self.terminal.size
-        return {"data": self.terminal.kept, "rows": rows, "cols": cols, "used": self.terminal.used}
+        return {"data": self.terminal.recent_output, "rows": rows, "cols": cols, "used": self.terminal.used}
 
     # --- what is done ---
 
@@ -209,7 +209,7 @@ class Room:
 
         if own:
             await self._settle(own)
-        await self._begin(partial(self._go, beginning(text)))
+        await self._begin(partial(self._go, begin_task(text)))
         if request:
             self._done[request] = None
             while len(self._done) > _MOST_REQUESTS:
@@ -233,12 +233,12 @@ class Room:
         Raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
         """
 
-        await self._in_time(partial(self._go, answering(interrupt_id, shown, texts, by)))
+        await self._in_time(partial(self._go, give_answer(interrupt_id, shown, texts, by)))
 
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
-        waiting = still_waiting(run.status, interrupt_id)
+        waiting = check_still_waits(run.status, interrupt_id)
         if not isinstance(waiting, Action):
             raise ThreadError("Only an action can be run again.")
         self._work = self.new_work()
@@ -248,7 +248,7 @@ class Room:
         try:
             await self._begin(goes)
         except ThreadBusy as error:
-            raise overtaken() from error
+            raise make_too_late_error() from error
 
     async def move(self, name: str, turns: int) -> None:
         """Pauses, stops, goes on, extends or retries. Raises ThreadError where that does not fit."""
@@ -268,7 +268,7 @@ class Room:
             }
             if name not in commands:
                 raise ThreadError(f"{name!r} is nothing that a thread can do.")
-            command = going_on() if name == "go_on" else commands[name]
+            command = go_on() if name == "go_on" else commands[name]
             await self._begin(partial(self._go, command))
 
     async def _begin(self, goes: Goes) -> None:
@@ -283,7 +283,7 @@ class Room:
             self.here, self.problem, self._sure = True, "", False
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
-            begun.add_done_callback(_looked_at)
+            begun.add_done_callback(_retrieve_error)
             self._begun = begun
             runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
             runner.start()
@@ -319,9 +319,9 @@ class Room:
         self.here, self.used = False, time.monotonic()
         self.live.clear()
         if error is not None:
-            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
-                self.problem = told
+                self.problem = message
             if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():
@@ -339,7 +339,7 @@ class Room:
             self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
             self._flushing = True
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._on_change)
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         return self.opened_terminal(settings.workspace).run(command, timeout)
@@ -359,7 +359,7 @@ class Room:
         if not self._begun.done():
             self._begun.set_result(None)
 
-    def _heard(self) -> None:
+    def _on_change(self) -> None:
         self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
 
     def _flush_soon(self) -> None:
@@ -411,7 +411,7 @@ class Room:
             self.terminal.close()
 
 
-def _looked_at(begun: "asyncio.Future[None]") -> None:
+def _retrieve_error(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
 

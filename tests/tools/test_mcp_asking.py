@@ -15,7 +15,7 @@ from signoff.models import ScriptedModel, call
 from signoff.session.decisions import Question
 from signoff.session.session import Session
 from signoff.tools.mcp import mcp_tools
-from signoff.tools.mcp_asking import question, reply
+from signoff.tools.mcp_asking import make_question, read_answer
 
 SERVER = Path(__file__).parents[1] / "support" / "servers" / "mcp_asks.py"
 pytestmark = pytest.mark.slow
@@ -162,8 +162,10 @@ FORM = {"type": "object", "properties": {"guests": {"type": "integer"}}, "requir
 def test_an_answer_fits_the_form_or_is_asked_for_again(answer: str, content: Any) -> None:
     params = ElicitRequestFormParams(message="How many?", requestedSchema=FORM)
     if isinstance(content, dict):
-        assert reply(params, answer).content == content
+        assert read_answer(params, answer).content == content
     else:
         with pytest.raises(ValueError, match=content):
-            reply(params, answer)
-    assert question("x", params, "Not so.")["question"].startswith("Not so.\nThe MCP server 'x' asks: How")
+            read_answer(params, answer)
+    assert make_question("x", params, "Not so.")["question"].startswith(
+        "Not so.\nThe MCP server 'x' asks: How"
+    )

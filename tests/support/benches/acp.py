@@ -26,7 +26,7 @@ from acp.schema import (
 
 from signoff.acp.agent import SignoffAgent
 from signoff.acp.wire import AcpWire
-from signoff.front.driving import rest
+from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.front.stdio import StdioLines
 from signoff.graph.build import Graph
@@ -215,7 +215,7 @@ class AcpBench(UiBench):
             try:
                 yield Inside(client, editor, agent, self.workspace)
             finally:
-                await rest([opened.driver for opened in agent.sessions.values()])
+                await pause_all([opened.driver for opened in agent.sessions.values()])
                 await client.close()
                 await wires[0].close()
                 await served

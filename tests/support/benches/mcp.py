@@ -13,7 +13,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 from mcp.types import CallToolResult, ElicitResult
 
-from signoff.front.driving import rest
+from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.graph.build import Graph
 from signoff.mcp.server import TaskServer
@@ -100,7 +100,7 @@ class McpBench(UiBench):
                     await session.initialize()
                     yield client
                 tasks.cancel_scope.cancel()
-            await rest(list(server.drivers.values()))
+            await pause_all(list(server.drivers.values()))
             server.models.close()
 
     @asynccontextmanager
