@@ -37,8 +37,9 @@ from acp.schema import (
 
 from signoff.acp.terminal import Terminals
 from signoff.acp.updates import Update, Updates, make_call_id
-from signoff.front.answering import begin_task, check_still_waits, get_short_id, give_answer, go_on
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
 from signoff.front.cards import asking, ending, in_text
+from signoff.front.choices import still_waiting
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
 from signoff.front.forms import Schema, make_arguments_form, make_form, read_form
@@ -337,7 +338,7 @@ class SignoffAgent:
         if text and opened.shown != _NOTHING:
             was, opened.shown = opened.shown, _NOTHING
             # It was written as an answer: it is no task, and answers nothing else.
-            opened.shown = _waiting_ids(check_still_waits(status, was[0]))
+            opened.shown = _waiting_ids(still_waiting(status, was[0]))
         if status.waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
                 raise ThreadError("The prompt is empty; say what is to be done.")

@@ -4,12 +4,11 @@ Each command here looks at the thread when it is held, so that of two who answer
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from signoff.front.choices import decisions_of, option_of
+from signoff.front.choices import answer_of, still_waiting
 from signoff.graph.errors import ThreadError
 from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
-from signoff.session.decisions import Approval, Confirmation, Question, Waiting
+from signoff.session.decisions import Approval, Confirmation, Waiting
 from signoff.session.status import Condition, ThreadStatus
 
 
@@ -33,8 +32,8 @@ def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
-        waiting = check_still_waits(status, interrupt_id)
-        return Answer(_interpret(waiting, shown, texts), interrupt_id, by or None)
+        meant = answer_of(texts, still_waiting(status, interrupt_id), shown)
+        return Answer(meant, interrupt_id, by or None)
 
     return Choose(read)
 
@@ -50,13 +49,6 @@ def go_on() -> Choose:
     return Choose(on)
 
 
-def check_still_waits(status: ThreadStatus, interrupt_id: str) -> Waiting:
-    """What was shown, if the thread still waits for it first. Raises TooLate otherwise."""
-    if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
-        raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-    return status.waiting
-
-
 def make_too_late_error() -> TooLate:
     """The error for an answer to a thread that runs already."""
     return TooLate(
@@ -67,15 +59,3 @@ def make_too_late_error() -> TooLate:
 def get_short_id(waiting: Waiting) -> str:
     """The short id of what waits, where a decision is bound to it; empty where none is."""
     return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
-
-
-def _interpret(waiting: Waiting, shown: str, texts: Sequence[str]) -> Any:
-    """What the person's words mean for what waits, bound to what they were shown."""
-    if isinstance(waiting, Approval):
-        # One word for all calls, as on a command line.
-        every = [*texts] * len(waiting.calls) if len(texts) == 1 else texts
-        return decisions_of(every, waiting, shown)
-    (text,) = texts
-    if isinstance(waiting, Question):
-        return option_of(text, waiting)
-    return text

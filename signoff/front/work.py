@@ -143,7 +143,7 @@ def _enter(resource: AbstractContextManager[object]) -> None:
 
 @dataclass
 class Work:
-    """Drives one thread by its session.
+    """Drives one run of a thread by its session; the next run is another one's work.
 
     tell: called with events, in the worker's thread. run_command: runs a command where a person sees it; None
     where the shell is a tool like any other. own: a graph of the user's own, with the storage, in place of
@@ -172,9 +172,8 @@ class Work:
         """
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
-        self._asked = ""
         if self.own is not None:
-            return self._driven(self.own, command, None)
+            return self._drive_graph(self.own, command, None)
         status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as working:
@@ -185,9 +184,9 @@ class Work:
             shell = [SHELL] if pane and any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
             remember(self.storage.store, self.thread_id, settings)
-            return self._driven(graph, command, settings)
+            return self._drive_graph(graph, command, settings)
 
-    def _driven(self, graph: Graph, command: ThreadCommand, settings: Settings | None) -> Decision:
+    def _drive_graph(self, graph: Graph, command: ThreadCommand, settings: Settings | None) -> Decision:
         self._session = Session(graph, self.thread_id)
         try:
             if settings is not None:
@@ -245,7 +244,8 @@ class Work:
         return {"output": output, "seconds": result.seconds}
 
     def ask(self, word: str) -> None:
-        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state."""
+        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state, also before it has
+        begun."""
         session = self._session
         if session is None or not session.pause(word):
             self._asked = word
