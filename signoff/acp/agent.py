@@ -113,6 +113,8 @@ class SignoffAgent:
         self._database, self._storage, self._given, self._own = database, storage, given, own
         self.models = Models()
         self.sessions: dict[str, OpenSession] = {}
+        self.drivers: list[Driver] = []
+        """Those of all sessions, also of closed ones, whose run may still come to rest."""
         self._client: Any = None
         self._can = ClientCapabilities()
         self._version: int | None = None
@@ -241,6 +243,8 @@ class SignoffAgent:
         except SignoffError as error:
             raise acp.RequestError(INVALID, str(error)) from error
         driver = Driver(self._storage, thread_id, given, self.models, self._own, tools)
+        kept = [other for other in self.drivers if other.running or self._is_open(other)]
+        self.drivers = [*kept, driver]
         self.sessions[thread_id] = OpenSession(driver, Updates(workspace or str(given.workspace)))
         if servers and self._own is not None:
             told = "The MCP servers of the editor are not used: the agent has tools of its own."
@@ -248,6 +252,9 @@ class SignoffAgent:
         commands = made.update_available_commands(_COMMANDS)
         # After the answer, before which the client does not know the session.
         self._schedule(self._send(thread_id, commands))
+
+    def _is_open(self, driver: Driver) -> bool:
+        return any(opened.driver is driver for opened in self.sessions.values())
 
     def _settings(self, thread_id: str, given: Given) -> Any:
         settings = settle(given, recall(self._storage.store, thread_id), os.environ)
@@ -258,7 +265,9 @@ class SignoffAgent:
         """Opens a session of a saved thread."""
         given = self._check_client(cwd)
         opened = self.sessions.get(session_id)
-        if opened and opened.busy:
+        if any(other.thread_id == session_id and other.running for other in self.drivers) or (
+            opened and opened.busy
+        ):
             raise acp.RequestError(FAILED, "The session works on a prompt here; cancel that first.")
         try:
             checked_thread_id(session_id)
@@ -309,6 +318,8 @@ class SignoffAgent:
                 await self._say(opened, _NOT_DELIVERED)
             command = await self._ask_for_answer(opened, status.waiting)
         while command is not None:
+            if opened.cancelled.is_set():
+                raise Gone
             decision = await opened.driver.run(
                 command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
             )

@@ -44,7 +44,7 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
     lines.close()
     for opened in agent.sessions.values():
         opened.cancelled.set()
-    rested = await pause_all([opened.driver for opened in agent.sessions.values()])
+    rested = await pause_all(agent.drivers)
     await asyncio.wait({listening}, timeout=_CLOSING_SECONDS)
     agent.close()
     for task in (listening, ending):

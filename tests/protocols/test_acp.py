@@ -166,6 +166,21 @@ async def test_cancelling_a_run_pauses_it_and_an_empty_prompt_goes_on(bench: Acp
             await opened.prompt(session, "")
 
 
+async def test_a_session_that_is_closed_while_it_runs_is_paused(bench: AcpBench) -> None:
+    async with bench.inside(LONG, delay=0.1) as opened:
+        session = await opened.new()
+        prompt = asyncio.ensure_future(opened.prompt(session, "Write"))
+        await opened.editor.sees(lambda editor: editor.of("tool_call"))
+        await opened.client.close_session(session_id=session)
+        with pytest.raises(RequestError, match="works on a prompt here"):
+            await opened.load(session)
+        assert await prompt == "cancelled"
+        assert not (bench.workspace / "3.txt").exists()
+        await opened.load(session)
+        assert await opened.prompt(session, "/continue") == "end_turn"
+        assert (bench.workspace / "3.txt").exists()
+
+
 async def test_a_permission_that_is_never_answered_hangs_nothing(bench: AcpBench) -> None:
     async with bench.inside(WRITES, NEVER, "approve", approve="terminal") as opened:
         session = await opened.new()

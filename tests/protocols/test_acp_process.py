@@ -22,6 +22,11 @@ WRITES = """[
     call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
     call("finish_task", summary="It ran."),
 ]"""
+EVERYTHING = """[
+    call("ask_user", question="Which port?", options=["8080", "9090"]),
+    call("run_shell", command="echo it ran >> ran.txt"),
+    lambda messages: call("finish_task", summary=__import__("pathlib").Path(r"FLAG").read_text() or 1 / 0),
+]"""
 TALKS = """[reply("x" * 200_000, call("list_files"))] * 200"""
 NOISY = '''
 import os, subprocess, sys, warnings
@@ -95,6 +100,30 @@ async def test_nothing_but_the_protocol_stands_on_stdout(bench: AcpBench, tmp_pa
         await client.send(id=2, method="session/prompt", params=prompt)
         # `answer` reads every line of it as JSON.
         assert (await client.answer(2))["result"] == {"stopReason": "end_turn"}
+
+
+@pytest.mark.thorough
+async def test_an_edited_approval_a_limit_and_an_error_over_stdio(bench: AcpBench, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    edited = {"arguments": '{"command": "echo edited >> ran.txt"}'}
+    options = ("--approve", "terminal", "--turns", "2")
+    script = EVERYTHING.replace("FLAG", str(flag))
+    async with bench.edited(
+        script, {"answer": "9090"}, "edit", edited, forms=True, options=options
+    ) as opened:
+        session = await opened.new()
+        assert await opened.prompt(session, "Do all of it") == "max_turn_requests"
+        assert ran(bench) == "edited\n"
+    async with bench.edited(script, options=options) as opened:
+        await opened.load(session)
+        assert opened.editor.said("user_message_chunk") == "Do all of it9090"
+        with pytest.raises(RequestError, match="/retry tries again"):
+            await opened.prompt(session, "/extend 5")
+        flag.write_text("All of it.")
+        assert await opened.prompt(session, "/retry") == "end_turn"
+        assert "All of it." in opened.editor.said()
+    assert ran(bench) == "edited\n"
 
 
 @pytest.mark.thorough

@@ -11,7 +11,7 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 
 from signoff.session.status import look, reading_graph
-from tests.protocols.test_acp_process import NOISY
+from tests.protocols.test_acp_process import EVERYTHING, NOISY
 from tests.support.benches.acp import SECONDS, raw
 from tests.support.benches.mcp import McpBench
 
@@ -81,6 +81,28 @@ async def test_the_adapters_of_langchain(bench: McpBench) -> None:
         edit = f"edit: {EDIT['arguments']}"
         found = await told("resume", thread=waits["thread"], waiting_id=waits["waiting_id"], answer=edit)
         assert found["status"] == "success"
+    assert ran(bench) == "edited\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("forms", [True, False], ids=["with forms", "without"])
+async def test_an_edited_approval_a_limit_and_an_error_over_stdio(
+    bench: McpBench, tmp_path: Path, forms: bool
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    command = bench.command(EVERYTHING.replace("FLAG", str(flag)), "--approve", "terminal", "--turns", "2")
+    async with bench.started(command, {"answer": "9090"}, EDIT, forms=forms) as client:
+        found = await client.told("run_task", task="Do all of it")
+        for answer in () if forms else ("2", f"edit: {EDIT['arguments']}"):
+            at = {"thread": found["thread"], "waiting_id": found["waiting_id"]}
+            found = await client.told("resume", **at, answer=answer)
+        assert (found["status"], ran(bench)) == ("limit", "edited\n")
+    async with bench.started(command) as client:
+        failed = await client.call("extend", thread=found["thread"], turns=5)
+        assert failed.isError
+        flag.write_text("All of it.")
+        assert (await client.told("retry", thread=found["thread"]))["outcome"]["summary"] == "All of it."
     assert ran(bench) == "edited\n"
 
 

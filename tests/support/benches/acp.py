@@ -215,7 +215,7 @@ class AcpBench(UiBench):
             try:
                 yield Inside(client, editor, agent, self.workspace)
             finally:
-                await pause_all([opened.driver for opened in agent.sessions.values()])
+                await pause_all(agent.drivers)
                 await client.close()
                 await wires[0].close()
                 await served
