@@ -405,6 +405,9 @@ class SignoffAgent:
                 raise
             except ThreadError as error:
                 await self._say(opened, str(error))
+            except acp.RequestError:
+                # The client cannot show it after all.
+                break
         await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
         return None
 

@@ -255,6 +255,9 @@ class TaskServer:
                 raise
             except ThreadError:
                 continue
+            except McpError:
+                # The client cannot show it after all.
+                break
         return None
 
     async def _ask_in_forms(self, waiting: Waiting) -> list[str]:

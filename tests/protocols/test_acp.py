@@ -10,7 +10,7 @@ from acp import RequestError
 
 from signoff import build_graph
 from signoff.models import ScriptedModel, call
-from tests.support.benches.acp import NEVER, AcpBench
+from tests.support.benches.acp import FAILS, NEVER, AcpBench
 
 WRITES = """[
     call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
@@ -282,6 +282,18 @@ async def test_a_prompt_of_50_mb_is_refused_and_the_session_goes_on(bench: AcpBe
         with pytest.raises(RequestError, match="has 50,000,000 characters"):
             await opened.prompt(session, "x" * 50_000_000)
         assert await opened.prompt(session, "Run it") == "end_turn"
+
+
+async def test_a_dialog_that_fails_is_said_instead(bench: AcpBench) -> None:
+    async with bench.inside(WRITES, FAILS, approve="terminal") as opened:
+        session = await opened.new()
+        assert await opened.prompt(session, "Run it") == "end_turn"
+        assert "Your next message is the answer" in opened.editor.said()
+        with pytest.raises(RequestError, match="reject: why"):
+            await opened.prompt(session, "perhaps")
+        assert ran(bench) == ""
+        assert await opened.prompt(session, "approve") == "end_turn"
+        assert ran(bench) == "it ran\n"
 
 
 async def test_an_option_that_was_not_offered_decides_nothing(bench: AcpBench) -> None:

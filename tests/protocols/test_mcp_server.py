@@ -13,7 +13,7 @@ from pydantic import AnyUrl
 
 from signoff import build_graph
 from signoff.models import ScriptedModel, call
-from tests.support.benches.mcp import NEVER, McpBench
+from tests.support.benches.mcp import FAILS, NEVER, McpBench
 
 WRITES = """[
     call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
@@ -120,6 +120,15 @@ async def test_a_form_that_is_put_away_leaves_the_thread_waiting(bench: McpBench
         waits = await client.told("run_task", task="Set it")
         assert (waits["status"], waits["question"]["question"]) == ("waiting", "Which port?")
         assert (await client.told("resume", thread=waits["thread"]))["status"] == "success"
+
+
+async def test_a_form_that_fails_leaves_the_thread_waiting(bench: McpBench) -> None:
+    async with bench.inside(WRITES, FAILS, forms=True, approve="terminal") as client:
+        waits = await client.told("run_task", task="Run it")
+        assert (waits["status"], ran(bench)) == ("waiting", "")
+        answer = {"thread": waits["thread"], "waiting_id": waits["waiting_id"], "answer": "approve"}
+        assert (await client.told("resume", **answer))["status"] == "success"
+        assert ran(bench) == "it ran\n"
 
 
 async def test_each_of_two_calls_has_a_form(bench: McpBench) -> None:

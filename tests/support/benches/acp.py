@@ -35,6 +35,8 @@ from tests.support.benches.ui import UiBench
 SECONDS = 60.0
 NEVER = "never"
 """A client that never answers."""
+FAILS = "fails"
+"""A client whose dialog fails."""
 
 
 class Editor:
@@ -55,6 +57,8 @@ class Editor:
     async def request_permission(self, tool_call: Any, options: Any, **_: Any) -> RequestPermissionResponse:
         self.asked.append((tool_call, [option.option_id for option in options]))
         chosen = self.decisions.pop(0)
+        if chosen == FAILS:
+            raise acp.RequestError(-32000, "There is no window.")
         if chosen == NEVER:
             await asyncio.Event().wait()
         if chosen is None:

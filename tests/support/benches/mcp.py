@@ -11,7 +11,7 @@ import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
-from mcp.types import CallToolResult, ElicitResult
+from mcp.types import CallToolResult, ElicitResult, ErrorData
 
 from signoff.front.driving import pause_all
 from signoff.front.settings import Given
@@ -22,6 +22,8 @@ from tests.support.benches.ui import UiBench
 SECONDS = 60.0
 NEVER = "never"
 """A person who never answers."""
+FAILS = "fails"
+"""A client whose dialog fails."""
 
 
 class Client:
@@ -35,9 +37,11 @@ class Client:
         self.session: ClientSession
         self.server: TaskServer | None = None
 
-    async def fill_in(self, _: Any, params: Any) -> ElicitResult:
+    async def fill_in(self, _: Any, params: Any) -> ElicitResult | ErrorData:
         self.asked.append(params)
         filled = self.decisions.pop(0)
+        if filled == FAILS:
+            return ErrorData(code=-32000, message="There is no window.")
         if filled == NEVER:
             await asyncio.Event().wait()
         if filled is None:
