@@ -1,20 +1,34 @@
 """Tools of MCP servers, through langchain-mcp-adapters. A server on this host is started once."""
 
 import asyncio
-import logging
+import json
 import os
 import secrets
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool, ToolException
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
 from signoff.graph.inside.installing import install_hint
+from signoff.graph.inside.private import has_saver, is_answered
 from signoff.graph.kinds import Kind
+from signoff.tools.mcp_asking import make_question, read_answer
+from signoff.tools.mcp_reading import OfferedToRead, list_readable, make_reading_tools
+from signoff.tools.mcp_sessions import (
+    END_SECONDS,
+    LiveSession,
+    OpenCall,
+    SessionEnded,
+    Unusable,
+    describe_error,
+    run_in_loop,
+    sessions_loop,
+)
 from signoff.tools.processes.held import Holding, hold, together
 from signoff.tools.pty.environment import MARK
 from signoff.tools.pty.processes import end_marked
@@ -31,14 +45,11 @@ SECONDS = 30.0
 MOST_TOOLS = 128
 """How many tools one server may offer; more than that most models do not take."""
 
-_GARBAGE = 100
-"""Lines that are not MCP messages, after which a server is given up."""
-
-_PING_SECONDS = 5.0
-# What ends a server over stdio waits two seconds after the end of its input, and two after SIGTERM.
-_END_SECONDS = 8.0
+_MOST_HELD = 16
+"""Calls of one server whose questions wait for an answer; the oldest is given up for another."""
 _SHOWN = 120
 
+_Key = tuple[str, str, str]
 _T = TypeVar("_T")
 
 
@@ -48,6 +59,7 @@ async def mcp_tools(
     trust_hints: bool = False,
     seconds: float = SECONDS,
     most_tools: int = MOST_TOOLS,
+    resources: bool = True,
 ) -> list[BaseTool]:
     """The tools of `servers`, as `MultiServerMCPClient` takes them.
 
@@ -59,10 +71,14 @@ async def mcp_tools(
     are given to: by `graph.close()`, with the graph's storage, or when nothing refers to the graph and the
     tools any more. One that has ended is started again by the next call.
 
+    A server may ask a person while it works on a call: that is a question of the thread, and the server waits
+    for the answer. Its resources and prompts are two tools more, which are of kind `read`.
+
     trust_hints: believe what a server says of its tools. One with `readOnlyHint` is then of kind `read`, so
         nobody is asked about it as a write and it may run twice; one with `idempotentHint` may run again
         after a crash.
     seconds: how long a server may take to start and to list its tools. most_tools: how many each may offer.
+    resources: also offer what the servers have to be read.
 
     Raises SetupError when the extra is not installed, or for the first server that cannot be used; then
     those that were started have been ended.
@@ -75,7 +91,7 @@ async def mcp_tools(
         raise SetupError(f"seconds is {seconds!r}; pass how many seconds a server may take to start.")
     every = [_Server(name, connection, seconds, most_tools) for name, connection in servers.items()]
     try:
-        listed = await asyncio.gather(*(server.tools() for server in every), return_exceptions=True)
+        listed = await asyncio.gather(*(server.tools(resources) for server in every), return_exceptions=True)
     except BaseException:
         await asyncio.to_thread(together, [server.end for server in every])
         raise
@@ -83,26 +99,14 @@ async def mcp_tools(
         if isinstance(found, BaseException):
             await asyncio.to_thread(together, [each.end for each in every])
             raise SetupError(
-                f"The MCP server {server.name!r} cannot be used: {_describe_error(found)}"
+                f"The MCP server {server.name!r} cannot be used: {describe_error(found)}"
             ) from found
     return [
         made
         for server, found in zip(every, listed, strict=True)
         if not isinstance(found, BaseException)
-        for made in server.converted(found, trust_hints=trust_hints)
+        for made in server.converted(*found, trust_hints=trust_hints)
     ]
-
-
-class _Unusable(Exception):
-    """Why a server cannot be used, in a sentence."""
-
-
-class _Ended(_Unusable):
-    """The server has ended. sent: whether it may have read the request before."""
-
-    def __init__(self, why: str, *, sent: bool) -> None:
-        super().__init__(why)
-        self.sent = sent
 
 
 class _Server:
@@ -118,20 +122,25 @@ class _Server:
         self._mark = secrets.token_hex(16)
         self._owner = os.getpid()
         self._opening = asyncio.Lock()
-        self._running: _Running | None = None
+        self._running: LiveSession | None = None
+        self._held: dict[_Key, OpenCall] = {}
+        """Calls whose question waits for an answer, by thread, tool and arguments."""
+        self._repeatable: set[str] = set()
         # A call was given up: the next one first sees whether the server still answers.
         self._doubtful = False
 
-    async def tools(self) -> "list[Tool]":
-        """The tools that it offers. Starts a server over stdio."""
-        return await _elsewhere(self._listed())
+    async def tools(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
+        """The tools that it offers, and what it has to be read. Starts a server over stdio."""
+        return await run_in_loop(self._list(resources))
 
-    def converted(self, listed: "Sequence[Tool]", *, trust_hints: bool) -> list[BaseTool]:
+    def converted(
+        self, listed: "Sequence[Tool]", found_to_read: OfferedToRead, *, trust_hints: bool
+    ) -> list[BaseTool]:
         """Its tools for LangChain."""
         from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
 
         connection: Any = self._given
-        interceptors: Any = [self._intercepted] if self._stays else []
+        interceptors: Any = [self._intercepted]
         # The tools hold it open, and not the server: its own tasks refer to that.
         holding = Holding(self.end)
         found = []
@@ -140,55 +149,162 @@ class _Server:
                 None, tool, connection=connection, server_name=self.name, tool_interceptors=interceptors
             )
             made.metadata = _metadata(tool, trust_hints=trust_hints)
-            found.append(hold(made, holding) if self._stays else made)
-        return found
+            if made.metadata["kind"] == Kind.READ or made.metadata.get("idempotent"):
+                self._repeatable.add(tool.name)
+            found.append(hold(made, holding))
+        reading = make_reading_tools(self.name, found_to_read, self._read)
+        return [*found, *(hold(made, holding) for made in reading)]
 
     def end(self) -> None:
         """Ends its process and what that started, and waits for it. May be repeated."""
-        if not self._stays or os.getpid() != self._owner or self._running is None:
+        nothing = self._running is None and not self._held
+        if os.getpid() != self._owner or nothing or not (self._stays or self._held):
             return
         with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._closed(), _loop()).result(_END_SECONDS + 2)
+            asyncio.run_coroutine_threadsafe(self._close(), sessions_loop()).result(END_SECONDS + 2)
         end_marked(f"{MARK}={self._mark}", after=0)
 
     async def _intercepted(self, request: Any, _: Any) -> "CallToolResult":
         """A call, in place of the adapters' own way, which starts a server for each."""
+        configurable = ensure_config().get("configurable", {})
+        may_ask = has_saver(configurable)
+        key = str(configurable.get("thread_id", "")), request.name, json.dumps(request.args, default=str)
+        call = self._held.pop(key, None) if may_ask else None
         try:
-            return await _elsewhere(self._call(request.name, request.args))
+            if call is not None:
+                for said in call.said:
+                    # LangGraph hands out the answers in the order in which they were asked for.
+                    interrupt(said)
+            else:
+                # Where the private name is missing, everything may be answered: then it is not asked.
+                if may_ask and is_answered(configurable) and not is_answered({}):
+                    self._check_was_not_asked(request.name)
+                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
+            return await self._run_until_done(call, key, request)
         except asyncio.CancelledError:
             self._doubtful = True
+            if call is not None:
+                sessions_loop().call_soon_threadsafe(call.give_up)
             raise
-        except _Unusable as error:
+        except Unusable as error:
             raise ToolException(f"The MCP server {self.name!r} cannot be used: {error}") from error
 
-    async def _call(self, name: str, arguments: dict[str, Any]) -> "CallToolResult":
-        def asked(session: "ClientSession") -> "Awaitable[CallToolResult]":
-            return session.call_tool(name, arguments)
+    def _check_was_not_asked(self, name: str) -> None:
+        """Raises ToolException for a call whose server has ended while a person was asked for it, where it is
+        not known that it may run again."""
+        if name in self._repeatable:
+            return
+        try:
+            answer = interrupt({})
+        except GraphInterrupt:
+            # Somebody else has asked, such as a middleware; the call did not run.
+            return
+        raise ToolException(
+            f"The MCP server {self.name!r} had asked a person, and has ended since. They have answered "
+            f"{str(answer)[:_SHOWN]!r}. Whether the call took effect is not known: check before you repeat "
+            "it."
+        )
+
+    async def _run_until_done(self, call: OpenCall, key: _Key, request: Any) -> "CallToolResult":
+        problem, anew = "", False
+        while True:
+            try:
+                found = await run_in_loop(call.wait())
+            except SessionEnded as error:
+                if error.sent or call.said or anew:
+                    raise Unusable(
+                        f"{error} Whether the call took effect is not known: check before you repeat it. The "
+                        "next call starts the server again."
+                    ) from error
+                # It had ended before the call, so nothing was asked of it.
+                anew, may_ask = True, call.may_ask
+                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
+                continue
+            if found is not None:
+                await run_in_loop(self._finish_call(call))
+                return found
+            asked = call.question
+            assert asked is not None, "else it has a result"
+            said = make_question(self.name, asked, problem)
+            try:
+                answer = interrupt(said)
+            except GraphInterrupt:
+                self._hold(call, key)
+                raise
+            call.said.append(said)
+            try:
+                told = read_answer(asked, answer)
+            except ValueError as error:
+                problem = f"The answer does not fit: {error}."
+                continue
+            problem = ""
+            sessions_loop().call_soon_threadsafe(call.answer, told)
+
+    def _hold(self, call: OpenCall, key: _Key) -> None:
+        """Keeps a call until its question is answered, in a session of its own: it reads nothing else."""
+        self._held[key] = call
+        left = [self._held.pop(next(iter(self._held)))] if len(self._held) > _MOST_HELD else []
+
+        async def set_apart() -> None:
+            if self._running is call.running:
+                self._running = None
+            for other in left:
+                await other.running.end()
+
+        asyncio.run_coroutine_threadsafe(set_apart(), sessions_loop())
+
+    async def _begin_call(self, name: str, arguments: dict[str, Any], may_ask: bool) -> OpenCall:
+        running = await self._open() if self._stays else await self._start(LiveSession(self._given))
+        return OpenCall(running, name, arguments, may_ask=may_ask)
+
+    async def _finish_call(self, call: OpenCall) -> None:
+        """A call has its result. Its session serves the next ones, unless another does by now."""
+        if call.running is self._running:
+            return
+        if self._stays and not call.running.over and (self._running is None or self._running.over):
+            self._running = call.running
+        else:
+            await call.running.end()
+
+    async def _read(self, read: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
+        """What the server gives to be read. Raises ToolException when it does not."""
+        from mcp.shared.exceptions import McpError
 
         try:
-            return await (await self._opened()).ask(asked)
-        except _Ended as error:
-            if error.sent:
-                raise _Unusable(
-                    f"{error} Whether the call took effect is not known: check before you repeat it. The "
-                    "next call starts the server again."
-                ) from error
-        # It had ended before the call, so nothing was asked of it.
-        return await (await self._opened()).ask(asked)
+            return await run_in_loop(self._read_there(read))
+        except McpError as error:
+            raise ToolException(f"The MCP server {self.name!r} refused it: {error}") from error
+        except Unusable as error:
+            raise ToolException(f"The MCP server {self.name!r} cannot be used: {error}") from error
 
-    async def _listed(self) -> "list[Tool]":
+    async def _read_there(self, read: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
+        if self._stays:
+            try:
+                return await (await self._open()).ask(read)
+            except SessionEnded:
+                # It changes nothing to ask again.
+                return await (await self._open()).ask(read)
+        running = LiveSession(self._given)
+        try:
+            return await (await self._start(running)).ask(read)
+        finally:
+            await running.end()
+
+    async def _list(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
         try:
             async with asyncio.timeout(self._seconds):
-                return await (await self._opened()).ask(self._pages)
+                running = await self._open()
+                tools = await running.ask(self._pages)
+                return tools, await running.ask(list_readable) if resources else OfferedToRead()
         except TimeoutError:
             garbage = self._running.garbage if self._running else ""
-            raise _Unusable(
+            raise Unusable(
                 f"it had not listed its tools after {self._seconds:g} seconds.{garbage} Allow more time "
                 "with seconds=, or check its command or address."
             ) from None
         finally:
             if not self._stays:
-                await self._closed()
+                await self._close()
 
     async def _pages(self, session: "ClientSession") -> "list[Tool]":
         from mcp.types import PaginatedRequestParams
@@ -199,7 +315,7 @@ class _Server:
             page = await session.list_tools(params=params)
             found += page.tools
             if len(found) > self._most:
-                raise _Unusable(
+                raise Unusable(
                     f"it offers more than {self._most} tools, and most models take no more. Have it offer "
                     "fewer, or pass most_tools=."
                 )
@@ -207,175 +323,46 @@ class _Server:
                 return found
             params = PaginatedRequestParams(cursor=page.nextCursor)
 
-    async def _opened(self) -> "_Running":
+    async def _open(self) -> "LiveSession":
         """It, running: as it was, or started."""
         if self._owner != os.getpid():
             # Forked off: the process and the loop are the parent's.
             self._owner, self._running, self._opening = os.getpid(), None, asyncio.Lock()
+            self._held.clear()
         async with self._opening:
             if self._running and self._doubtful and not await self._running.answers():
                 await self._running.end()
             self._doubtful = False
             if self._running is None or self._running.over:
-                self._running = await self._started()
+                # Known before it has started, so that what ends the server ends this one, too.
+                self._running = LiveSession(self._connection())
+                await self._start(self._running)
             return self._running
 
-    async def _started(self) -> "_Running":
-        # Known before it has started, so that what ends the server ends this one, too.
-        running = self._running = _Running(self._connection())
+    async def _start(self, running: LiveSession) -> LiveSession:
         try:
             async with asyncio.timeout(self._seconds):
                 await running.start()
         except TimeoutError:
             await running.end()
-            raise _Unusable(f"it did not start within {self._seconds:g} seconds.{running.garbage}") from None
+            raise Unusable(f"it did not start within {self._seconds:g} seconds.{running.garbage}") from None
         except BaseException:
             await running.end()
             raise
         return running
 
-    async def _closed(self) -> None:
-        if self._running is not None:
-            await self._running.end()
+    async def _close(self) -> None:
+        held = [call.running for call in self._held.values()]
+        self._held.clear()
+        for running in (self._running, *held):
+            if running is not None:
+                await running.end()
 
     def _connection(self) -> dict[str, Any]:
         if not self._stays:
             return dict(self._given)
         # By the mark it is found again, and so is everything it starts.
         return {**self._given, "env": {**(self._given.get("env") or {}), MARK: self._mark}}
-
-
-class _Running:
-    """A session with a server, held open by a task until it is told to end, or ends by itself."""
-
-    def __init__(self, connection: dict[str, Any]) -> None:
-        self._connection = connection
-        self._stop = asyncio.Event()
-        self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold_session())
-        self._task.add_done_callback(_retrieve_error)
-        self._lines = 0
-        self._first = ""
-
-    @property
-    def over(self) -> bool:
-        return self._task.done() or self._stop.is_set()
-
-    @property
-    def garbage(self) -> str:
-        """What it printed that is not a message, as the end of a sentence; empty for nothing."""
-        return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
-
-    async def start(self) -> None:
-        """Returns when the server can be asked."""
-        await self.ask(lambda session: session.initialize())
-
-    async def ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
-        """What the server answers. Raises _Ended when it has ended, or ends before it has answered."""
-        from anyio import BrokenResourceError, ClosedResourceError
-        from mcp.shared.exceptions import McpError
-
-        asking = asyncio.ensure_future(self._ask(question))
-        asking.add_done_callback(_retrieve_error)
-        sent = self._session.done() and not self.over
-        try:
-            await asyncio.wait({asking, self._task}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return asking.result()
-            raise self._why(sent=sent)
-        except (ClosedResourceError, BrokenResourceError):
-            self._stop.set()
-            raise self._why(sent=False) from None
-        except McpError as error:
-            if error.error.code != _CONNECTION_CLOSED:
-                raise
-            self._stop.set()
-            raise self._why(sent=True) from error
-        finally:
-            asking.cancel()
-
-    async def answers(self) -> bool:
-        """Whether it answers at all, within some seconds."""
-        try:
-            async with asyncio.timeout(_PING_SECONDS):
-                await self.ask(lambda session: session.send_ping())
-        except Exception:  # noqa: BLE001  whatever it says instead, it is of no use
-            return False
-        return True
-
-    async def end(self) -> None:
-        """Ends the server; returns when its process has gone."""
-        self._stop.set()
-        if not self._session.done():
-            self._task.cancel()
-        await asyncio.wait({self._task}, timeout=_END_SECONDS)
-        self._task.cancel()
-        await asyncio.wait({self._task}, timeout=1)
-
-    async def _ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
-        return await question(await asyncio.shield(self._session))
-
-    async def _hold_session(self) -> None:
-        from langchain_mcp_adapters.sessions import create_session
-
-        given = dict(self._connection.get("session_kwargs") or {})
-        given.setdefault("message_handler", self._on_message)
-        connection: Any = {**self._connection, "session_kwargs": given}
-        async with create_session(connection) as session:
-            self._session.set_result(session)
-            await self._stop.wait()
-
-    async def _on_message(self, message: Any) -> None:
-        if isinstance(message, Exception):
-            self._lines += 1
-            self._first = self._first or _line(message)
-            if self._lines >= _GARBAGE:
-                self._stop.set()
-
-    def _why(self, *, sent: bool) -> "_Ended":
-        failed = self._task.exception() if self._task.done() and not self._task.cancelled() else None
-        if failed is not None and not self._session.done():
-            return _Ended(f"{_first(failed)}. Check its command or address.", sent=False)
-        return _Ended(f"it ended, or was ended.{self.garbage}", sent=sent)
-
-
-_CONNECTION_CLOSED = -32000
-_starting = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the sessions, in a thread that lives as long as the process."""
-    with _starting:
-        if (found := _loops.get(os.getpid())) is not None:
-            return found
-        # After a fork the thread is missing in the child.
-        loop = _loops[os.getpid()] = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="signoff-mcp", daemon=True)
-        thread.start()
-        _quiet(thread)
-        return loop
-
-
-async def _elsewhere(work: "Coroutine[Any, Any, _T]") -> _T:
-    """What `work` returns in the loop of the sessions."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
-
-
-def _retrieve_error(task: "asyncio.Future[Any]") -> None:
-    """Looks at how a task ended; asyncio prints the errors of those that nobody looked at."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _quiet(thread: threading.Thread) -> None:
-    """Garbage is told once, in our error; the package logs each line of it with a traceback."""
-
-    def others(record: logging.LogRecord) -> bool:
-        return record.thread != thread.ident
-
-    for name in ("", "mcp.client.stdio"):
-        logging.getLogger(name).addFilter(others)
 
 
 def _metadata(tool: "Tool", *, trust_hints: bool) -> dict[str, Any]:
@@ -386,21 +373,3 @@ def _metadata(tool: "Tool", *, trust_hints: bool) -> dict[str, Any]:
     if hints is not None and hints.idempotentHint is True:
         found["idempotent"] = True
     return found
-
-
-def _line(error: Exception) -> str:
-    details = getattr(error, "errors", None)
-    first = details()[0] if callable(details) else {}
-    return valid_text(str(first.get("input", error)))[:_SHOWN]
-
-
-def _describe_error(error: BaseException) -> str:
-    if isinstance(error, _Unusable):
-        return str(error)
-    return f"{_first(error)}. Check its command or address."
-
-
-def _first(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"

@@ -11,7 +11,6 @@ from typing import Any
 
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel, Field
@@ -128,7 +127,9 @@ class _Terminal(StructuredTool):
         self, input: str | dict[str, Any] | ToolCall, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
         if isinstance(input, dict) and "args" in input and input.get("id"):
-            config = merge_configs(config, {"metadata": {_CALL_ID: input["id"]}})
+            # Not by `merge_configs`, which puts the node's own writer back in place of the call's.
+            given = config or {}
+            config = {**given, "metadata": {**given.get("metadata", {}), _CALL_ID: input["id"]}}
         return super().invoke(input, config, **kwargs)
 
 

@@ -20,6 +20,7 @@ ERROR, USAGE = 1, 2
 
 PANELS: Mapping[str, Sequence[str]] = {
     "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
+    "In other programs": ("acp", "mcp"),
     "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
     "The embedded model and the sandbox": ("model", "sandbox"),
@@ -40,6 +41,8 @@ COMMANDS: Mapping[str, str] = {
     "rate": "signoff.cli.stats:rate",
     "ui": "signoff.ui.command:ui",
     "serve": "signoff.web.command:serve",
+    "acp": "signoff.acp.command:acp",
+    "mcp": "signoff.mcp.command:mcp",
     "threads": "signoff.cli.threads:threads",
     "show": "signoff.cli.threads:show",
     "replay": "signoff.cli.replay:replay",
@@ -72,6 +75,8 @@ SUMMARIES: Mapping[str, str] = {
     "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
     "ui": "Open the application: conversation, machine, terminal.",
     "serve": "Open the application in browsers: threads, conversation, machine, terminal.",
+    "acp": "Work in an editor such as Zed, by the Agent Client Protocol.",
+    "mcp": "Give tasks to it from other agents, by the Model Context Protocol.",
     "threads": "List the threads: where each stands, and what it waits for.",
     "show": "Show a thread turn by turn: replies, calls, results, and the rules that fired.",
     "export": "Print a thread as one JSON document: history, outcomes, records.",

@@ -83,6 +83,11 @@ def card(content: Card, boxed: bool) -> RenderableType:
     return Panel(Group(*parts), title=title, title_align="left", border_style=content.colour, padding=(0, 1))
 
 
+def in_text(content: Card) -> str:
+    """Returns the card as plain text, for a client that shows texts."""
+    return "\n".join(part for part in (content.title, str(content.body), *content.facts) if part)
+
+
 def ending(report: CommandReport) -> Card:
     """Returns the card of a report: the outcome and how to continue."""
     if report.waiting:

@@ -31,6 +31,16 @@ Config = Annotated[
     ),
 ]
 
+OwnGraph = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="MODULE:GRAPH",
+        help="A graph of your own, or a function that makes it: package.module:graph or "
+        "path/to/file.py:graph (default: the command line's).",
+    ),
+]
+
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")]
 
@@ -89,6 +99,13 @@ def _typed(name: str) -> Any:
     option = typer.Option(*full, *short, metavar=extra["metavar"], help=field.description)
     annotated: Any = Annotated
     return annotated[kind | None, option]
+
+
+def check_own_graph(named: str | None, given: Given) -> None:
+    """Raises SetupError for options beside a graph of the user's own, which has them inside."""
+    if named is not None and given.options:
+        options = ", ".join(map(flag, given.options))
+        raise SetupError(f"The graph that --graph names has settings of its own; leave out {options}.")
 
 
 _SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")

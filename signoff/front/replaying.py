@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 from langchain_core.messages import BaseMessage
 
 from signoff.front.database import OpenStorage
-from signoff.front.settings import Given, flag, recall, settle
+from signoff.front.options import check_own_graph
+from signoff.front.settings import Given, recall, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError, quote_id
@@ -30,9 +31,7 @@ def graph_again(
     `named`, and for what the graph cannot be made with.
     """
     if named is not None:
-        if given.options:
-            options = ", ".join(map(flag, given.options))
-            raise SetupError(f"The graph that --graph names has settings of its own; leave out {options}.")
+        check_own_graph(named, given)
         # Most threads are those of the command line, which need none of it.
         from signoff.verify.worlds import load_graph
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from langchain_core.tools import ToolException
+from langchain_core.tools import BaseTool, ToolException
 
 from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_saved
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
+from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
 from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
@@ -144,7 +145,9 @@ def _enter(resource: AbstractContextManager[object]) -> None:
 class Work:
     """Drives one run of a thread by its session; the next run is another one's work.
 
-    tell: called with events, in the worker's thread. run_command: runs a command where a person sees it.
+    tell: called with events, in the worker's thread. run_command: runs a command where a person sees it; None
+    where the shell is a tool like any other. own: a graph of the user's own, with the storage, in place of
+    the one that the settings make. more_tools: beside those of the settings.
     """
 
     storage: OpenStorage
@@ -152,7 +155,9 @@ class Work:
     given: Given
     models: Models
     tell: Callable[[News], None]
-    run_command: RunCommand
+    run_command: RunCommand | None = None
+    own: Graph | None = None
+    more_tools: Sequence[BaseTool] = ()
     _session: Session | None = None
     _asked: str = ""
 
@@ -167,28 +172,36 @@ class Work:
         """
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
+        if self.own is not None:
+            return self._drive_graph(self.own, command, None)
         status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
-        with working_tools(settings, lambda _: None) as found:
+        with working_tools(settings, lambda _: None) as working:
+            found = [*working, *self.more_tools]
             policy = policy_of(settings, found, status.waiting)
             tools, handed_over = for_waiting(found, status.waiting)
-            shell = [SHELL] if any(tool.name == SHELL for tool in tools) else []
+            pane = self.run_command is not None
+            shell = [SHELL] if pane and any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
-            self._session = Session(graph, self.thread_id)
             remember(self.storage.store, self.thread_id, settings)
-            self.tell(Ready(settings))
-            try:
-                return self._until_needed(command, settings)
-            finally:
-                self._session = None
+            return self._drive_graph(graph, command, settings)
 
-    def _until_needed(self, command: ThreadCommand, settings: Settings) -> Decision:
+    def _drive_graph(self, graph: Graph, command: ThreadCommand, settings: Settings | None) -> Decision:
+        self._session = Session(graph, self.thread_id)
+        try:
+            if settings is not None:
+                self.tell(Ready(settings))
+            return self._until_needed(command, settings)
+        finally:
+            self._session = None
+
+    def _until_needed(self, command: ThreadCommand, settings: Settings | None) -> Decision:
         while True:
             decision = self._drive(command)
             match decision:
                 case Message():
                     command = None
-                case Action(tool="run_shell", unknown=False):
+                case Action(tool="run_shell", unknown=False) if self.run_command and settings:
                     command = Answer(self.act(decision, settings), decision.interrupt_id)
                 case _:
                     return decision
@@ -221,6 +234,7 @@ class Work:
 
     def act(self, action: Action, settings: Settings) -> object:
         """Runs the command of a terminal action in the pane; returns the result for the model."""
+        assert self.run_command is not None, "the shell is handed over only to one"
         try:
             asked = RunShell.model_validate(dict(action.args))
             result = self.run_command(settings, asked.command, asked.timeout)

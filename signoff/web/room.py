@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from signoff.front.answering import begin_task, give_answer, go_on, make_too_late_error
 from signoff.front.calls import arguments
-from signoff.front.choices import answer_of, still_waiting
+from signoff.front.choices import still_waiting
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
 from signoff.front.settings import Given, Settings, recall
@@ -20,13 +21,10 @@ from signoff.front.work import Loading, Models, News, Ready, Work
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SignoffError, ThreadBusy, ThreadError
 from signoff.session.commands import (
-    Answer,
-    Choose,
     Extend,
     Retry,
     Stop,
     ThreadCommand,
-    TooLate,
     request_pause,
 )
 from signoff.session.decisions import Action, Decision
@@ -40,7 +38,6 @@ from signoff.session.events import (
     Stopping,
     Token,
 )
-from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes, event
@@ -242,12 +239,7 @@ class Room:
         if request and request in self._done:
             return
 
-        def task(status: ThreadStatus) -> ThreadCommand:
-            if status.waiting is not None:
-                raise ThreadError("The thread waits for something by now; look at that first.")
-            return text
-
-        await self._begin(_go(Choose(task)), own)
+        await self._begin(_go(begin_task(text)), own)
         if request:
             self._done[request] = None
             while len(self._done) > _MOST_REQUESTS:
@@ -270,11 +262,7 @@ class Room:
         Raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
         """
 
-        def read(status: ThreadStatus) -> Answer:
-            meant = answer_of(texts, still_waiting(status, interrupt_id), shown)
-            return Answer(meant, interrupt_id, by or None)
-
-        await self._in_time(_go(Choose(read)))
+        await self._in_time(_go(give_answer(interrupt_id, shown, texts, by)))
 
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
@@ -288,10 +276,7 @@ class Room:
         try:
             await self._begin(goes)
         except ThreadBusy as error:
-            raise TooLate(
-                "This came too late: the thread goes on already, by somebody else's answer. "
-                "Nothing was changed."
-            ) from error
+            raise make_too_late_error() from error
 
     async def move(self, name: str, turns: int) -> None:
         """Pauses, stops, goes on, extends or retries. Raises ThreadError where that does not fit."""
@@ -311,7 +296,7 @@ class Room:
             }
             if name not in commands:
                 raise ThreadError(f"{name!r} is nothing that a thread can do.")
-            command = Choose(_on) if name == "go_on" else commands[name]
+            command = go_on() if name == "go_on" else commands[name]
             await self._begin(_go(command))
 
     async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:
@@ -466,9 +451,3 @@ def _go(command: ThreadCommand) -> Goes:
 def _retrieve_error(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
-
-
-def _on(status: ThreadStatus) -> ThreadCommand:
-    if status.condition not in (Condition.STOPPED, Condition.WAITING):
-        raise TooLate("The thread has ended; there is nothing to go on with.")
-    return None

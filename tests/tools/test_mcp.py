@@ -159,7 +159,7 @@ async def test_a_server_that_cannot_be_used_is_one_error_and_is_ended(
 async def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(
     how: str, why: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.tools.mcp._PING_SECONDS", 0.2)
+    monkeypatch.setattr("signoff.tools.mcp_sessions._PING_SECONDS", 0.2)
     tools = await mcp_tools(rough("serves", tmp_path / "pids"))
     for tool in tools:
         tool.metadata = {"kind": "write", "seconds": 0.3 if tool.name == "hang" else 20}

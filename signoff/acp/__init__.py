@@ -1,0 +1,1 @@
+"""`signoff acp`: threads in an editor, by the Agent Client Protocol."""

@@ -1,0 +1,570 @@
+"""The agent's side of the Agent Client Protocol: sessions are threads, prompts run them."""
+
+import asyncio
+import importlib.metadata
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import acp
+from acp import helpers as made
+from acp.schema import (
+    AgentCapabilities,
+    AvailableCommand,
+    AvailableCommandInput,
+    ClientCapabilities,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    EmbeddedResourceContentBlock,
+    Implementation,
+    McpServerStdio,
+    PermissionOption,
+    PromptCapabilities,
+    ResourceContentBlock,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    TextContentBlock,
+    TextResourceContents,
+    ToolCallUpdate,
+    UnstructuredCommandInput,
+)
+
+from signoff.acp.terminal import Terminals
+from signoff.acp.updates import Update, Updates, make_call_id
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
+from signoff.front.cards import asking, ending, in_text
+from signoff.front.choices import still_waiting
+from signoff.front.database import Database, OpenStorage
+from signoff.front.driving import Driver
+from signoff.front.forms import Schema, make_arguments_form, make_form, read_form
+from signoff.front.report import MORE_TURNS, of_outcome
+from signoff.front.settings import Given, recall, settle
+from signoff.front.text import one_line
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
+from signoff.front.threads import row
+from signoff.front.work import Models, News, read_story
+from signoff.graph.build import Graph
+from signoff.graph.errors import SetupError, SignoffError, ThreadError, quote_id
+from signoff.models.choose import check_model
+from signoff.session.commands import Choose, Extend, Retry, Stop, ThreadCommand, TooLate
+from signoff.session.decisions import (
+    Approval,
+    Confirmation,
+    Decision,
+    Failed,
+    Finished,
+    Paused,
+    PendingCall,
+    Question,
+    Waiting,
+)
+from signoff.session.status import Condition, ThreadStatus
+
+MOST_CHARACTERS = 1_000_000
+"""Of one prompt."""
+FAILED, INVALID = -32000, -32602
+_PAGE = 50
+_MOST_TITLE = 120
+_COMMAND = re.compile(r"/(?P<name>extend|retry|stop|continue)(?:\s+(?P<turns>\d{1,6}))?\s*")
+_COMMANDS = (
+    AvailableCommand(
+        name="extend",
+        description="Go on after a limit, with more turns",
+        input=AvailableCommandInput(UnstructuredCommandInput(hint=f"turns (default: {MORE_TURNS})")),
+    ),
+    AvailableCommand(name="retry", description="Try again after an error"),
+    AvailableCommand(name="continue", description="Go on with what was stopped"),
+    AvailableCommand(name="stop", description="End the open task as cancelled"),
+)
+_NOT_DELIVERED = "Your message was not delivered: it was written before you saw this."
+_NEXT = "Your next message is the answer."
+
+_NOTHING = ("", "")
+_MOST_TRIES = 3
+
+T = TypeVar("T")
+
+
+class Gone(Exception):
+    """The person has cancelled the prompt."""
+
+
+@dataclass
+class OpenSession:
+    """A session that the client has opened. shown: what it was shown last that waits, by its two ids."""
+
+    driver: Driver
+    updates: Updates
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    shown: tuple[str, str] = _NOTHING
+    busy: bool = False
+
+
+class SignoffAgent:
+    """What a client asks of an agent. own: a graph of the user's own in place of the settings' one."""
+
+    def __init__(self, database: Database, storage: OpenStorage, given: Given, own: Graph | None) -> None:
+        self._database, self._storage, self._given, self._own = database, storage, given, own
+        self.models = Models()
+        self.sessions: dict[str, OpenSession] = {}
+        self.drivers: list[Driver] = []
+        """Those of all sessions, also of closed ones, whose run may still come to rest."""
+        self._client: Any = None
+        self._can = ClientCapabilities()
+        self._version: int | None = None
+        self._later: set[asyncio.Task[None]] = set()
+
+    def on_connect(self, client: Any) -> None:
+        self._client = client
+        self._terminals = Terminals(client)
+
+    # --- what the client asks for ---
+
+    async def initialize(
+        self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
+    ) -> acp.InitializeResponse:
+        self._version = protocol_version
+        self._can = client_capabilities or ClientCapabilities()
+        return acp.InitializeResponse(
+            protocol_version=acp.PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(embedded_context=True, image=False, audio=False),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            agent_info=Implementation(
+                name="signoff", title="Signoff", version=importlib.metadata.version("signoff")
+            ),
+            auth_methods=[],
+        )
+
+    async def new_session(
+        self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
+    ) -> acp.NewSessionResponse:
+        given = self._check_client(cwd)
+        taken = await asyncio.to_thread(self._storage.threads)
+        thread_id = new_thread_id({*taken, *self.sessions})
+        await self._open(thread_id, given, mcp_servers)
+        return acp.NewSessionResponse(session_id=thread_id)
+
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
+    ) -> acp.LoadSessionResponse:
+        status = await self._open_saved(cwd, session_id, mcp_servers)
+        opened = self.sessions[session_id]
+        story = await asyncio.to_thread(read_story, self._storage, session_id)
+        again = Updates(opened.updates.workspace, again=True)
+        for event in story.events:
+            for update in again.convert(event):
+                await self._send(session_id, update)
+        await self._say_how_it_stands(opened, status)
+        return acp.LoadSessionResponse()
+
+    async def resume_session(
+        self, session_id: str, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
+    ) -> Any:
+        status = await self._open_saved(cwd, session_id, mcp_servers)
+        await self._say_how_it_stands(self.sessions[session_id], status)
+        return acp.schema.ResumeSessionResponse()
+
+    async def close_session(self, session_id: str, **_: Any) -> Any:
+        opened = self._session(session_id)
+        opened.cancelled.set()
+        opened.driver.pause()
+        del self.sessions[session_id]
+        return acp.schema.CloseSessionResponse()
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> acp.schema.ListSessionsResponse:
+        if cursor is not None and not re.fullmatch(r"\d{1,9}", cursor):
+            raise acp.RequestError(INVALID, "The cursor is not one that this list gave.")
+        return await asyncio.to_thread(self._list_page, cwd, int(cursor or 0))
+
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> acp.PromptResponse:
+        opened = self._session(session_id)
+        text = _read_prompt(prompt)
+        if opened.busy or opened.driver.running:
+            raise acp.RequestError(FAILED, "The session still works on the prompt before; cancel that first.")
+        opened.busy = True
+        opened.cancelled.clear()
+        try:
+            return await self._run_prompt(opened, text)
+        except Gone:
+            return acp.PromptResponse(stop_reason="cancelled")
+        except SignoffError as error:
+            raise acp.RequestError(FAILED, str(error), {"thread": session_id}) from error
+        finally:
+            opened.busy = False
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if opened := self.sessions.get(session_id):
+            opened.cancelled.set()
+            opened.driver.pause()
+
+    def close(self) -> None:
+        """Ends what was started for the client."""
+        self._terminals.close()
+
+    # --- sessions ---
+
+    def _check_client(self, cwd: str) -> Given:
+        """The options of a session in this folder. Raises what the client is told of wrong ones."""
+        if self._version is None:
+            raise acp.RequestError(FAILED, "Send initialize first.")
+        if self._version < acp.PROTOCOL_VERSION:
+            raise acp.RequestError(
+                FAILED,
+                f"This agent speaks version {acp.PROTOCOL_VERSION} of the protocol, and the client asked for "
+                f"version {self._version}; update the client.",
+            )
+        if not Path(cwd).is_absolute():
+            raise acp.RequestError(INVALID, f"cwd is {quote_id(cwd)}; send the whole path of a folder.")
+        folder = {} if self._given.workspace else {"workspace": Path(cwd)}
+        return self._given.model_copy(update=folder)
+
+    async def _open(self, thread_id: str, given: Given, servers: Sequence[Any] | None) -> None:
+        workspace: str | None = None
+        try:
+            if self._own is None:
+                settings = await asyncio.to_thread(self._settings, thread_id, given)
+                workspace = settings.workspace
+            tools = await _start_servers(servers or ()) if self._own is None else []
+        except SignoffError as error:
+            raise acp.RequestError(INVALID, str(error)) from error
+        driver = Driver(self._storage, thread_id, given, self.models, self._own, tools)
+        kept = [other for other in self.drivers if other.running or self._is_open(other)]
+        self.drivers = [*kept, driver]
+        self.sessions[thread_id] = OpenSession(driver, Updates(workspace or str(given.workspace)))
+        if servers and self._own is not None:
+            told = "The MCP servers of the editor are not used: the agent has tools of its own."
+            self._schedule(self._say(self.sessions[thread_id], told))
+        commands = made.update_available_commands(_COMMANDS)
+        # After the answer, before which the client does not know the session.
+        self._schedule(self._send(thread_id, commands))
+
+    def _is_open(self, driver: Driver) -> bool:
+        return any(opened.driver is driver for opened in self.sessions.values())
+
+    def _settings(self, thread_id: str, given: Given) -> Any:
+        settings = settle(given, recall(self._storage.store, thread_id), os.environ)
+        check_model(settings.model, settings.base_url, os.environ)
+        return settings
+
+    async def _open_saved(self, cwd: str, session_id: str, servers: Sequence[Any] | None) -> ThreadStatus:
+        """Opens a session of a saved thread."""
+        given = self._check_client(cwd)
+        opened = self.sessions.get(session_id)
+        if any(other.thread_id == session_id and other.running for other in self.drivers) or (
+            opened and opened.busy
+        ):
+            raise acp.RequestError(FAILED, "The session works on a prompt here; cancel that first.")
+        try:
+            checked_thread_id(session_id)
+            driver = Driver(self._storage, session_id, given, self.models)
+            status = await driver.status()
+        except SignoffError as error:
+            raise acp.RequestError(INVALID, str(error)) from error
+        if status.condition is Condition.UNKNOWN and opened is None:
+            raise acp.RequestError(
+                INVALID, f"There is no session {quote_id(session_id)}; session/list has all."
+            )
+        await self._open(session_id, given, servers)
+        return status
+
+    def _session(self, session_id: str) -> OpenSession:
+        if session_id not in self.sessions:
+            raise acp.RequestError(
+                INVALID,
+                f"The session {quote_id(session_id)} is not open here; load it by session/load first.",
+            )
+        return self.sessions[session_id]
+
+    def _list_page(self, cwd: str | None, first: int) -> acp.schema.ListSessionsResponse:
+        found: list[SessionInfo] = []
+        names = self._storage.threads()
+        for at, name in enumerate(names[first:], first):
+            if len(found) == _PAGE:
+                return acp.schema.ListSessionsResponse(sessions=found, next_cursor=str(at))
+            settings = recall(self._storage.store, name)
+            place = settings.workspace if settings else (cwd or str(Path.cwd()))
+            if cwd is None or place == cwd:
+                told = row(self._storage, name)
+                title = one_line(told.task)[:_MOST_TITLE] or None
+                changed = told.changed or None
+                found.append(SessionInfo(session_id=name, cwd=place, title=title, updated_at=changed))
+        return acp.schema.ListSessionsResponse(sessions=found)
+
+    # --- a prompt ---
+
+    async def _run_prompt(self, opened: OpenSession, text: str) -> acp.PromptResponse:
+        status = await opened.driver.status()
+        decision: Decision | None = status.waiting
+        command = self._choose_command(opened, text, status)
+        answers = status.waiting is not None
+        if command is None:
+            assert status.waiting is not None, "else there is a command"
+            if text:
+                await self._say(opened, _NOT_DELIVERED)
+            command = await self._ask_for_answer(opened, status.waiting)
+        while command is not None:
+            if opened.cancelled.is_set():
+                raise Gone
+            decision = await opened.driver.run(
+                command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
+            )
+            opened.shown = _NOTHING
+            if isinstance(decision, Finished | Failed):
+                return await self._report_end(opened, decision)
+            if isinstance(decision, Paused):
+                await self._say(opened, "Paused; everything is saved. An empty message goes on.")
+                raise Gone
+            assert isinstance(decision, Waiting), "a run that is driven to its end stops at nothing else"
+            command, answers = await self._ask_for_answer(opened, decision), True
+        return acp.PromptResponse(stop_reason="end_turn")
+
+    def _choose_command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
+        """What the prompt does; None when it is to be shown first what the thread waits for."""
+        if asked := _COMMAND.fullmatch(text):
+            turns = int(asked["turns"] or MORE_TURNS)
+            known: Mapping[str, ThreadCommand] = {
+                "extend": Extend(turns),
+                "retry": Retry(),
+                "stop": Stop(),
+                "continue": go_on(),
+            }
+            if asked["name"] != "continue" or status.waiting is None:
+                return known[asked["name"]]
+            text = ""
+        if text and opened.shown != _NOTHING:
+            was, opened.shown = opened.shown, _NOTHING
+            # It was written as an answer: it is no task, and answers nothing else.
+            opened.shown = _waiting_ids(still_waiting(status, was[0]))
+        if status.waiting is None:
+            if not text and status.condition is Condition.UNKNOWN:
+                raise ThreadError("The prompt is empty; say what is to be done.")
+            return begin_task(text) if text else go_on()
+        seen = _waiting_ids(status.waiting)
+        if not text or opened.shown != seen:
+            return None
+        return give_answer(*seen, [text])
+
+    def _make_listener(self, opened: OpenSession) -> Callable[[News], Awaitable[None]]:
+        thread_id = opened.driver.thread_id
+
+        async def hear(news: News) -> None:
+            if self._can.terminal:
+                await self._terminals.feed(thread_id, news, opened.updates)
+            for update in opened.updates.convert(news):
+                await self._send(thread_id, update)
+            if self._can.terminal:
+                await self._terminals.open(thread_id, news, opened.updates)
+
+        return hear
+
+    async def _report_end(
+        self, opened: OpenSession, decision: "Finished[Any] | Failed[Any]"
+    ) -> acp.PromptResponse:
+        outcome = decision.outcome.model_dump()
+        if isinstance(decision, Failed) and decision.outcome.reason != "cancelled":
+            told = {"thread": opened.driver.thread_id, "reason": outcome["reason"]}
+            raise acp.RequestError(FAILED, f"{decision.error} /retry tries again.", told)
+        card = ending(of_outcome(outcome, opened.driver.thread_id, self._database))
+        await self._say(opened, in_text(card))
+        if outcome["status"] != "limit":
+            return acp.PromptResponse(stop_reason="end_turn")
+        await self._say(opened, f"/extend {MORE_TURNS} goes on with more turns.")
+        by_tokens = outcome["reason"] == "tokens"
+        return acp.PromptResponse(stop_reason="max_tokens" if by_tokens else "max_turn_requests")
+
+    # --- what a person decides ---
+
+    async def _ask_for_answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
+        """The command with the person's answer; None when the next prompt is to be it."""
+        seen = opened.shown = _waiting_ids(waiting)
+        for _ in range(_MOST_TRIES):
+            try:
+                texts = await self._ask_in_dialogs(opened, waiting)
+                if not texts:
+                    break
+                command = give_answer(*seen, texts)
+                # Read here as the thread will read it, so that it is asked again for what does not fit.
+                command.command(await opened.driver.status())
+                return command
+            except TooLate:
+                raise
+            except ThreadError as error:
+                await self._say(opened, str(error))
+            except acp.RequestError:
+                # The client cannot show it after all.
+                break
+        await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
+        return None
+
+    async def _ask_in_dialogs(self, opened: OpenSession, waiting: Waiting) -> list[str]:
+        """What a person says in the client's own dialogs; empty where it has none for this."""
+        if isinstance(waiting, Approval):
+            found = []
+            for call in waiting.calls:
+                if not (text := await self._ask_permission(opened, waiting, call)):
+                    return []
+                found.append(text)
+            return found
+        if isinstance(waiting, Question | Confirmation) and self._has_forms:
+            content = await self._ask_in_form(opened, in_text(asking(waiting)), make_form(waiting))
+            text = read_form(waiting, content)
+            return [text] if text else []
+        return []
+
+    async def _ask_permission(self, opened: OpenSession, approval: Approval, call: PendingCall) -> str:
+        """A person's decision on one call; empty where the client cannot ask for it."""
+        options = [option for kind, option in _make_options(self._has_forms).items() if kind in call.allowed]
+        if not options:
+            return ""
+        thread_id = opened.driver.thread_id
+        update = opened.updates.announce(approval, call)
+        await self._send(thread_id, update)
+        told = ToolCallUpdate(
+            tool_call_id=make_call_id(approval.reply_id, call.call_id),
+            title=update.title,
+            kind=update.kind,
+            status="pending",
+            content=update.content,
+            locations=update.locations,
+            raw_input=update.raw_input,
+        )
+        response = await self._unless_cancelled(
+            opened, self._client.request_permission(session_id=thread_id, tool_call=told, options=options)
+        )
+        if response.outcome.outcome != "selected":
+            raise Gone
+        chosen = response.outcome.option_id
+        if chosen not in {option.option_id for option in options}:
+            raise ThreadError(f"{quote_id(chosen)} is none of the options; nothing was decided.")
+        if chosen != "edit":
+            return str(chosen)
+        filled = await self._ask_in_form(
+            opened, f"The arguments of {one_line(call.name)}", make_arguments_form(call)
+        )
+        if not filled:
+            raise Gone
+        return f"edit: {filled.get('arguments', '')}"
+
+    @property
+    def _has_forms(self) -> bool:
+        return bool(self._can.elicitation and self._can.elicitation.form is not None)
+
+    async def _ask_in_form(
+        self, opened: OpenSession, message: str, schema: Schema
+    ) -> Mapping[str, Any] | None:
+        """What was filled in; None when nothing was."""
+        mode = ElicitationFormSessionMode(
+            session_id=opened.driver.thread_id, requested_schema=ElicitationSchema.model_validate(schema)
+        )
+        response = await self._unless_cancelled(opened, self._client.create_elicitation(message, mode))
+        return response.content if response.action == "accept" else None
+
+    async def _unless_cancelled(self, opened: OpenSession, asked: Awaitable[T]) -> T:
+        """What the client answers. Raises Gone when the prompt is cancelled meanwhile."""
+        asking_client = asyncio.ensure_future(asked)
+        cancelled = asyncio.ensure_future(opened.cancelled.wait())
+        try:
+            await asyncio.wait({asking_client, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking_client.done():
+                raise Gone
+            return asking_client.result()
+        finally:
+            asking_client.cancel()
+            cancelled.cancel()
+
+    # --- what is told ---
+
+    async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus) -> None:
+        if status.waiting:
+            opened.shown = _waiting_ids(status.waiting)
+            await self._say(opened, f"{in_text(asking(status.waiting))}\n\n{_NEXT}")
+        elif status.condition is Condition.STOPPED:
+            await self._say(opened, "The task was stopped in the middle. An empty message goes on.")
+
+    async def _say(self, opened: OpenSession, text: str) -> None:
+        await self._send(opened.driver.thread_id, made.update_agent_message_text(f"\n\n{text}"))
+
+    async def _send(self, session_id: str, update: Update) -> None:
+        await self._client.session_update(session_id=session_id, update=update)
+
+    def _schedule(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: "asyncio.Task[None]") -> None:
+        self._later.discard(task)
+        if not task.cancelled():
+            # A client that has gone is told nothing.
+            task.exception()
+
+
+def _make_options(has_forms: bool) -> Mapping[str, PermissionOption]:
+    """The options of a permission. An editor has none for other arguments, but a form may."""
+    edit = {"edit": PermissionOption(option_id="edit", name="Edit the arguments", kind="allow_once")}
+    return {
+        "approve": PermissionOption(option_id="approve", name="Approve", kind="allow_once"),
+        **(edit if has_forms else {}),
+        "reject": PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
+    }
+
+
+def _waiting_ids(waiting: Waiting) -> tuple[str, str]:
+    return waiting.interrupt_id, get_short_id(waiting)
+
+
+def _read_prompt(prompt: Sequence[Any]) -> str:
+    """The text of a prompt, with the files that were put into it. Raises RequestError for other parts."""
+    parts = []
+    for block in prompt:
+        match block:
+            case TextContentBlock(text=text):
+                parts.append(text)
+            case ResourceContentBlock(uri=uri, name=name):
+                parts.append(f"{name}: {uri}")
+            case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
+                parts.append(f"{uri}:\n{text}")
+            case _:
+                raise acp.RequestError(INVALID, "The prompt has an image or a sound; send text and files.")
+    found = "\n\n".join(parts).strip()
+    if len(found) > MOST_CHARACTERS:
+        raise acp.RequestError(
+            INVALID,
+            f"The prompt has {len(found):,} characters; at most {MOST_CHARACTERS:,} are taken. Name a file "
+            "instead.",
+        )
+    return found
+
+
+async def _start_servers(servers: Sequence[Any]) -> list[Any]:
+    """The tools of the client's MCP servers."""
+    if not servers:
+        return []
+    from signoff.tools.mcp import mcp_tools
+
+    wanted: dict[str, dict[str, Any]] = {}
+    for server in servers:
+        if not isinstance(server, McpServerStdio):
+            raise SetupError(f"The MCP server {server.name!r} is not one over stdio; leave it out.")
+        wanted[server.name] = {
+            "transport": "stdio",
+            "command": server.command,
+            "args": server.args,
+            "env": {variable.name: variable.value for variable in server.env},
+        }
+    return await mcp_tools(wanted)

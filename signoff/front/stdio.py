@@ -1,0 +1,174 @@
+"""The standard streams of a program that speaks a protocol over them: nothing else reads or writes there.
+
+Threads of their own read and write, so that neither a client that never reads nor one that never writes holds
+up the event loop, or the end of the process.
+"""
+
+import asyncio
+import json
+import os
+import queue
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+MOST_LINE = 64_000_000
+"""Bytes of a message; what is longer is skipped and refused."""
+_HEAD = 1_000
+_WAITING = 64
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+_ID = re.compile(rb'[{,]\s*"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,200}")')
+
+
+def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
+    """Returns the program's input and output. Whatever else writes to stdout from now on, in Python or in a
+    library or a child process, writes to stderr; whatever else reads stdin finds its end."""
+    sys.stdout.flush()
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        # There is no stderr.
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    sys.stdout = sys.stderr
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0)
+
+
+@dataclass(frozen=True)
+class LongLine:
+    """A line that was skipped. head: how it began. size: its bytes."""
+
+    head: bytes
+    size: int
+
+
+class StdioLines:
+    """The lines that come and go. All of it in one event loop."""
+
+    def __init__(self, reading: BinaryIO, writing: BinaryIO, most: int = MOST_LINE) -> None:
+        self._reading, self._writing, self._most = reading, writing, most
+        self._loop = asyncio.get_running_loop()
+        self._come: asyncio.Queue[bytes | LongLine | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_WAITING)
+        self._go: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self._open: set[asyncio.Future[None]] = set()
+        self.closed = False
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name="signoff-stdio", daemon=True).start()
+
+    async def read(self) -> bytes | LongLine | None:
+        """The next line; None at the end, and when nobody reads what is written."""
+        line = await self._come.get()
+        self._room.release()
+        return line
+
+    async def write(self, line: bytes) -> None:
+        """Returns when the line is written. Raises ConnectionError when nobody can read it any more."""
+        if self.closed:
+            raise ConnectionError("The client has gone.")
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._open.add(written)
+        written.add_done_callback(self._open.discard)
+        self._go.put((line, written))
+        await written
+
+    def close(self) -> None:
+        """Nothing is written any more; whoever waits for that is told."""
+        if self.closed:
+            return
+        self.closed = True
+        for written in list(self._open):
+            if not written.done():
+                written.set_exception(ConnectionError("The client has gone."))
+                # Looked at here: nobody may wait for it any more.
+                written.exception()
+        self._come.put_nowait(None)
+
+    # --- in their own threads ---
+
+    def _read(self) -> None:
+        while True:
+            try:
+                line = self._line()
+            except (OSError, ValueError):
+                line = None
+            self._room.acquire()
+            if not self._tell(self._come.put_nowait, line) or line is None:
+                return
+
+    def _line(self) -> bytes | LongLine | None:
+        line = self._reading.readline(self._most + 1)
+        if len(line) <= self._most:
+            return line or None
+        head, size = line[:_HEAD], len(line)
+        while line and not line.endswith(b"\n"):
+            line = self._reading.readline(_HEAD * _HEAD)
+            size += len(line)
+        return LongLine(head, size)
+
+    def _write(self) -> None:
+        while True:
+            line, written = self._go.get()
+            try:
+                left = memoryview(line)
+                while left:
+                    left = left[self._writing.write(left) :]
+            except (OSError, ValueError):
+                self._tell(self.close)
+                return
+            if not self._tell(_resolve, written):
+                return
+
+    def _tell(self, callback: object, *args: object) -> bool:
+        """Whether there still is a loop that can be told."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)  # type: ignore[arg-type]  # as it takes them
+        except RuntimeError:
+            return False
+        return True
+
+
+def _resolve(written: "asyncio.Future[None]") -> None:
+    if not written.done():
+        written.set_result(None)
+
+
+class BadLine:
+    """A line that is no message. id: of the request, where that can still be read."""
+
+    def __init__(self, code: int, why: str, request: Any = None) -> None:
+        self.code, self.why, self.request = code, why, request
+
+    def document(self) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": self.request, "error": {"code": self.code, "message": self.why}}
+
+
+def read_message(line: bytes | LongLine) -> dict[str, Any] | BadLine | None:
+    """The message of a line; None for an empty one."""
+    if isinstance(line, LongLine):
+        named = _ID.search(line.head)
+        why = f"The message has {line.size:,} bytes, which is too long; send less at once."
+        return BadLine(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
+    if not line.strip():
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return BadLine(PARSE_ERROR, "This line is not JSON.")
+    if not isinstance(found, Mapping) or not ("method" in found or "id" in found):
+        return BadLine(INVALID_REQUEST, "This is not a message of JSON-RPC; send one object a line.")
+    if not isinstance(found.get("method", ""), str):
+        return BadLine(INVALID_REQUEST, "The method of a message is its name, as text.", _plain_id(found))
+    if not isinstance(found.get("id"), int | str | None):
+        return BadLine(INVALID_REQUEST, "The id of a message is a number or a text.")
+    return dict(found)
+
+
+def _plain_id(found: Mapping[str, Any]) -> Any:
+    return found.get("id") if isinstance(found.get("id"), int | str) else None

@@ -1,0 +1,382 @@
+"""The server's side of the Model Context Protocol: tools that run threads, resources that tell of them."""
+
+import asyncio
+import importlib.metadata
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.shared.exceptions import McpError
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    ErrorData,
+    Resource,
+    ResourceTemplate,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationError
+
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
+from signoff.front.cards import approving, asking, ending, in_text
+from signoff.front.database import Database, OpenStorage
+from signoff.front.driving import Driver
+from signoff.front.forms import make_form, read_form
+from signoff.front.report import MORE_TURNS, documents, of_outcome
+from signoff.front.settings import Given
+from signoff.front.text import cut, one_line
+from signoff.front.thread_ids import checked_thread_id, new_thread_id
+from signoff.front.work import Models, News
+from signoff.graph.build import Graph
+from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.foreign import explain
+from signoff.session.commands import Choose, Extend, Retry, ThreadCommand, TooLate
+from signoff.session.decisions import (
+    Approval,
+    Confirmation,
+    Decision,
+    Failed,
+    Finished,
+    Paused,
+    PendingCall,
+    Question,
+    Waiting,
+)
+from signoff.session.events import CallStarted, Entered
+from signoff.session.export import export
+from signoff.session.status import Condition, ThreadStatus
+
+MOST_CHARACTERS = 1_000_000
+"""Of a task or an answer."""
+_LISTED = 50
+_MOST_TRIES = 3
+_MOST_MESSAGE = 200
+_INSTRUCTIONS = (
+    "run_task gives a task to an agent that works until it signs off, which may take minutes. Every result "
+    "names its thread. One that waits says for what: answer it with resume, with its thread and its "
+    "waiting_id. A task that was interrupted goes on with resume and its thread alone."
+)
+_Thread = Field(description="The ID of the thread, as a result or a progress message names it.")
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunTask(_Arguments):
+    """Give a task to the agent; returns when it has ended, or waits for an answer."""
+
+    task: str = Field(description="What is to be done, with all that the agent needs to know.")
+    thread: str | None = Field(
+        default=None, description="The thread whose next task it is; leave it out for a new one."
+    )
+
+
+class Resume(_Arguments):
+    """Answer what a thread waits for, or go on with one that was interrupted."""
+
+    thread: str = _Thread
+    answer: str | list[str] | None = Field(
+        default=None,
+        description="For a question its answer, or the number of an option; for calls that wait for approval "
+        "approve, reject: why, edit: {JSON of the arguments} or respond: the result, one for all or one for "
+        "each; for a finish yes, or what is wrong. Leave it out to go on, or to look at what is asked.",
+    )
+    waiting_id: str | None = Field(
+        default=None, description="The waiting_id of what is answered, as the result gave it."
+    )
+
+
+class ExtendTask(_Arguments):
+    """Go on with a task that ended at a limit, with more turns."""
+
+    thread: str = _Thread
+    turns: int = Field(default=MORE_TURNS, description="How many more.", ge=1)
+
+
+class RetryTask(_Arguments):
+    """Try a task again that ended with an error."""
+
+    thread: str = _Thread
+
+
+_TOOLS: Mapping[str, type[_Arguments]] = {
+    "run_task": RunTask,
+    "resume": Resume,
+    "extend": ExtendTask,
+    "retry": RetryTask,
+}
+
+
+class TaskServer:
+    """What one client asks for. own: a graph of the user's own in place of the settings' one."""
+
+    def __init__(self, database: Database, storage: OpenStorage, given: Given, own: Graph | None) -> None:
+        self._database, self._storage, self._given, self._own = database, storage, given, own
+        self.models = Models()
+        self.drivers: dict[str, Driver] = {}
+        self._server: Server[Any, Any] = Server(
+            "signoff", importlib.metadata.version("signoff"), instructions=_INSTRUCTIONS
+        )
+        self._register(self._server)
+
+    async def run(self, incoming: Any, outgoing: Any) -> None:
+        """Serves the client of these streams until it goes."""
+        options = self._server.create_initialization_options(NotificationOptions())
+        await self._server.run(incoming, outgoing, options)
+
+    def _register(self, server: Any) -> None:
+        server.list_tools()(self._list_tools)
+        server.call_tool(validate_input=False)(self._call_tool)
+        server.list_resources()(self._list_resources)
+        server.list_resource_templates()(self._list_templates)
+        server.read_resource()(self._read_resource)
+
+    # --- tools ---
+
+    async def _list_tools(self) -> list[Tool]:
+        acts = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=False)
+        return [
+            Tool(
+                name=name,
+                description=known.__doc__,
+                inputSchema=known.model_json_schema() | {"title": name},
+                annotations=acts,
+            )
+            for name, known in _TOOLS.items()
+        ]
+
+    async def _call_tool(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        if name not in _TOOLS:
+            raise SetupError(f"There is no tool {quote_id(name)}; use one of: {', '.join(_TOOLS)}.")
+        if (size := len(json.dumps(arguments))) > MOST_CHARACTERS:
+            raise SetupError(f"The call has {size:,} characters; at most {MOST_CHARACTERS:,} are taken.")
+        try:
+            asked = _TOOLS[name].model_validate(arguments)
+        except ValidationError as error:
+            raise SetupError(f"{name} was called wrongly: {explain(error)}") from error
+        match asked:
+            case RunTask(task=task, thread=thread):
+                if not task.strip():
+                    raise SetupError("The task is empty; say what is to be done.")
+                return await self._run(await self._driver(thread), begin_task(task.strip()))
+            case Resume():
+                return await self._resume(asked)
+            case ExtendTask(thread=thread, turns=turns):
+                return await self._run(await self._driver(thread, known=True), Extend(turns))
+        return await self._run(await self._driver(asked.model_dump()["thread"], known=True), Retry())
+
+    async def _driver(self, thread: str | None, *, known: bool = False) -> Driver:
+        """The driver of the thread, of a new one for None. known: there has to be one."""
+        if thread is None:
+            taken = await asyncio.to_thread(self._storage.threads)
+            thread = new_thread_id({*taken, *self.drivers})
+        checked_thread_id(thread)
+        if thread not in self.drivers:
+            driver = Driver(self._storage, thread, self._given, self.models, self._own)
+            if known and (await driver.status()).condition is Condition.UNKNOWN:
+                raise ThreadError(f"There is no thread {quote_id(thread)}; run_task begins one.")
+            self.drivers[thread] = driver
+        return self.drivers[thread]
+
+    async def _resume(self, asked: Resume) -> CallToolResult:
+        driver = await self._driver(asked.thread, known=True)
+        status = await driver.status()
+        if asked.answer is None:
+            if status.waiting is None or driver.running:
+                return await self._run(driver, go_on())
+            command = await self._ask_for_answer(driver, status.waiting)
+            return await self._run(driver, command) if command else self._report_wait(driver, status.waiting)
+        texts = [asked.answer] if isinstance(asked.answer, str) else asked.answer
+        interrupt_id, _, short = (asked.waiting_id or "").partition("@")
+        if not interrupt_id:
+            raise ThreadError(
+                "Say by waiting_id what is answered; resume with the thread alone shows what it waits for."
+            )
+        return await self._run(driver, give_answer(interrupt_id, short, texts), answers=True)
+
+    async def _run(self, driver: Driver, command: ThreadCommand, *, answers: bool = False) -> CallToolResult:
+        told = self._make_listener(driver.thread_id)
+        while True:
+            decision = await driver.run(command, told, answers=answers)
+            if not isinstance(decision, Waiting):
+                return self._report_end(driver, decision)
+            found = await self._ask_for_answer(driver, decision)
+            if found is None:
+                return self._report_wait(driver, decision)
+            command, answers = found, True
+
+    def _make_listener(self, thread_id: str) -> Callable[[News], Awaitable[None]]:
+        """What tells the client how far the task is, if it has asked for that."""
+        context = self._server.request_context
+        token = context.meta.progressToken if context.meta else None
+        sent, turns = 0.0, 0.0
+
+        async def hear(news: News) -> None:
+            nonlocal sent, turns
+            if token is None or not isinstance(news, Entered | CallStarted) or news.path:
+                return
+            if isinstance(news, Entered) and (news.turn > sent or not turns):
+                sent, turns = max(sent, float(news.turn)), float(news.turns)
+                text = f"thread {thread_id} · turn {max(news.turn, 1)} of {news.turns}"
+            elif isinstance(news, CallStarted):
+                # Every message has to stand higher than the one before.
+                sent += 0.001
+                text = f"thread {thread_id} · {one_line(news.name)}"
+            else:
+                return
+            await context.session.send_progress_notification(
+                token, sent, turns or None, cut(text, _MOST_MESSAGE), str(context.request_id)
+            )
+
+        return hear
+
+    # --- what a person, or the agent in front, decides ---
+
+    async def _ask_for_answer(self, driver: Driver, waiting: Waiting) -> Choose | None:
+        """The command with the answer that the client's person gives at once; None where they give none."""
+        if not self._has_forms or not isinstance(waiting, Question | Approval | Confirmation):
+            return None
+        for _ in range(_MOST_TRIES):
+            try:
+                texts = await self._ask_in_forms(waiting)
+                if not texts:
+                    return None
+                command = give_answer(waiting.interrupt_id, get_short_id(waiting), texts)
+                # Read here as the thread will read it, so that it is asked again for what does not fit.
+                command.command(await driver.status())
+                return command
+            except TooLate:
+                raise
+            except ThreadError:
+                continue
+            except McpError:
+                # The client cannot show it after all.
+                break
+        return None
+
+    async def _ask_in_forms(self, waiting: Waiting) -> list[str]:
+        calls: Sequence[PendingCall | None] = waiting.calls if isinstance(waiting, Approval) else [None]
+        texts = []
+        for call in calls:
+            context = self._server.request_context
+            message = in_text(asking(waiting)) if call is None else str(approving(call))
+            response = await context.session.elicit_form(
+                message, make_form(waiting, call), related_request_id=context.request_id
+            )
+            text = read_form(waiting, response.content, call) if response.action == "accept" else ""
+            if not text:
+                return []
+            texts.append(text)
+        return texts
+
+    @property
+    def _has_forms(self) -> bool:
+        params = self._server.request_context.session.client_params
+        can = params.capabilities.elicitation if params else None
+        # A client that names no mode has forms.
+        return can is not None and (can.form is not None or can.url is None)
+
+    # --- results ---
+
+    def _report_end(self, driver: Driver, decision: Decision) -> CallToolResult:
+        if isinstance(decision, Paused):
+            return _make_result(
+                "The task was paused, and everything is saved. resume goes on.",
+                {"thread": driver.thread_id, "status": "stopped"},
+            )
+        assert isinstance(decision, Finished | Failed), "nothing else ends a run"
+        outcome = json.loads(json.dumps(decision.outcome.model_dump(), default=str))
+        report = of_outcome(outcome, driver.thread_id, self._database)
+        follow = {"limit": " extend goes on with more turns.", "error": " retry tries again."}
+        text = in_text(ending(report)) + follow.get(outcome["status"], "")
+        found = {"thread": driver.thread_id, "status": outcome["status"], "outcome": outcome}
+        return _make_result(text, found, error=isinstance(decision, Failed))
+
+    def _report_wait(self, driver: Driver, waiting: Waiting) -> CallToolResult:
+        short = get_short_id(waiting)
+        waiting_id = f"{waiting.interrupt_id}@{short}" if short else waiting.interrupt_id
+        asked = {name: value for name, value in documents(waiting).items() if value is not None}
+        text = f"{in_text(asking(waiting))}\n\nAnswer it with resume: thread {driver.thread_id}, waiting_id "
+        return _make_result(
+            f"{text}{waiting_id}.",
+            {
+                "thread": driver.thread_id,
+                "status": "waiting",
+                "waits_for": waiting.waits_for,
+                "waiting_id": waiting_id,
+                **asked,
+            },
+        )
+
+    # --- resources ---
+
+    async def _list_resources(self) -> list[Resource]:
+        names = (await asyncio.to_thread(self._storage.threads))[:_LISTED]
+        return [
+            Resource(
+                uri=AnyUrl(f"signoff://threads/{quote(name, safe='')}/{what}"),
+                name=f"{what} of {name}",
+                mimeType="application/json",
+            )
+            for name in names
+            for what in _RESOURCES
+        ]
+
+    async def _list_templates(self) -> list[ResourceTemplate]:
+        return [
+            ResourceTemplate(
+                uriTemplate=f"signoff://threads/{{thread}}/{what}",
+                name=what,
+                description=description,
+                mimeType="application/json",
+            )
+            for what, description in _RESOURCES.items()
+        ]
+
+    async def _read_resource(self, uri: AnyUrl) -> Iterable[ReadResourceContents]:
+        parts = str(uri).removeprefix("signoff://threads/").split("/")
+        if not str(uri).startswith("signoff://threads/") or len(parts) != 2 or parts[1] not in _RESOURCES:
+            raise _make_error(f"There is no resource {quote_id(str(uri))}; see the templates.")
+        thread, what = unquote(parts[0]), parts[1]
+        try:
+            driver = await self._driver(thread, known=True)
+            if what == "record":
+                found = await asyncio.to_thread(export, self._storage, thread)
+            else:
+                found = _describe_status(await driver.status(), driver.running)
+        except (SetupError, ThreadError) as error:
+            raise _make_error(str(error)) from error
+        return [ReadResourceContents(json.dumps(found, default=str), "application/json")]
+
+
+_RESOURCES = {
+    "outcome": "How a thread's task has ended, or what it waits for.",
+    "record": "All that is kept of a thread: its messages, its path, its outcomes.",
+}
+
+
+def _describe_status(status: ThreadStatus, running: bool) -> dict[str, Any]:
+    waiting = None if running else status.waiting
+    return {
+        "thread": status.thread_id,
+        "status": "running" if running else str((status.outcome or {}).get("status") or status.condition),
+        "outcome": dict(status.outcome) if status.outcome else None,
+        **{name: value for name, value in documents(waiting).items() if value is not None},
+    }
+
+
+def _make_result(text: str, found: dict[str, Any], *, error: bool = False) -> CallToolResult:
+    plain = json.loads(json.dumps(found, default=str))
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structuredContent=plain, isError=error
+    )
+
+
+def _make_error(why: str) -> McpError:
+    return McpError(ErrorData(code=INVALID_PARAMS, message=why))
