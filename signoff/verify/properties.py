@@ -323,6 +323,9 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
         return None
     if reading.person_spoke(step.before, told[-1]) or _continued(step, told[-1]) or machine.deps.finish_alone:
         return None
+    if reading.failed_below(told, machine):
+        # It may have been refused for that, once.
+        return None
     return "a right finish has not ended the task"
 
 
