@@ -23,9 +23,9 @@ from signoff.front.record.run import Run
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
-from signoff.front.threads import Row, ago, found_in, in_words, status_of
+from signoff.front.threads import Row, ago, find_threads, in_words, status_of
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.session.events import (
@@ -39,14 +39,9 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
+from signoff.session.expiring import Expired, expire_all
 from signoff.session.history import Chapter, Turn
-from signoff.session.status import (
-    Condition,
-    Expired,
-    ThreadStatus,
-    expire,
-    reading_graph,
-)
+from signoff.session.status import Condition, ThreadStatus, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import QueueFigures
 from signoff.workers.inbox import read_inbox
@@ -121,7 +116,7 @@ def show(
         raise unknown(thread_id, file)
     with file.open() as storage:
         found = read_run(storage, thread_id)
-        thread_status, told, outcomes = found.status, found.chapters, found.outcomes
+        thread_status, history, outcomes = found.status, found.chapters, found.outcomes
         if thread_status.condition is Condition.UNKNOWN:
             if read_inbox(storage.store, thread_id):
                 raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; try again later.")
@@ -138,7 +133,7 @@ def show(
             "status": status,
             "changed": thread_status.changed,
             "settings": settings and settings.model_dump(),
-            "tasks": [_task(chapter, outcomes.get(chapter.task), found.below, depth) for chapter in told],
+            "tasks": [_task(chapter, outcomes.get(chapter.task), found.below, depth) for chapter in history],
             "outcome": now.outcome,
             **documents(now.waiting),
             "resume": now.resume,
@@ -154,7 +149,7 @@ def show(
 
 
 def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
-    found = found_in(database, limit)
+    found = find_threads(database, limit)
     listed = [asdict(item) for item in found.rows]
     if as_json:
         document = {"threads": listed, "workers": asdict(found.workers)} if found.workers else listed
@@ -175,7 +170,7 @@ def _in_figures(workers: QueueFigures) -> str:
     """Returns the workers' line below the list."""
     oldest = f" (the oldest for {workers.oldest:.0f} s)" if workers.waiting else ""
     return (
-        f"{counted(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
+        f"{count_noun(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
         f"{workers.running} running, {workers.stalled} stalled, {workers.failed} failed; "
         f"{workers.per_minute:g} a minute ended, {workers.ended} in the last hour"
     )
@@ -189,8 +184,8 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
-                    if told := expire(reading_graph(storage, thread_id), thread_id):
-                        found.append(told)
+                    if told := expire_all(reading_graph(storage, thread_id), thread_id):
+                        found += told
                         _go_on(storage, thread_id)
     if as_json:
         print(json.dumps([asdict(item) for item in found], indent=2))
@@ -232,8 +227,8 @@ def _write_page(console: Console, file: str, run: Run) -> None:
 
     save(page(run), file)
     if file != STDOUT:
-        told = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
-        console.print(Text(told), soft_wrap=True)
+        message = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
+        console.print(Text(message), soft_wrap=True)
 
 
 def _task(
@@ -347,8 +342,8 @@ def _print_below(display: Plain, turn: Turn, below: Mapping[str, Run], depth: in
 def _heading(child: Run, *, folded: bool) -> Text:
     """Returns the line of a delegate: its path, how it stands, and what it used."""
     totals, heading = child.totals, child.heading
-    parts = ["/".join(map(one_line, child.path)), heading.title, counted(totals.turns, "turn")]
-    parts += [counted(totals.tokens, "token")] if totals.tokens else []
+    parts = ["/".join(map(one_line, child.path)), heading.title, count_noun(totals.turns, "turn")]
+    parts += [count_noun(totals.tokens, "token")] if totals.tokens else []
     sign = "▸" if folded and totals.turns else "▾"
     return Text.assemble((f"{sign} ", "dim"), (" · ".join(parts), "bold"))
 
@@ -366,7 +361,7 @@ def _print_turn(display: Plain, turn: Turn) -> None:
 def _way(turn: Turn) -> list[str]:
     """Returns the states of a turn with its figures, and the rules that fired except those of every turn."""
     states = " → ".join(str(step.state) for step in turn.steps if step.state)
-    figures = [counted(turn.tokens, "token")] if turn.tokens else []
+    figures = [count_noun(turn.tokens, "token")] if turn.tokens else []
     figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []
     rules = [
         f"  {step.rule}: {cut(one_line(step.why), _WHY)}"

@@ -31,7 +31,7 @@ from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.model.functions import AskFunction
-from signoff.nodes.node import Dependencies, NodeContext, Report
+from signoff.nodes.node import Dependencies, NodeContext, Report, Work
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
 Entries = Mapping[tuple[tuple[str, ...], str], Mapping[str, Any]]
@@ -308,6 +308,10 @@ class Machine:
     def saver(self) -> BaseCheckpointSaver[Any] | None:
         return _SAVER if self.can_ask else None
 
+    def work(self, state: State) -> Work:
+        """Returns the work of a state."""
+        return NODES[state]
+
     def carry_out(self, request: Any, run: NodeContext) -> Any:
         """Answers a request of a node that nothing of the world outside plays."""
         return request.do(run)
@@ -331,7 +335,7 @@ class Machine:
         seen = _World(self, point, symbol, ran, prompt)
         token = var_child_runnable_config.set(run.config)
         try:
-            report = seen.drive(NODES[point.place](point.state, run), run)
+            report = seen.drive(self.work(point.place)(point.state, run), run)
         except GraphInterrupt as stop:
             asked = tuple(stop.args[0])
             after = replace(point, waiting=asked[0].value, shelf=shelf.entries)
@@ -388,7 +392,7 @@ class _World:
         if isinstance(request, Stream):
             return self._reply(request)
         if isinstance(request, ToolRuns):
-            return [self._ran(job) for job in request.jobs]
+            return [self._result_of(job) for job in request.jobs]
         if isinstance(request, Checking):
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
@@ -405,7 +409,7 @@ class _World:
             raise RuntimeError(self.symbol.error)
         return list[BaseMessage]([message(self.symbol, self.machine.names, f"r{len(self.point.messages)}")])
 
-    def _ran(self, job: ToolRun) -> ToolResult:
+    def _result_of(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
         ok = (job.edited or job.call.args).get("plays") != "fail"
         return ToolResult(

@@ -6,7 +6,7 @@ order that two of them may have, and is entered again, as after a crash. Steps t
 are not interleaved.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -19,10 +19,12 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State, enters
+from signoff.graph.rules import SHARED
 from signoff.nodes.delegates.graphs import deps_of, graph_of
-from signoff.nodes.delegates.run import Children, caught, place_of, settled
+from signoff.nodes.delegates.ledger import in_tree
+from signoff.nodes.delegates.run import Children, caught, settled
 from signoff.nodes.descent import DESCENT, Descent
-from signoff.nodes.node import Dependencies, NodeContext
+from signoff.nodes.node import Dependencies, NodeContext, Work
 from signoff.nodes.requests import Operation
 from signoff.verify.choices import (
     ANSWER,
@@ -100,14 +102,12 @@ class TreePoint:
 
 @dataclass(frozen=True)
 class TreeStep:
-    """One step of one machine. before, after: all of them; step: of the one in `ns`. running: how many were
-    at work beside each other."""
+    """One step of one machine. before, after: all of them; step: of the one in `ns`."""
 
     before: TreePoint
     after: TreePoint
     ns: str
     step: MachineStep
-    running: int = 1
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,17 @@ class Member(Machine):
         handed = self._descent.config if self._descent is not None else {}
         return {"checkpoint_ns": node, "checkpoint_id": None, **handed}
 
+    def work(self, state: State) -> Work:
+        return in_tree(state, super().work(state))
+
     def saver(self) -> BaseCheckpointSaver[Any]:
         return self._tree.saver
 
     def carry_out(self, request: Any, run: NodeContext) -> Any:
         if isinstance(request, Children):
-            parts = [child.steps(request.task, len(request.children)) for child in request.children]
+            parts = [child.steps(request.task, request.ledger) for child in request.children]
             for child in request.children:
-                call = CallOf(place_of(child.run), child.reply_id, child.call.id)
+                call = CallOf(child.run.ns, child.reply_id, child.call.id)
                 self._tree.standing.calls[child.ns] = call
             answer = partial(self.carry_out, run=run)
             works: list[Callable[[], ToolMessage]] = [partial(drive, one, answer) for one in parts]
@@ -214,6 +217,8 @@ class Tree:
         self.top = Member(deps, parts[TOP].names, TOP, None, self)
         self.now = TreePoint(self.top.begin([("user", "do it")], 0))
         self.standing = Standing()
+        limits = self.top.deps.limits
+        self.bounds = {name: most for name in SHARED if (most := getattr(limits, name)) is not None}
         self._plain: dict[str, Member] = {TOP: self.top}
 
     def plain(self, ns: str) -> Member:
@@ -276,6 +281,8 @@ class Tree:
 
 _INSIDE = (State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.NUDGE)
 """States whose steps no other machine can see, and in which a kill changes nothing."""
+_IN_LEDGER = (State.COMPRESS, State.ROUTE_TOOLS)
+"""Those of them that write to the ledger, where the tree has one."""
 
 Way = tuple[Possibility, Sequence[TreeStep]]
 """What happens, and the steps of one machine up to where another could see it."""
@@ -300,17 +307,17 @@ class TreeWorld:
         top, kills = self.tree.top, tuple({"kill"} & set(self.events))
         self.tree.now = point
         if standing is None:
-            yield from self._of(top, point, self.events, 1)
+            yield from self._of(top, point, self.events)
             return
         point = replace(point, calls={**point.calls, **standing.calls})
         if TOP in standing.done:
-            yield from self._of(top, point, kills, 1)
+            yield from self._of(top, point, kills)
         for ns, member in self._moving(standing):
             if ns in standing.begun:
                 begun = _begun(point, ns, standing.begun[ns], member)
-                yield Possibility(STEP, f"{path(ns)} begins"), self._on(begun, member, len(standing.running))
+                yield Possibility(STEP, f"{path(ns)} begins"), self._on(begun, member)
             else:
-                yield from self._of(member, point, kills, len(standing.running))
+                yield from self._of(member, point, kills)
         if not standing.running and not standing.done:
             yield from self._answered(standing, point)
         for name in self.events if point.top.outside else ():
@@ -319,30 +326,34 @@ class TreeWorld:
                 step = MachineStep(point.top, after)
                 yield Possibility(OUTSIDE, name), [TreeStep(point, replace(point, top=after), TOP, step)]
 
+    @property
+    def _inside(self) -> Collection[State]:
+        return set(_INSIDE) - set(_IN_LEDGER) if self.tree.bounds else _INSIDE
+
     def _moving(self, standing: Standing) -> list[tuple[str, Member]]:
         """Those of the running machines that move: one that begins moves alone, for nobody sees it."""
         alone = [(ns, member) for ns, member in standing.running.items() if ns in standing.begun]
         return alone[:1] or list(standing.running.items())
 
-    def _of(self, member: Member, point: TreePoint, events: Sequence[str], running: int) -> Iterator[Way]:
+    def _of(self, member: Member, point: TreePoint, events: Sequence[str]) -> Iterator[Way]:
         """Yields what one machine may do by itself."""
         ns = member.ns
         replies = self.tree.parts[ns.rpartition("|")[2].partition(":")[0]].replies
         world = World(ns, member, tuple(replies), events, self.outside, alphabet=replies)
         for choice, step in world.successors(point.at(ns)):
             name = f"{path(ns)}: {choice.name}".removesuffix(": ") if ns else choice.name
-            begun = TreeStep(point, point.moved(ns, step.after), ns, step, running)
-            steps = self._on(begun, member, running) if choice.sort in (STEP, REPLY) else [begun]
+            begun = TreeStep(point, point.moved(ns, step.after), ns, step)
+            steps = self._on(begun, member) if choice.sort in (STEP, REPLY) else [begun]
             yield replace(choice, name=name), steps
 
-    def _on(self, step: TreeStep, member: Member, running: int) -> Sequence[TreeStep]:
+    def _on(self, step: TreeStep, member: Member) -> Sequence[TreeStep]:
         """The step, and what follows on it that no other machine sees, and nothing from outside can meet."""
         steps, ns = [step], member.ns
-        while (at := steps[-1].after.at(ns)).place in _INSIDE and len(steps) <= MOST_STEPS:
+        while (at := steps[-1].after.at(ns)).place in self._inside and len(steps) <= MOST_STEPS:
             if ns == TOP and at.outside and self.events != ("kill",):
                 break
             before, made = steps[-1].after, member.step(at)
-            steps.append(TreeStep(before, before.moved(ns, made.after), ns, made, running))
+            steps.append(TreeStep(before, before.moved(ns, made.after), ns, made))
         return steps
 
     def _answered(self, standing: Standing, point: TreePoint) -> Iterator[Way]:
@@ -354,7 +365,7 @@ class TreeWorld:
                 step = member.step(given, answer=choice.value)
                 answered = TreeStep(point, point.moved(asked.id, step.after), asked.id, step)
                 name = f"{path(asked.id)}: {choice.name}"
-                yield Possibility(ANSWER, name), self._on(answered, member, 1)
+                yield Possibility(ANSWER, name), self._on(answered, member)
 
 
 def _begun(point: TreePoint, ns: str, given: Any, member: Member) -> TreeStep:

@@ -1,16 +1,17 @@
 """Visits every state that a machine and those that it calls can reach together."""
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from signoff.graph.errors import SignoffError
 from signoff.graph.finish.delegated import failed_delegates, unseen
-from signoff.graph.foreign import FIGURES, OUTCOMES, label
+from signoff.graph.foreign import label
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import Task, current_task
-from signoff.nodes.descent import shared
+from signoff.graph.state import BoundAbove
+from signoff.nodes.delegates.ledger import LEDGER
 from signoff.verify.choices import MOST_STEPS, STEP
 from signoff.verify.explore import (
     ENDS,
@@ -24,7 +25,7 @@ from signoff.verify.explore import (
 )
 from signoff.verify.machine import Entries, MachinePoint
 from signoff.verify.properties import PROPERTIES
-from signoff.verify.tree import TOP, Tree, TreePoint, TreeStep, TreeWorld, Way
+from signoff.verify.tree import TOP, Tree, TreePoint, TreeStep, TreeWorld, Way, path
 from signoff.verify.tree_properties import (
     NO_DEADLOCK,
     NO_LOST_WAIT,
@@ -140,8 +141,7 @@ class _Keys:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        limits = tree.top.deps.limits
-        self._bounds = {name: getattr(limits, name) for name in shared(limits)}
+        self._bounds = tree.bounds
         self._known: dict[tuple[int, str], tuple[MachinePoint, Entries, Hashable]] = {}
 
     def of(self, point: TreePoint) -> Hashable:
@@ -149,8 +149,7 @@ class _Keys:
             (ns for ns in point.below if point.is_live(ns)),
             key=lambda ns: (ns.count("|"), point.calls[ns], ns),
         )
-        shelf = point.top.shelf
-        kept = sorted(repr(item) for item in shelf.items() if item[0][0][1] not in _KNOWN)
+        kept = [self._ledger(value) for place, value in point.top.shelf.items() if place[0][1] == LEDGER]
         places = [_position(point, point.calls[ns]) for ns in live]
         parts = [self._one(point, ns) for ns in (TOP, *live)]
         return point.top.place, point.top.outside, *places, *parts, *kept
@@ -167,7 +166,25 @@ class _Keys:
         reader = read_messages(at.state, machine.deps.toolbox)
         task = current_task(reader, at.state, can_ask=True)
         counted = [self._counted(task, name) for name in _COUNTED if name in self._bounds]
-        return ns.count("|"), key(at, machine), tuple(counted), _delegates(task)
+        tree = at.state.get("tree") if self._bounds else None
+        held = tree["above"] if tree else {}
+        above = sorted((name, self._least(name, one)) for name, one in held.items())
+        given = tree.get("granted") if tree else None
+        granted = given and (given["calls"], task.last and given["reply"] == task.last.message.id)
+        return ns.count("|"), key(at, machine), tuple(counted), _delegates(task), tuple(above), granted
+
+    def _least(self, name: str, bound: BoundAbove) -> float:
+        return min(float(self._bounds[name]), bound["others"])
+
+    def _ledger(self, row: Mapping[str, Any]) -> Hashable:
+        """What the machines of the tree have in its ledger, of the limits that it has."""
+        found = []
+        for ns, entry in row["machines"].items():
+            used = [min(most, entry["used"].get(name, 0)) for name, most in self._bounds.items()]
+            begun = entry.get("open")
+            one = (tuple(used), begun and (begun["turn"], begun["again"]), entry.get("calls", 0))
+            found.append((path(ns), one))
+        return tuple(sorted(found, key=repr))
 
     def _counted(self, task: Task, name: str) -> tuple[float, float]:
         """What a task and those below it have used of a limit; what is over it makes no difference."""
@@ -176,7 +193,6 @@ class _Keys:
 
 
 _COUNTED = {"tokens": ("total_tokens", "below_tokens"), "tool_calls": ("tool_calls", "below_calls")}
-_KNOWN = ("journal", OUTCOMES, FIGURES)
 
 
 def _delegates(task: Task) -> Hashable:

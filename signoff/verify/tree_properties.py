@@ -102,10 +102,12 @@ def no_unseen_failure(step: TreeStep, tree: Tree) -> Why:
 
 def within_the_bound(step: TreeStep, tree: Tree) -> Why:
     limits = tree.top.deps.limits
-    if limits.tokens is not None:
+    if limits.tokens is not None and step.step.before.place is State.CALL_LLM:
         spent = sum(map(_tokens, step.after.all.values()))
-        if spent > limits.tokens + REPLY_TOKENS * step.running:
-            return f"{spent} tokens of {limits.tokens}, with {step.running} at work"
+        # One that has ended had begun its last reply beside the others.
+        beside = max(1, sum(step.before.is_live(ns) for ns in step.before.below))
+        if spent > limits.tokens + REPLY_TOKENS * beside:
+            return f"{spent} tokens of {limits.tokens}, with {beside} beside each other"
     if limits.tool_calls is not None:
         ran = len(step.after.calls) + sum(sum(one.ran.values()) for one in step.after.all.values())
         if ran > limits.tool_calls:

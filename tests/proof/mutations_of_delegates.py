@@ -21,7 +21,7 @@ import signoff.verify.tree_explore
 from signoff.graph.history.task import current_task
 from signoff.graph.history.usage import Used
 from signoff.graph.machine import State
-from signoff.nodes.delegates import told
+from signoff.nodes.delegates import ledger, results
 from signoff.nodes.delegates.run import ChildMachine
 from signoff.verify.explore import ENDS, FAITHFUL
 from signoff.verify.tree_properties import NO_DEADLOCK, NO_LOST_WAIT
@@ -47,8 +47,8 @@ def descends(**changed: Any) -> Break:
     return put(ChildMachine, "descent", lambda *args: replace(given(*args), **changed))
 
 
-def _all_that_is_left(child: Any, task: Any, _: int) -> Any:
-    return _descent(child, task, 1)
+def _no_calls(entry: Any, name: str) -> Any:
+    return 0 if name == "tool_calls" else _begun(entry, name)
 
 
 def _first_wait(children: Any, results: Any) -> Any:
@@ -64,7 +64,7 @@ def _gives_up(child: Any, *args: Any) -> Any:
     try:
         return (yield from _steps(child, *args))
     except GraphInterrupt:
-        return told.left(child.call, None, told.NOTHING_USED, bool, child.run)
+        return results.abandoned_result(child.call, None, results.NOTHING_USED, bool, child.run)
 
 
 def _as_done(call: Any, outcome: Any, *args: Any, **notes: Any) -> Any:
@@ -84,13 +84,13 @@ def _never_stopped(*args: Any, **given: Any) -> Any:
     return replace(_current(*args, **given), stopped=False)
 
 
-_descent, _settled, _steps = ChildMachine.descent, signoff.nodes.delegates.run.settled, ChildMachine.steps
-_ended, _current, _given = told.ended, current_task, ChildMachine._given
+_begun, _settled, _steps = ledger._begun, signoff.nodes.delegates.run.settled, ChildMachine.steps
+_ended, _current, _input = results.ended, current_task, ChildMachine._input
 
 DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     "machines are named as they come": Mutation("a crash", numbered(), ["one machine"]),
     "a machine is given its task again": Mutation(
-        "a crash", put(ChildMachine, "_given", lambda child, _: _given(child, None)), [ENDS]
+        "a crash", put(ChildMachine, "_input", lambda child, _: _input(child, None)), [ENDS]
     ),
     "two machines share one journal": Mutation(
         "a crash",
@@ -118,9 +118,11 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         lambda patch: patch.setitem(signoff.graph.compiled.states.NODES, State.ASK_USER, _asks_again),
         [NO_DEADLOCK],
     ),
-    "whatever it came to is told as done": Mutation("again", put(told, "ended", _as_done), ["told as it is"]),
+    "whatever it came to is told as done": Mutation(
+        "again", put(results, "ended", _as_done), ["told as it is"]
+    ),
     "a failure may be passed over": Mutation(
-        "again", put(signoff.graph.outcome, "passed_over", lambda *_: []), ["no unseen failure"]
+        "again", put(signoff.graph.outcome, "unmentioned_failures", lambda *_: []), ["no unseen failure"]
     ),
     "nobody tells the model of a failure": Mutation(
         "again", put(signoff.nodes.review, "unlisted", lambda *_: []), ["no unseen failure"]
@@ -128,9 +130,12 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     "policies are not handed down": Mutation(
         "two need approval", descends(policies=()), ["the stricter policy"]
     ),
-    "limits are not handed down": Mutation("few tokens", descends(left={}), ["one bound"]),
-    "each may use all that is left": Mutation(
-        "few calls", put(ChildMachine, "descent", _all_that_is_left), ["one bound"]
+    "limits are not handed down": Mutation("few tokens", descends(bounds=()), ["one bound"]),
+    "what others have begun is not seen": Mutation(
+        "few tokens", put(ledger, "_above", lambda *_: {}), ["one bound"]
+    ),
+    "calls of others are not reserved": Mutation(
+        "few calls", put(ledger, "_begun", _no_calls), ["one bound"]
     ),
     "what is used below does not count": Mutation(
         "few tokens",
@@ -139,7 +144,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "what was begun is told as not run": Mutation(
         "a message and a stop",
-        put(signoff.nodes.journal, "left_behind", _nothing_begun),
+        put(signoff.nodes.journal, "abandon", _nothing_begun),
         ["what ran below is told"],
     ),
     "a stop is overlooked": Mutation(

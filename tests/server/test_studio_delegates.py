@@ -1,8 +1,7 @@
-"""A graph with delegates on a LangGraph server, as Studio and other clients use it: a real `langgraph dev`."""
+"""A graph with delegates on a real `langgraph dev`, as Studio and other clients use it."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +64,8 @@ def client(server: Server) -> Iterator[SyncLangGraphClient]:
 def begun(client: SyncLangGraphClient) -> tuple[str, list[Any]]:
     """A thread in which both delegates wait, and what they wait for."""
     thread = client.threads.create()["thread_id"]
-    state: Any = client.runs.wait(thread, "team", input={"messages": [{"role": "user", "content": "go"}]})
+    sent: Any = {"messages": [{"role": "user", "content": "go"}]}
+    state: Any = client.runs.wait(thread, "team", input=sent)
     return thread, state["__interrupt__"]
 
 
