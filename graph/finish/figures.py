@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
+from signoff.graph.finish.recorded import DelegateFigures, EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import NO_NUDGES, RESUMED
@@ -40,7 +40,7 @@ def figures(
     """
     resumed = sum(kind == RESUMED for kind, _ in nudges)
     ends = _ends(earlier, resumed)
-    return Figures(
+    found = Figures(
         at=at,
         began=_began(task),
         model=_model(task),
@@ -55,6 +55,30 @@ def figures(
         confirmed=_confirmed(task) if outcome.status == "success" else False,
         rules=_rules(task, outcome, nudges),
     )
+    if delegates := _delegates(task):
+        found["delegates"] = delegates
+    return found
+
+
+def _delegates(task: Task) -> dict[str, DelegateFigures]:
+    """The delegates of the task, as the results of their calls tell them."""
+    found: dict[str, DelegateFigures] = {}
+    for reply in task.replies if task.total.children else ():
+        for call in reply.calls:
+            result = reply.result(call)
+            if result is None or not (mark := marks(result).get("delegate")):
+                continue
+            name = call.name[:_NAME_CHARACTERS]
+            if name not in found and len(found) == _MOST_KINDS:
+                name = OTHER
+            one = found.setdefault(name, DelegateFigures(calls=0, done=0, turns=0, tokens=0, tool_calls=0))
+            used = mark["used"]
+            one["calls"] += 1
+            one["done"] += result.status != "error"
+            one["turns"] += used["turns"]
+            one["tokens"] += used["tokens"]
+            one["tool_calls"] += used["tool_calls"]
+    return found
 
 
 def refusal_kind(refused: RefusedFinish | None) -> str:

@@ -34,6 +34,16 @@ class EndFigures(TypedDict):
     turns: int
 
 
+class DelegateFigures(TypedDict):
+    """The calls of one delegate: how many, how many of them were done, and what they and all below used."""
+
+    calls: int
+    done: int
+    turns: int
+    tokens: int
+    tool_calls: int
+
+
 class Figures(TypedDict):
     """The figures of one task; JSON, below 2 KB.
 
@@ -53,6 +63,8 @@ class Figures(TypedDict):
     arguments; of a task that ended as done. confirmed: a person confirmed the finish. Neither was recorded by
     version 0.1.0.
 
+    delegates: those that the task called, by name; it is not there for a task that called none.
+
     rules: how often a rule of `decide` fired, of those that leave a trace: a turn (`think`), a claim, a
     question, a reminder, and the rule that ended the task.
     """
@@ -69,4 +81,5 @@ class Figures(TypedDict):
     cut_short: int
     went_on: NotRequired[int]
     confirmed: NotRequired[bool]
+    delegates: NotRequired[dict[str, DelegateFigures]]
     rules: dict[str, int]

@@ -180,6 +180,13 @@ def within_namespace(configurable: Mapping[str, Any], ns: str, *, goes_on: bool)
     return made
 
 
+def looking_into(thread_id: str, ns: str, saver: BaseCheckpointSaver[Any]) -> RunnableConfig:
+    """The configuration that names what a graph has saved in the checkpoint namespace `ns` of a thread.
+    Without the checkpointer LangGraph would look for a graph of that name among its own nodes."""
+    key = _own("CHECKPOINTER") or "__pregel_checkpointer"
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, key: saver}}
+
+
 def played(*, runtime: Any, pad: Any, saver: BaseCheckpointSaver[Any] | None) -> dict[str, Any]:
     """The configuration of a node that is run without LangGraph. Where a key has no name any more, it is the
     last that is known: LangGraph has no public way to play a node."""

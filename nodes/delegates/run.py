@@ -262,7 +262,7 @@ class Children:
 
     def do(self, run: NodeContext) -> list[ToolMessage]:
         if len(self.children) == 1:
-            return _settled(self.children, [_caught(partial(self._run, self.children[0]))])
+            return settled(self.children, [caught(partial(self._run, self.children[0]))])
         room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
         stops = run.control or RunControl()
         children = [_stopped_by(stops, child) for child in self.children]
@@ -274,7 +274,7 @@ class Children:
             stops.request_drain("interrupted")
             wait(futures)
             raise
-        return _settled(self.children, [future.result() for future in futures])
+        return settled(self.children, [future.result() for future in futures])
 
     async def ado(self, run: NodeContext) -> list[ToolMessage]:
         room = {c.tool.name: asyncio.Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
@@ -286,7 +286,7 @@ class Children:
                 return await acarry_out(child.steps(self.task, self.ledger), run)
 
         results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
-        return _settled(self.children, results)
+        return settled(self.children, results)
 
     def _run(self, child: ChildMachine) -> ToolMessage:
         return carry_out(child.steps(self.task, self.ledger), child.run)
@@ -310,18 +310,18 @@ def _stopped_by(control: Any, child: ChildMachine) -> ChildMachine:
 def _in_thread(work: Callable[[], ToolMessage]) -> Future[ToolMessage | BaseException]:
     future: Future[ToolMessage | BaseException] = Future()
     context = contextvars.copy_context()
-    in_thread(lambda: future.set_result(context.run(_caught, work)))
+    in_thread(lambda: future.set_result(context.run(caught, work)))
     return future
 
 
-def _caught(work: Callable[[], ToolMessage]) -> ToolMessage | BaseException:
+def caught(work: Callable[[], ToolMessage]) -> ToolMessage | BaseException:
     try:
         return work()
     except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
         return error
 
 
-def _settled(
+def settled(
     children: Sequence[ChildMachine], results: Sequence[ToolMessage | BaseException]
 ) -> list[ToolMessage]:
     """The results, or what they raise: an error first, then a pause of the run, then what they wait for."""

@@ -19,9 +19,12 @@ from signoff.graph.drawing.diagram import mermaid, svg
 from signoff.graph.errors import SetupError
 from signoff.verify.explore import OVERALL, Broken, Exploration, Explorer
 from signoff.verify.properties import PROPERTIES
-from signoff.verify.worlds import load_graph, worlds
+from signoff.verify.tree_explore import TreeExplorer
+from signoff.verify.tree_properties import TREE_OVERALL, TREE_PROPERTIES
+from signoff.verify.worlds import compositions, load_graph, worlds
 
 _SENTENCES: Mapping[str, str] = {**{one.name: one.sentence for one in PROPERTIES}, **OVERALL}
+_BELOW: Mapping[str, str] = {**{one.name: one.sentence for one in TREE_PROPERTIES}, **TREE_OVERALL}
 _LENGTH = 5
 _PIPE = 160
 
@@ -50,18 +53,21 @@ def verify(
     Exit codes: 0 every property holds, 1 one is broken, 2 wrong usage.
 
     Replies, results of tools and checks, answers, kills and new messages are tried in every order, with the
-    control tools, policies and texts of the graph.
+    control tools, policies and texts of the graph. Of a graph with delegates two are played together with it.
     """
     begun = time.monotonic()
     with redirect_stdout(sys.stderr):
         # Output of the user's own code must not mix with the table or the document.
-        shown = worlds(load_graph(graph), _arguments(finish))
-        found = {world.name: Explorer(world).run() for world in shown}
+        checked = load_graph(graph)
+        found = {world.name: Explorer(world).run() for world in worlds(checked, _arguments(finish))}
+        trees = compositions(checked)
+        found |= {world.name: TreeExplorer(world).run() for world in trees}
+        sentences = {**_SENTENCES, **_BELOW} if trees else _SENTENCES
     broken = {one.name: one for visited in reversed(found.values()) for one in reversed(visited.broken)}
     if as_json:
-        sys.stdout.write(json.dumps(_document(found, broken), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_document(found, broken, sentences), indent=2) + "\n")
     else:
-        _print(found, broken, time.monotonic() - begun)
+        _print(found, broken, sentences, time.monotonic() - begun)
     if broken:
         raise typer.Exit(1)
 
@@ -78,7 +84,9 @@ def _arguments(finish: str | None) -> Mapping[str, Any] | None:
     return given
 
 
-def _document(found: Mapping[str, Exploration], broken: Mapping[str, Broken]) -> dict[str, Any]:
+def _document(
+    found: Mapping[str, Exploration], broken: Mapping[str, Broken], sentences: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "held": not broken,
         "worlds": [
@@ -97,19 +105,24 @@ def _document(found: Mapping[str, Exploration], broken: Mapping[str, Broken]) ->
                 "held": name not in broken,
                 **({"why": broken[name].why, "by": list(broken[name].path)} if name in broken else {}),
             }
-            for name, sentence in _SENTENCES.items()
+            for name, sentence in sentences.items()
         ],
     }
 
 
-def _print(found: Mapping[str, Exploration], broken: Mapping[str, Broken], seconds: float) -> None:
+def _print(
+    found: Mapping[str, Exploration],
+    broken: Mapping[str, Broken],
+    sentences: Mapping[str, str],
+    seconds: float,
+) -> None:
     console = stdout_console()
     if not console.is_terminal:
         console.width = _PIPE
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("property", "", "what must hold"):
         shown.add_column(title, overflow="fold", no_wrap=title != "what must hold")
-    for name, sentence in _SENTENCES.items():
+    for name, sentence in sentences.items():
         mark = Text("broken", "bold red") if name in broken else Text("held", "green")
         shown.add_row(name, mark, sentence)
     console.print(shown)
@@ -122,8 +135,8 @@ def _print(found: Mapping[str, Exploration], broken: Mapping[str, Broken], secon
         runs = f"{visited.sequences(_LENGTH):,} runs of up to {_LENGTH} replies and events"
         text = f"{name}: {visited.states:,} states, {visited.transitions:,} transitions, {runs}"
         console.print(styled(one_line(text)), soft_wrap=True)
-    held = len(_SENTENCES) - len(broken)
-    text = f"{held} of {len(_SENTENCES)} properties held, in {seconds:.0f} seconds."
+    held = len(sentences) - len(broken)
+    text = f"{held} of {len(sentences)} properties held, in {seconds:.0f} seconds."
     console.print(Text(text, "bold red" if broken else "bold green"), soft_wrap=True)
 
 

@@ -232,6 +232,10 @@ def lines(document: Mapping[str, Any]) -> Iterator[Line]:
     yield "tokens", _tokens(document["tokens"])
     if document["models"]:
         yield "models", _counts(document["models"])
+    for place, (name, one) in enumerate(list(document["delegates"].items())[:_MOST_KINDS]):
+        told = f"{name} {one['calls']:,}, {one['done']:,} done{_percent(one['done'] / one['calls'])}"
+        used = f"{one['turns']:,} turns · {one['tool_calls']:,} tool calls · {one['tokens']:,} tokens"
+        yield "" if place else "delegates", f"{told}: {used}"
     yield from _advice(document)
 
 

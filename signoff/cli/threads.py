@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -57,6 +58,8 @@ _KINDS: Mapping[type, str] = {
 }
 _WHY = 160
 _SHOWN_SECONDS = 0.05
+_ALL = 99
+_INDENT = 4
 _EVERY_TURN = ("think", "calls_open")
 
 
@@ -93,8 +96,19 @@ def show(
             help="Write the thread as one HTML page, for sharing; - prints the page.",
         ),
     ] = None,
+    depth: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How deep to unfold the delegates of a thread; a folded one is one line. 0 folds all.",
+        ),
+    ] = _ALL,
 ) -> None:
-    """Show a thread turn by turn: replies, calls, results, and the rules that fired."""
+    """Show a thread turn by turn: replies, calls, results, and the rules that fired.
+
+    What a delegate did stands indented after the turn that called it.
+    """
     thread_id, console = checked_thread_id(thread), stdout_console()
     if as_json and html is not None:
         raise SetupError("--html writes a page and --json prints a document; use only one of them.")
@@ -111,7 +125,7 @@ def show(
     if html is not None:
         _write_page(console, html, found)
         return
-    status = "running" if running else status_of(thread_status)
+    status = _status(found)
     now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(thread_status, file)
     if as_json:
         document = {
@@ -119,7 +133,7 @@ def show(
             "status": status,
             "changed": thread_status.changed,
             "settings": settings and settings.model_dump(),
-            "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in history],
+            "tasks": [_task(chapter, outcomes.get(chapter.task), found.below, depth) for chapter in history],
             "outcome": now.outcome,
             **documents(now.waiting),
             "resume": now.resume,
@@ -131,7 +145,7 @@ def show(
     state = stands(status, waits_for, thread_status.outcome).title
     console.print(Text(" · ".join(map(one_line, (thread_id, state, *place))), style="dim"), soft_wrap=True)
     console.print()
-    _print(console, history, outcomes, None if running else now, file)
+    _print(console, found, None if running else now, file, depth)
 
 
 def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
@@ -217,17 +231,19 @@ def _write_page(console: Console, file: str, run: Run) -> None:
         console.print(Text(message), soft_wrap=True)
 
 
-def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+def _task(
+    chapter: Chapter, outcome: Mapping[str, Any] | None, below: Mapping[str, Run], depth: int
+) -> dict[str, Any]:
     return {
         "task": chapter.task,
         "words": list(chapter.words),
-        "turns": [_turn(turn) for turn in chapter.turns],
+        "turns": [_turn(turn, below, depth) for turn in chapter.turns],
         "outcome": outcome,
     }
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
-    return {
+def _turn(turn: Turn, below: Mapping[str, Run], depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "turn": turn.number,
         "text": turn.text,
         "status": turn.status,
@@ -236,6 +252,32 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "seconds": turn.seconds,
         "steps": [asdict(step) for step in turn.steps],
     }
+    called = [
+        _child(call.call_id, below[call.call_id], depth) for call in turn.calls if call.call_id in below
+    ]
+    return {**found, "delegates": called} if called else found
+
+
+def _child(call_id: str, child: Run, depth: int) -> dict[str, Any]:
+    """Returns the machine of a delegate, nested; without its turns where it is folded."""
+    found: dict[str, Any] = {
+        "call_id": call_id,
+        "path": list(child.path),
+        "status": _status(child),
+        "outcome": child.status.outcome,
+        "totals": {"turns": child.totals.turns, "tokens": child.totals.tokens},
+    }
+    if depth > 0:
+        tasks = [
+            _task(chapter, child.outcomes.get(chapter.task), child.below, depth - 1)
+            for chapter in child.chapters
+        ]
+        found["tasks"] = tasks
+    return found
+
+
+def _status(run: Run) -> str:
+    return "running" if run.running else status_of(run.status)
 
 
 def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
@@ -246,20 +288,15 @@ def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
     return of_stop(thread_status.thread_id, database)
 
 
-def _print(
-    console: Console,
-    history: Sequence[Chapter],
-    outcomes: Mapping[str, Mapping[str, Any]],
-    now: CommandReport | None,
-    database: Database,
-) -> None:
+def _print(console: Console, found: Run, now: CommandReport | None, database: Database, depth: int) -> None:
     display = (Terminal if console.is_terminal else Plain)(console)
-    for chapter in history:
+    for chapter in found.chapters:
         for words in chapter.words:
             display.show(Wrote(words))
         for turn in chapter.turns:
             _print_turn(display, turn)
-        outcome = outcomes.get(chapter.task)
+            _print_below(display, turn, found.below, depth)
+        outcome = found.outcomes.get(chapter.task)
         if outcome and (now is None or outcome != now.outcome):
             display.end(replace(of_outcome(outcome, outcome["thread_id"], database), resume=None))
             display.gap()
@@ -267,6 +304,48 @@ def _print(
         display.note("It is running in another process.")
     else:
         display.end(now)
+
+
+class _Indented(Plain):
+    """Prints what a delegate did, further to the right than the turn that called it."""
+
+    def __init__(self, above: Plain) -> None:
+        super().__init__(above.console)
+        self.boxed, self._above = above.boxed, above
+
+    def print(self, content: RenderableType) -> None:
+        self.gapped = False
+        if self.boxed:
+            self._above.print(Padding(content, (0, 0, 0, _INDENT)))
+            return
+        # A line of plain text is not wrapped, however long; padded it would be.
+        with self.console.capture() as printed:
+            self.console.print(content, soft_wrap=True)
+        for line in printed.get().splitlines():
+            self._above.print(Text(" " * _INDENT).append_text(Text.from_ansi(line)))
+
+
+def _print_below(display: Plain, turn: Turn, below: Mapping[str, Run], depth: int) -> None:
+    """Prints the delegates that a turn called, each with its turns, or folded into one line."""
+    for call in turn.calls:
+        if (child := below.get(call.call_id)) is None:
+            continue
+        inner = _Indented(display)
+        inner.print(_heading(child, folded=depth < 1))
+        if depth < 1:
+            continue
+        for one in (turn for chapter in child.chapters for turn in chapter.turns):
+            _print_turn(inner, one)
+            _print_below(inner, one, child.below, depth - 1)
+
+
+def _heading(child: Run, *, folded: bool) -> Text:
+    """Returns the line of a delegate: its path, how it stands, and what it used."""
+    totals, heading = child.totals, child.heading
+    parts = ["/".join(map(one_line, child.path)), heading.title, count_noun(totals.turns, "turn")]
+    parts += [count_noun(totals.tokens, "token")] if totals.tokens else []
+    sign = "▸" if folded and totals.turns else "▾"
+    return Text.assemble((f"{sign} ", "dim"), (" · ".join(parts), "bold"))
 
 
 def _print_turn(display: Plain, turn: Turn) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from jinja2 import Environment
 
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
-from signoff.front.record.machine import picture
+from signoff.front.record.machine import picture, pictures_below
 from signoff.front.record.run import Run
 from signoff.front.record.timeline import Gap, Piece, TurnBox, overview, pieces
 from signoff.graph.errors import SetupError
@@ -34,6 +34,7 @@ def page(run: Run) -> str:
         links=overview(run),
         tasks=[[piece for _, piece in task] for _, task in tasks],
         machine=picture(run),
+        machines=pictures_below(run),
         version=importlib.metadata.version("signoff"),
     )
 

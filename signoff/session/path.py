@@ -42,13 +42,16 @@ class Step:
     name: str
 
 
-def steps(checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None) -> list[Step]:
+def steps(
+    checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None, *, within: str = ""
+) -> list[Step]:
     """The steps that led to the thread's current state, oldest first; only the last `limit` steps if given.
 
-    Branches that were left by a fork are not part of it. Empty for a thread that does not exist.
+    within: the checkpoint namespace of a delegate, for its steps in place of the thread's. Branches that were
+    left by a fork are not part of it. Empty for a thread that does not exist.
     """
     walk = _Walk(limit)
-    for found in checkpointer.list(_whole(thread_id)):
+    for found in checkpointer.list(_whole(thread_id, within)):
         if not walk.back_to(found):
             break
     return walk.path()

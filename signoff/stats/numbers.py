@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from signoff.graph.finish.recorded import Figures
 from signoff.graph.kinds import SENT_BACK
@@ -245,9 +245,9 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int
 
     since: only tasks that ended at this time or later, in seconds since 1970. caps: the turn limits of the
     what-if. A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused,
-    limits, rules, models) are those of the `measured` tasks, which have figures. What counts as back to work,
-    as a needless refusal and as a task that was cut short is defined in `signoff.graph.finish.figures`, what
-    as a false positive and a false negative in `signoff.stats.numbers`, what as reopened in
+    limits, rules, models, delegates) are those of the `measured` tasks, which have figures. What counts as
+    back to work, as a needless refusal and as a task that was cut short is defined in
+    `signoff.graph.finish.figures`, what as a false positive, as a false negative and as reopened in
     `signoff.stats.numbers`.
     """
     again = reopened(ended)
@@ -277,10 +277,22 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int
         "waiting": _waiting(tasks),
         "tokens": _tokens(tasks),
         "models": _count_values(found["model"] for found in figures if found["model"]),
+        "delegates": _delegates(figures),
         "rules": _summed(found["rules"] for found in figures),
         "sections": sections((task, why is not None) for task, why in zip(tasks, whys, strict=True)),
         "what_if": what_if(tasks, caps),
     }
+
+
+def _delegates(figures: Sequence[Figures]) -> dict[str, dict[str, int]]:
+    """Returns what each delegate was called for, and used with all below it; the most called ones first."""
+    found: dict[str, Counter[str]] = {}
+    for task in figures:
+        for name, one in task.get("delegates", {}).items():
+            found.setdefault(name, Counter()).update(cast(Mapping[str, int], one))
+    ranked = sorted(found.items(), key=lambda item: (-item[1]["calls"], item[0]))
+    keys = ("calls", "done", "turns", "tokens", "tool_calls")
+    return {name: {key: one[key] for key in keys} for name, one in ranked}
 
 
 def what_if(tasks: Iterable[TaskRecord], caps: Iterable[int]) -> list[dict[str, int]]:

@@ -9,9 +9,11 @@ from langchain_core.messages import HumanMessage
 from signoff.graph.finish.again import extend, retry
 from signoff.graph.machine import Event, State, enters
 from signoff.graph.messages import result
-from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, merged
+from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, Symbol, merged
 
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
+MOST_STEPS = 100
+"""A run with more steps in a row without the model or a person is considered endless."""
 EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")
 
 
@@ -29,7 +31,7 @@ class World:
     """A graph, and what may happen to it.
 
     replies: names of the alphabet. events: those that may come from outside, at most `outside` of them in one
-    run. starts: the histories with which a thread begins.
+    run. starts: the histories with which a thread begins. alphabet: the replies, by name.
     """
 
     name: str
@@ -38,6 +40,7 @@ class World:
     events: Sequence[str] = ()
     outside: int = 0
     starts: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"a task": [("user", "do it")]})
+    alphabet: Mapping[str, Symbol] = field(default_factory=lambda: ALPHABET)
 
     def begin(self) -> Iterator[MachinePoint]:
         for name, messages in self.starts.items():
@@ -47,13 +50,13 @@ class World:
         """Yields everything that may happen at `point`, with the following point."""
         if point.place is State.CALL_LLM:
             for name in self.replies:
-                yield Possibility(REPLY, name), self.machine.step(point, ALPHABET[name])
+                yield Possibility(REPLY, name), self.machine.step(point, self.alphabet[name])
             if point.outside and "stop" in self.events:
                 one_less = replace(point, outside=point.outside - 1)
                 yield Possibility(OUTSIDE, "stop the stream"), self.machine.step(one_less, STOPPED)
         elif point.waiting is not None:
-            for choice in _answers(point.waiting):
-                given = replace(point, agreed=point.agreed | _agreed(point, choice))
+            for choice in answers(point.waiting):
+                given = replace(point, agreed=point.agreed | agreed(point, choice))
                 yield choice, self.machine.step(given, answer=choice.value)
         elif point.place is not None:
             step = self.machine.step(point)
@@ -131,7 +134,7 @@ def _entered(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> Ma
     )
 
 
-def _answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:
+def answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:
     if requests := waiting.get("action_requests"):
         for word in ("approve", "reject"):
             decisions = [{"type": word, "message": "no"} if word == "reject" else {"type": word}] * len(
@@ -150,6 +153,6 @@ def _answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:
         yield Possibility(ANSWER, "no words", {"": ""})
 
 
-def _agreed(point: MachinePoint, choice: Possibility) -> frozenset[str]:
+def agreed(point: MachinePoint, choice: Possibility) -> frozenset[str]:
     found = point.state.get("approvals")
     return frozenset(found["asked"]) if found and choice.name == "approve" else frozenset()

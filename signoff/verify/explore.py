@@ -22,12 +22,9 @@ from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
-from signoff.verify.choices import OUTSIDE, REPLY, STEP, Possibility, World
+from signoff.verify.choices import MOST_STEPS, OUTSIDE, REPLY, STEP, Possibility, World
 from signoff.verify.machine import ALPHABET, THREAD, Machine, MachinePoint, MachineStep, reopened
 from signoff.verify.properties import PROPERTIES, Property
-
-# A run with more steps in a row without the model or a person is considered endless.
-MOST_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -268,7 +265,7 @@ OVERALL: Mapping[str, str] = {
     LEGAL: "No state reports an event that its row of the table does not list, or fails.",
     FAITHFUL: "Two histories in one state of the exploration go on alike.",
 }
-_FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
+FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
 _STOPS = (None, State.CALL_LLM)
 _TIMES = {"at", "seconds", "seconds_active", "seconds_retrying", "seconds_waiting", "waited", "held"}
 
@@ -336,7 +333,7 @@ class Explorer:
             machine.deps.readings.clear()
             try:
                 step = machine.step(point, ALPHABET[self.world.replies[0]] if asked else None)
-            except _FAULTS as error:
+            except FAULTS as error:
                 self._break(LEGAL, f"{point.place!s}: {type(error).__name__}: {error}", point.path)
                 return
             self._judge(step, point.path)
@@ -373,7 +370,7 @@ class Explorer:
         machine.deps.readings[THREAD] = read_messages(cast(AgentState, before), machine.deps.toolbox)
         try:
             yield from self.world.successors(point)
-        except _FAULTS as error:
+        except FAULTS as error:
             self._break(LEGAL, f"{point.place!s}: {type(error).__name__}: {error}", point.path)
 
     def _restart(self, opened: MachinePoint, choice: Possibility, step: MachineStep) -> None:
@@ -393,7 +390,7 @@ class Explorer:
             twin = said.get(ALPHABET[name].twin)
             try:
                 same = twin is None or self._trail(point) == self._trail(twin)
-            except _FAULTS as error:
+            except FAULTS as error:
                 self._break(LEGAL, f"{type(error).__name__}: {error}", (*point.path, name))
                 return
             if not same:
@@ -440,32 +437,39 @@ class Explorer:
 
     def _ends(self) -> None:
         """Checks that the transitions without a person form no cycle."""
-        done: set[Hashable] = set()
-        for start in self.found.ways:
-            trail: dict[Hashable, Iterator[Hashable]] = {}
-            waiting = [start]
-            while waiting:
-                state = waiting[-1]
-                if state in done:
-                    waiting.pop()
-                    continue
-                following = trail.setdefault(state, self._alone(state))
-                target = next((t for t in following if t not in done), None)
-                if target is None:
-                    done.add(state)
-                    del trail[state]
-                    waiting.pop()
-                elif target in trail:
-                    self._break(ENDS, f"round and round in {state!r:.80}", ())
-                    return
-                else:
-                    waiting.append(target)
-
-    def _alone(self, state: Hashable) -> Iterator[Hashable]:
-        return iter([t for choice, t in self.found.ways[state].items() if choice.sort in (STEP, REPLY)])
+        if (state := endless(self.found.ways)) is not None:
+            self._break(ENDS, f"round and round in {state!r:.80}", ())
 
     def _break(self, name: str, why: str, path: Sequence[str]) -> None:
         self.found.broken.append(Broken(name, why, path))
+
+
+def endless(ways: Mapping[Hashable, Mapping[Possibility, Hashable]]) -> Hashable:
+    """Returns a state from which the machine alone comes back to it; None when there is none."""
+    done: set[Hashable] = set()
+    for start in ways:
+        trail: dict[Hashable, Iterator[Hashable]] = {}
+        waiting = [start]
+        while waiting:
+            state = waiting[-1]
+            if state in done:
+                waiting.pop()
+                continue
+            following = trail.setdefault(state, _alone(ways[state]))
+            target = next((t for t in following if t not in done), None)
+            if target is None:
+                done.add(state)
+                del trail[state]
+                waiting.pop()
+            elif target in trail:
+                return state
+            else:
+                waiting.append(target)
+    return None
+
+
+def _alone(ways: Mapping[Possibility, Hashable]) -> Iterator[Hashable]:
+    return iter([target for choice, target in ways.items() if choice.sort in (STEP, REPLY)])
 
 
 def _plain(step: MachineStep) -> Any:

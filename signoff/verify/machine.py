@@ -6,8 +6,9 @@ one way in which the model fails. A work call names its result (`ok` or `fail`),
 enough. The store can be copied, and a process can be killed at any operation on it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -15,9 +16,11 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
+from langgraph.types import Interrupt
 
 from signoff.graph.compiled.states import NODES
 from signoff.graph.foreign import strict_serde
@@ -28,7 +31,7 @@ from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.model.functions import AskFunction
-from signoff.nodes.node import Dependencies, NodeContext, Report
+from signoff.nodes.node import Dependencies, NodeContext, Report, Work
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
 Entries = Mapping[tuple[tuple[str, ...], str], Mapping[str, Any]]
@@ -259,7 +262,10 @@ class MachinePoint:
 
 @dataclass(frozen=True)
 class MachineStep:
-    """The step of one state: the point after it, and what was observed from outside during it."""
+    """The step of one state: the point after it, and what was observed from outside during it.
+
+    asked: what it waits for, where it has come to no end.
+    """
 
     before: MachinePoint
     after: MachinePoint
@@ -268,6 +274,19 @@ class MachineStep:
     ran: tuple[str, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
     operations: int = 0
+    asked: tuple[Interrupt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pad:
+    """What LangGraph notes of one invocation of a node: the answers to it, and how many it has asked for."""
+
+    resume: list[Any]
+    interrupt_counter: Callable[[], int]
+    subgraph_counter: Callable[[], int] | None = None
+
+    def get_null_resume(self, consume: bool = False) -> None:
+        """No answer comes without the id of what it answers."""
 
 
 class Machine:
@@ -281,6 +300,21 @@ class Machine:
     def name_of(self, role: str) -> str:
         """Returns the tool with this role; empty if the graph has none."""
         return self.names[role][0] if role in self.names else ""
+
+    def place(self) -> Mapping[str, Any]:
+        """Returns where the machine stands: what the configuration of its nodes holds beside the thread."""
+        return {"checkpoint_ns": ""}
+
+    def saver(self) -> BaseCheckpointSaver[Any] | None:
+        return _SAVER if self.can_ask else None
+
+    def work(self, state: State) -> Work:
+        """Returns the work of a state."""
+        return NODES[state]
+
+    def carry_out(self, request: Any, run: NodeContext) -> Any:
+        """Answers a request of a node that nothing of the world outside plays."""
+        return request.do(run)
 
     def begin(self, messages: Iterable[Any], outside: int) -> MachinePoint:
         """Returns a new thread to which these messages were sent."""
@@ -301,10 +335,11 @@ class Machine:
         seen = _World(self, point, symbol, ran, prompt)
         token = var_child_runnable_config.set(run.config)
         try:
-            report = seen.drive(NODES[point.place](point.state, run), run)
+            report = seen.drive(self.work(point.place)(point.state, run), run)
         except GraphInterrupt as stop:
-            after = replace(point, waiting=stop.args[0][0].value, shelf=shelf.entries)
-            return MachineStep(point, after, operations=shelf.operations)
+            asked = tuple(stop.args[0])
+            after = replace(point, waiting=asked[0].value, shelf=shelf.entries)
+            return MachineStep(point, after, operations=shelf.operations, asked=asked)
         except Killed:
             after = replace(point, waiting=None, shelf=shelf.entries, ran=_more(point.ran, ran))
             return MachineStep(point, after, ran=tuple(ran), operations=shelf.operations)
@@ -325,17 +360,13 @@ class Machine:
 
     def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> NodeContext:
         counter = count()
-        pad = SimpleNamespace(
-            resume=[] if answer is None else [answer],
-            interrupt_counter=lambda: next(counter),
-            get_null_resume=lambda consume=False: None,
-        )
+        pad = Pad([] if answer is None else [answer], lambda: next(counter))
         control = SimpleNamespace(drain_requested=drained)
         runtime = SimpleNamespace(store=shelf, context=None, control=control)
         given: dict[str, Any] = {
             "thread_id": THREAD,
-            "checkpoint_ns": "",
-            **played(runtime=runtime, pad=pad, saver=_SAVER if self.can_ask else None),
+            **self.place(),
+            **played(runtime=runtime, pad=pad, saver=self.saver()),
         }
         config: RunnableConfig = {"configurable": given}
         return NodeContext(self.deps, config)
@@ -354,15 +385,8 @@ class _World:
     def drive(self, work: Any, run: NodeContext) -> Report:
         if isinstance(work, Report):
             return work
-        turn = next_request(work, None, None)
-        while not isinstance(turn, Report):
-            try:
-                answer = self.answer(turn, run)
-            except Exception as error:  # noqa: BLE001  the node decides what an error means
-                turn = next_request(work, None, error)
-            else:
-                turn = next_request(work, answer, None)
-        return turn
+        report: Report = drive(work, partial(self.answer, run=run))
+        return report
 
     def answer(self, request: Any, run: NodeContext) -> Any:
         if isinstance(request, Stream):
@@ -376,7 +400,7 @@ class _World:
         if isinstance(request, AskFunction) and request.option == "system_prompt":
             # The prompt does not influence the simulated model.
             return ""
-        return request.do(run)
+        return self.machine.carry_out(request, run)
 
     def _reply(self, request: Stream) -> list[BaseMessage]:
         assert self.symbol is not None, "the model is asked only where it is played"
@@ -393,12 +417,18 @@ class _World:
         )
 
 
-def next_request(work: Any, answer: Any, error: Exception | None) -> Any:
-    """Returns the next request of a node, or its report."""
-    try:
-        return work.throw(error) if error else work.send(answer)
-    except StopIteration as end:
-        return end.value
+def drive(work: Any, answer: Callable[[Any], Any]) -> Any:
+    """Answers each request of a node, or of a part of one; returns what it comes to."""
+    go_on = partial(work.send, None)
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            return end.value
+        try:
+            go_on = partial(work.send, answer(request))
+        except Exception as error:  # noqa: BLE001  the node decides what an error means
+            go_on = partial(work.throw, error)
 
 
 def merged(state: AgentState, update: Mapping[str, Any]) -> AgentState:

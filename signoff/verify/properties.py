@@ -333,6 +333,9 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
         or machine.deps.finish_alone
     ):
         return None
+    if reading.failed_below(records, machine):
+        # It may have been refused for that, once.
+        return None
     return "a right finish has not ended the task"
 
 

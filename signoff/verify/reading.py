@@ -163,3 +163,15 @@ def same_in_a_row(point: MachinePoint, records: Sequence[ReplyRecord]) -> int:
 def _shape(record: ReplyRecord) -> Sequence[Any]:
     texts = [[str(found.content) for found in results] for results in record.results]
     return [[(call["name"], call["args"]) for call in record.calls], texts]
+
+
+def failed_below(told: Sequence[ReplyRecord], machine: Machine) -> list[str]:
+    """Returns the delegates whose last call in these replies has failed."""
+    failed: dict[str, None] = {}
+    for reply in told:
+        for call, results in zip(reply.calls, reply.results, strict=True):
+            if call["name"] in machine.deps.toolbox.delegates:
+                failed.pop(call["name"], None)
+                if any(found.status == "error" for found in results):
+                    failed[call["name"]] = None
+    return list(failed)

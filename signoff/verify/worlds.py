@@ -16,12 +16,16 @@ from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Effect
 from signoff.graph.rules import COUNTED
+from signoff.nodes.delegates.graphs import deps_of as deps_of_delegate
+from signoff.nodes.delegates.graphs import graph_of
 from signoff.nodes.node import Dependencies
 from signoff.session.status import deps_of
 from signoff.tools.control import ControlRegistry
+from signoff.tools.delegates import Delegate
 from signoff.tools.toolbox import Toolbox
 from signoff.verify.choices import World
-from signoff.verify.machine import ALPHABET, CORE, Machine, Names
+from signoff.verify.machine import ALPHABET, CORE, Machine, Names, Symbol
+from signoff.verify.tree import TOP, Part, Tree, TreeWorld
 
 Schema = Mapping[str, Any]
 _MOST_DEPTH = 20
@@ -94,6 +98,7 @@ def _referred(path: str, whole: Schema) -> Schema:
 _ROLES = {"finish": Effect.FINISH, "ask": Effect.ASK, "think": Effect.CONTINUE, "more": Effect.MORE_TURNS}
 _MORE = ("two reads + write", "two finishes", "empty finish", "phase", "finish to confirm", "unproven finish")
 _EVENTS = ("kill", "message", "stop")
+_BELOW = ("write + finish", "ask", "finish", "blocked")
 _TURNS, _IN_A_ROW = 2, 2
 
 
@@ -118,12 +123,40 @@ def worlds(graph: Graph, finish_args: Mapping[str, Any] | None = None) -> list[W
     return [_world(deps, actors, finish_args) for actors in casts(deps.toolbox)]
 
 
+def compositions(graph: Graph) -> list[TreeWorld]:
+    """Returns one world of the graph and its delegates, if it has any that `build_graph` made.
+
+    It calls two at once, or one twice; each works, asks, or ends in either way. One thing comes from outside:
+    a process is killed, or a stop comes. What stands below a delegate is not called.
+    """
+    deps = _short(deps_of(graph))
+    below = {name: found for name, tool in deps.toolbox.delegates.items() if (found := _below(tool))}
+    if not below:
+        return []
+    called = [*below, *below][:2]
+    names = _names(deps.toolbox, next(casts(deps.toolbox)), None)
+    made = [("one", called[:1]), ("both", called)]
+    lead = {word: Symbol(calls=[(name, {}) for name in some]) for word, some in made}
+    lead["done"] = ALPHABET["finish"]
+    parts = {TOP: Part({**names, **{name: (name, {"task": "x"}) for name in called}}, lead, deps)}
+    for name in called:
+        own = _names(below[name].toolbox, next(casts(below[name].toolbox)), None)
+        said = {word: ALPHABET[word] for word in _BELOW if set(ALPHABET[word].roles) <= set(own)}
+        parts[name] = Part(own, said, below[name])
+    return [TreeWorld(" and ".join(called), Tree(deps, parts), ("kill", "stop"), 1)]
+
+
+def _below(tool: Delegate) -> Dependencies | None:
+    found = deps_of_delegate(graph_of(tool))
+    return None if found is None else _short(found, turns=1)
+
+
 def casts(box: Toolbox) -> Iterator[Actors]:
     """Returns the tools of each world."""
-    read = next((name for name in box.tools if not box.is_effect(name)), None)
+    read = next((n for n in box.tools if not (box.is_effect(n) or n in box.delegates)), None)
     sorts: dict[tuple[bool, bool], str] = {}
     for name in box.tools:
-        if box.is_effect(name):
+        if box.is_effect(name) and name not in box.delegates:
             sort = (bool(box.approvals.allowed(name, _args(box.tools[name]))), box.is_driven(name))
             sorts.setdefault(sort, name)
     writes: list[str | None] = [*sorts.values()] or [None]
@@ -176,11 +209,11 @@ def _args(tool: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _short(deps: Dependencies) -> Dependencies:
+def _short(deps: Dependencies, turns: int = _TURNS) -> Dependencies:
     """Returns a graph's parts with short limits, no model for summaries, and accepted finishes."""
     limits = deps.limits.model_copy(
         update={
-            "turns": min(deps.limits.turns or _TURNS, _TURNS),
+            "turns": min(deps.limits.turns or turns, turns),
             "talk_turns": min(deps.limits.talk_turns or _IN_A_ROW, _IN_A_ROW),
             "refusals": min(deps.limits.refusals or _IN_A_ROW, _IN_A_ROW),
             **dict.fromkeys({"repeats", *COUNTED} - {"turns"}),

@@ -11,7 +11,7 @@ from jinja2 import Environment
 
 from signoff.front.choices import SHELL, Choice, arguments_text, as_typed, choices, hint, moves
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
-from signoff.front.record.machine import picture
+from signoff.front.record.machine import picture, pictures_below
 from signoff.front.record.run import Run
 from signoff.front.record.timeline import (
     End,
@@ -116,7 +116,7 @@ def _others(run: Run, stand: Stand) -> dict[str, str]:
         "ask": _ask(waiting) if waiting else "",
         "moves": _macro("bar", found, run, stand, new),
         "hint": hint(waiting),
-        "machine": _macro("machine_part", picture(run)),
+        "machine": _macro("machine_part", picture(run), pictures_below(run)),
         "settings": _macro("settings_part", run.settings, new),
         "problem": _macro("problem", stand.problem) if stand.problem else "",
     }

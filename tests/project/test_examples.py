@@ -161,6 +161,35 @@ def test_the_research_agent_quotes_what_is_there(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, REPORT, "")
 
 
+ASKED = """writer wants send_letter:
+  to: council
+  text: Dear council, the tower has about 92 years left before fewer than 20 metres remain.
+Say --approve, or --reject WHY.
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "sent"),
+    [
+        (["--approve"], "success, done: The council has until about 2111; the letter tells it so.\n", True),
+        (["--reject", "Too early"], "success, done: The council", False),
+    ],
+)
+def test_the_team_sends_nothing_before_a_person_has_approved_it(
+    tmp_path: Path, answer: list[str], told: str, sent: bool
+) -> None:
+    team = str(EXAMPLES / "team" / "agent.py")
+    for _ in range(2):
+        done = run_python("-W", "error", team, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, ASKED, "")
+        assert not (tmp_path / "outbox").exists()
+    done = run_python("-W", "error", team, *answer, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(told)
+    assert done.stdout.endswith("3 delegates, 9 turns of all together\n")
+    assert (tmp_path / "outbox" / "council.txt").exists() == sent
+
+
 @pytest.mark.parametrize(
     ("document", "quote", "wrong"),
     [

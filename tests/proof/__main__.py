@@ -14,8 +14,12 @@ from rich.table import Table
 
 from signoff.verify.explore import OVERALL
 from signoff.verify.properties import PROPERTIES
+from signoff.verify.tree_properties import TREE_OVERALL, TREE_PROPERTIES
+from tests.proof.compositions import COMPOSITIONS
 from tests.proof.mutations import ALL
-from tests.proof.numbers import LENGTH, catch, gaps, visit
+from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
+from tests.proof.numbers import LENGTH, catch, catch_below, gaps, visit, visit_tree
+from tests.proof.test_compositions import QUICK
 from tests.proof.worlds import WORLDS
 
 
@@ -26,7 +30,9 @@ def main() -> int:
     begun, console = time.monotonic(), Console(width=100)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         worlds = [pool.submit(visit, name, short) for name in WORLDS]
+        worlds += [pool.submit(visit_tree, name, short) for name in (QUICK if short else COMPOSITIONS)]
         caught = list(pool.map(catch, ALL, chunksize=4))
+        caught += pool.map(catch_below, DELEGATE_MUTATIONS, chunksize=4)
         visited = [one.result() for one in worlds]
     table = Table("world", "states", "transitions", "replayed", f"sequences of up to {LENGTH}", "")
     for one in visited:
@@ -34,7 +40,7 @@ def main() -> int:
         told = [f"{number:,}" for number in numbers]
         table.add_row(one.name, *told, "broken" if one.broken else "held")
     console.print(table)
-    held = len(PROPERTIES) + len(OVERALL)
+    held = len(PROPERTIES) + len(OVERALL) + len(TREE_PROPERTIES) + len(TREE_OVERALL)
     states, transitions = sum(one.states for one in visited), sum(one.transitions for one in visited)
     sequences = sum(one.sequences for one in visited)
     console.print(f"{states:,} states, {transitions:,} transitions, {held} properties")

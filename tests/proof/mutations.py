@@ -94,7 +94,7 @@ DROPPED: Mapping[str, str] = {
 
 Five are not among them: `seconds`, since no clock runs here; `not_ready`, without which every property
 holds, only later or with a prompt over its budget; `tests/graph/test_not_ready.py` misses it; and `children`,
-`depth` and `tree_turns`, since no world has delegates; `tests/delegates/` misses them.
+`depth` and `tree_turns`, which no world of delegates reaches; `tests/delegates/` misses them.
 """
 
 RULE_MUTATIONS: Mapping[str, Mutation] = {

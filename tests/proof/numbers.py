@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State
-from signoff.verify.explore import Explorer
+from signoff.verify.explore import Exploration, Explorer
+from signoff.verify.tree_explore import TreeExplorer
+from tests.proof.compositions import COMPOSITIONS
 from tests.proof.mutations import ALL
+from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
+from tests.proof.test_compositions import BELOW, explored_below
 from tests.proof.test_mutations import ANY, explored
 from tests.proof.worlds import SHORT, WORLDS
 
@@ -25,7 +29,15 @@ class Visited(NamedTuple):
 
 
 def visit(name: str, short: bool = False) -> Visited:
-    found = Explorer((SHORT if short else WORLDS)[name]()).run()
+    return _visited(name, Explorer((SHORT if short else WORLDS)[name]()).run())
+
+
+def visit_tree(name: str, short: bool = False) -> Visited:
+    """The same for machines that call each other."""
+    return _visited(name, TreeExplorer(COMPOSITIONS[name](), thorough=not short).run())
+
+
+def _visited(name: str, found: Exploration) -> Visited:
     broken = [f"{one.name}: {one.why}; by {' / '.join(one.path)}" for one in found.broken[:5]]
     numbers = (found.states, found.transitions, found.compared, found.sequences(LENGTH))
     return Visited(name, *numbers, broken, found.reported)
@@ -34,6 +46,11 @@ def visit(name: str, short: bool = False) -> Visited:
 def catch(name: str) -> tuple[str, set[str]]:
     """A mutation, and the properties that it breaks, of those that must see it."""
     return name, {one.name for one in explored(name).broken} & set(ALL[name].seen_by or ANY)
+
+
+def catch_below(name: str) -> tuple[str, set[str]]:
+    """A mutation of what runs delegates, and the properties that it breaks, of those that must see it."""
+    return name, {one.name for one in explored_below(name).broken} & set(DELEGATE_MUTATIONS[name].seen_by)
 
 
 def gaps(visited: Sequence[Visited], caught: Sequence[tuple[str, set[str]]]) -> list[str]:
@@ -45,7 +62,7 @@ def gaps(visited: Sequence[Visited], caught: Sequence[tuple[str, set[str]]]) -> 
     return [
         *(f"broken in {one.name!r}: {line}" for one in visited for line in one.broken),
         *(f"survived: {name}" for name, by in caught if not by),
-        *(f"catches no mutation: {name}" for name in ANY if name not in seen),
+        *(f"catches no mutation: {name}" for name in (*ANY, *BELOW) if name not in seen),
         *(f"never visited: {event} of {state}" for state, event in sorted(rows - reported)),
         *(f"never came from outside: {event}" for _, event in sorted(entries - reported)),
     ]

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, field_validator
 
-from signoff import ControlTool, Effect, Limits, build_graph
+from signoff import ControlTool, Effect, Limits, build_graph, delegate
 from signoff.models import ScriptedModel
 from signoff.tools.control import standard_controls
 
@@ -75,6 +75,13 @@ prompted = play(
     cache="anthropic",
     **saved,
 )
+def team(**given):
+    helper = delegate("helper", play(send), description="Helps.")
+    asker = delegate("asker", play(look), description="Asks.")
+    return play(helper, asker, **saved, **given)
+
+led = team()
+guarded_team = team(approvals={"write": True})
 picky = play(response_format=Verdict)
 number = 7
 def broken():
@@ -112,6 +119,26 @@ def test_all_holds_and_nothing_really_runs(bench: Bench, graph: str, worlds: lis
     assert [world["tools"] for world in told["worlds"]] == worlds
     assert all(world["states"] > 20 for world in told["worlds"])
     assert len(told["properties"]) == 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graph", ["led", "guarded_team"])
+@pytest.mark.sample(1)
+def test_delegates_are_played_with_their_graph(bench: Bench, graph: str) -> None:
+    result = bench("verify", f"my_agent.py:{graph}", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = json.loads(result.stdout)
+    assert [world["tools"] for world in told["worlds"]] == ["finish_task", "helper and asker"]
+    assert told["worlds"][1]["states"] > 100
+    assert len(told["properties"]) == 41
+
+
+def test_a_team_that_loses_a_wait_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signoff.nodes.delegates.run._with_path", lambda found, _: found)
+    result = bench("verify", "my_agent.py:led", "--json")
+    assert result.exit_code == 1
+    properties = {one["name"]: one for one in json.loads(result.stdout)["properties"]}
+    assert "is shown as" in properties["no lost wait"]["why"]
 
 
 @pytest.mark.slow

@@ -96,6 +96,28 @@ class Picture:
     ring: int = _RING
 
 
+_MOST_BELOW = 12
+
+
+@dataclass(frozen=True)
+class PictureBelow:
+    """The machine of a delegate beside that of its thread. path: the names that lead to it; stands: how it is
+    with it, and its colour."""
+
+    path: Sequence[str]
+    stands: str
+    tone: str
+    picture: Picture
+
+
+def pictures_below(run: Run) -> list[PictureBelow]:
+    """Returns the machines of the delegates of `run`, the last ones of too many."""
+    shown = run.all_below[-_MOST_BELOW:]
+    return [
+        PictureBelow(child.path, child.heading.title, child.heading.tone, picture(child)) for child in shown
+    ]
+
+
 def picture(run: Run) -> Picture:
     """Returns the picture of the machine with the path of `run`."""
     counts = count_path(run.steps)

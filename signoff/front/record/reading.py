@@ -9,6 +9,7 @@ from signoff.front.record.run import Run
 from signoff.front.settings import recall
 from signoff.graph.outcome import Outcome
 from signoff.nodes.journal import recorded
+from signoff.session.below import ChildThread, children
 from signoff.session.history import Chapter, chapters
 from signoff.session.path import Step, steps
 from signoff.session.status import ThreadStatus, deps_of, look, readable, reading_graph
@@ -17,13 +18,14 @@ from signoff.session.status import ThreadStatus, deps_of, look, readable, readin
 @dataclass(frozen=True)
 class SavedThread:
     """A thread as it is saved: how it stands, its tasks and its steps, the records of its ends, oldest first,
-    and whether a process runs it now."""
+    whether a process runs it now, and the machines of its delegates, by the ids of their calls."""
 
     status: ThreadStatus
     chapters: Sequence[Chapter]
     path: Sequence[Step]
     ends: Sequence[Outcome]
     running: bool
+    below: Mapping[str, ChildThread]
 
 
 def read_saved(storage: OpenStorage, thread_id: str) -> SavedThread:
@@ -35,7 +37,8 @@ def read_saved(storage: OpenStorage, thread_id: str) -> SavedThread:
     with readable(thread_id):
         path = steps(storage.checkpointer, thread_id)
         history = chapters(status.values, deps_of(graph).toolbox, path)
-        return SavedThread(status, history, path, recorded(storage.store, thread_id), running)
+        below = children(graph, thread_id, status.values)
+        return SavedThread(status, history, path, recorded(storage.store, thread_id), running, below)
 
 
 def read_run(storage: OpenStorage, thread_id: str) -> Run:
@@ -46,4 +49,13 @@ def read_run(storage: OpenStorage, thread_id: str) -> Run:
     if saved.status.outcome is not None:
         outcomes[saved.status.outcome["task"]] = dict(saved.status.outcome)
     settings = recall(storage.store, thread_id)
-    return Run(saved.status, saved.chapters, outcomes, saved.path, saved.running, settings)
+    below = {call_id: _child(found, saved.running) for call_id, found in saved.below.items()}
+    return Run(saved.status, saved.chapters, outcomes, saved.path, saved.running, settings, below)
+
+
+def _child(found: ChildThread, running: bool) -> Run:
+    status = found.status
+    outcomes = {} if status.outcome is None else {status.outcome["task"]: dict(status.outcome)}
+    goes_on = running and status.outcome is None
+    below = {call_id: _child(one, running) for call_id, one in found.below.items()}
+    return Run(status, found.chapters, outcomes, found.steps, goes_on, None, below, found.path)

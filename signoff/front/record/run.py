@@ -42,10 +42,11 @@ class Totals:
 
 @dataclass(frozen=True)
 class Run:
-    """A thread as it is saved.
+    """A thread as it is saved, or the machine of a delegate in it.
 
     outcomes: of the tasks that have ended, by task. steps: those of `path.steps`. running: a process runs it
-    now.
+    now. below: what its delegates have run, by the ids of their calls. path: the names of the delegates that
+    lead to it; empty for the thread itself.
     """
 
     status: ThreadStatus
@@ -54,6 +55,13 @@ class Run:
     steps: Sequence[Step] = ()
     running: bool = False
     settings: Settings | None = None
+    below: Mapping[str, "Run"] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+
+    @property
+    def all_below(self) -> Sequence["Run"]:
+        """Returns all machines below, each before those that it has called."""
+        return [one for child in self.below.values() for one in (child, *child.all_below)]
 
     @property
     def thread_id(self) -> str:

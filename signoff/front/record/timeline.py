@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from signoff.session.events import (
 )
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
+from signoff.session.status import Condition
 from signoff.tools.approvals import DECISIONS
 
 _MOST_SIGNS = 160
@@ -36,6 +37,7 @@ _MOST_CALLS = 20
 _MOST_ARGUMENTS = 24
 _MOST_STEPS = 80
 _MOST_STATES = 40
+_MOST_BELOW = 40
 _SHORT = 160
 _SHORT_PATH = 50
 _DIFF_LINES = 400
@@ -118,11 +120,26 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Below:
+    """The machine of a delegate below the call that began it; folded when its task has ended. pieces: its
+    turns and ends; left: how many of them are omitted."""
+
+    path: Sequence[str]
+    sign: Sign
+    turns: int
+    tokens: int
+    ended: bool
+    pieces: Sequence["Piece"]
+    left: int = 0
+
+
+@dataclass(frozen=True)
 class CallBox:
     """A call that has ended, except a finish.
 
     look: of its box. summary: its arguments in short. glance: its result in short. person: a person's
-    decision on it, as its type and their words; None without one. opened: it is unfolded.
+    decision on it, as its type and their words; None without one. opened: it is unfolded. below: the machine
+    of a delegate; None for every other call.
     """
 
     event: CallFinished
@@ -134,6 +151,7 @@ class CallBox:
     person: tuple[str, str] | None
     opened: bool
     arguments: Arguments
+    below: Below | None = None
 
     def printed_difference(self, most: int) -> Difference | None:
         """Returns the result as a difference; None when it is not one."""
@@ -158,7 +176,8 @@ class TurnBox:
     """A turn of the model: its text and calls, their results, and the states of the machine.
 
     signed: the basis of the accepted finish; None for a turn without one. decided: a person decided on calls
-    of the turn, but the thread no longer stores on which and how.
+    of the turn, but the thread no longer stores on which and how. below: delegates whose calls have no result
+    yet.
     """
 
     turn: Turn
@@ -168,6 +187,7 @@ class TurnBox:
     decided: bool
     signed: Sign | None
     way: Way | None
+    below: Sequence[Below] = ()
 
     def room(self, most: int) -> int:
         """Returns the limit of one text, in characters; lower where the turn has many texts."""
@@ -340,7 +360,31 @@ def _reply(run: Run, at: int, turn: Turn) -> TurnBox:
         decided=_decided(run, turn),
         signed=_signed(run, turn),
         way=_way(run.way(turn)),
+        below=_at_work(run, turn),
     )
+
+
+def _at_work(run: Run, turn: Turn) -> Sequence[Below]:
+    """Returns the delegates that this turn called and that have no result yet."""
+    ended = {event.call_id for event in turn.events if isinstance(event, CallFinished)}
+    ids = (call.call_id for call in turn.calls if call.call_id not in ended)
+    return tuple(_below(run.below[call_id]) for call_id in ids if call_id in run.below)
+
+
+def _below(child: Run) -> Below:
+    """Returns what is drawn of the machine of a delegate: no beginning, for the call above it says that."""
+    stands = child.heading
+    every = [piece for _, piece in pieces(child) if isinstance(piece, TurnBox | End)]
+    shown = [
+        replace(piece, command=None)
+        if isinstance(piece, End)
+        # Another turn of this page has the same number.
+        else replace(piece, anchor="-".join((*child.path, piece.anchor, piece.turn.message_id)))
+        for piece in every[:_MOST_BELOW]
+    ]
+    sign = Sign(stands.sign, stands.tone, stands.title)
+    totals, ended = child.totals, child.status.condition is Condition.ENDED
+    return Below(child.path, sign, totals.turns, totals.tokens, ended, shown, len(every) - len(shown))
 
 
 def _is_drawn(event: SessionEvent) -> bool:
@@ -353,7 +397,9 @@ def _view(run: Run, event: SessionEvent) -> SessionEvent | CallBox | Finish:
         return event
     if event.name == FINISH_NAME:
         return Finish(event, run.notes.get(event.call_id, {}))
-    return _call(event, run.decisions.get(event.call_id, {}))
+    made = _call(event, run.decisions.get(event.call_id, {}))
+    child = run.below.get(event.call_id)
+    return made if child is None else replace(made, below=_below(child))
 
 
 def _decided(run: Run, turn: Turn) -> bool:

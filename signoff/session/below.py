@@ -1,0 +1,70 @@
+"""Reads the machines that the delegates of a thread have run, each below the call that began it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from signoff.graph.build import Graph
+from signoff.graph.inside.private import looking_into
+from signoff.graph.messages import marks
+from signoff.nodes.descent import namespace
+from signoff.session.history import Chapter, chapters
+from signoff.session.path import Step, steps
+from signoff.session.status import ThreadStatus, deps_of, read_status
+
+
+@dataclass(frozen=True)
+class ChildThread:
+    """The machine of one call of a delegate, as it is saved.
+
+    path: the names of the delegates that lead to it, its own last. below: the machines that it has called in
+    turn, by the ids of their calls.
+    """
+
+    path: tuple[str, ...]
+    namespace: str
+    status: ThreadStatus
+    chapters: Sequence[Chapter]
+    steps: Sequence[Step]
+    below: Mapping[str, "ChildThread"] = field(default_factory=dict)
+
+
+def children(
+    graph: Graph, thread_id: str, values: Mapping[str, Any], above: str = "", path: tuple[str, ...] = ()
+) -> dict[str, ChildThread]:
+    """The machines that the calls of a thread with this state have begun, by the ids of their calls. above,
+    path: where the machine stands that made them. A graph that is not Signoff's has no such machine."""
+    found: dict[str, ChildThread] = {}
+    saver = graph.checkpointer
+    assert isinstance(saver, BaseCheckpointSaver), "a thread is saved"
+    for reply_id, name, call_id in _calls(values.get("messages", ())):
+        ns = namespace(above, name, reply_id, call_id)
+        state = graph.get_state(looking_into(thread_id, ns, saver))
+        if state.created_at is None or "machine" not in state.values:
+            continue
+        way = (*path, name)
+        known = steps(saver, thread_id, within=ns)
+        found[call_id] = ChildThread(
+            path=way,
+            namespace=ns,
+            status=read_status(graph, thread_id, state),
+            chapters=chapters(state.values, deps_of(graph).toolbox, known),
+            steps=known,
+            below=children(graph, thread_id, state.values, ns, way),
+        )
+    return found
+
+
+def _calls(messages: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
+    """The calls that may have begun a machine: the reply, the name and the id of each. The result of one says
+    so; a call that is still open looks like one."""
+    settled = {found.tool_call_id: found for found in messages if isinstance(found, ToolMessage)}
+    for message in messages:
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            found = settled.get(call["id"] or "")
+            begun = "delegate" in marks(found) if found else call["args"].keys() == {"task"}
+            if begun:
+                yield message.id or "", call["name"], call["id"] or ""

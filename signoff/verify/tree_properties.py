@@ -1,0 +1,223 @@
+"""The properties of machines that call each other, of each step of each of them.
+
+Like those of one machine they read the histories, and what was observed from outside.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+
+from signoff.graph.machine import Event, State
+from signoff.graph.messages import marks
+from signoff.verify import reading
+from signoff.verify.machine import MachinePoint
+from signoff.verify.properties import Why
+from signoff.verify.tree import TOP, Standing, Tree, TreePoint, TreeStep, path
+
+REPLY_TOKENS = 2
+"""What each reply of the played model costs."""
+
+
+def one_machine(step: TreeStep, _: Tree) -> Why:
+    calls = step.after.calls
+    if len(set(calls.values())) < len(calls):
+        return "one call has two machines"
+    return None
+
+
+def told_as_it_is(step: TreeStep, _: Tree) -> Why:
+    for ns, found in _results(step):
+        child = step.after.below.get(ns)
+        outcome = None if child is None or child.place is not None else child.state.get("outcome")
+        done = outcome is not None and (outcome["status"], outcome["claim"]) == ("success", "done")
+        if found.status == "success" and not done:
+            came = f"{outcome['status']} ({outcome['claim']})" if outcome else "nothing yet"
+            return f"{path(ns)} is told as done, and has come to {came}"
+        if found.status == "error" and done and "not_run" not in marks(found):
+            return f"{path(ns)} is told as failed, and is done"
+    return None
+
+
+def nothing_is_lost(step: TreeStep, _: Tree) -> Why:
+    """A result before the end is right only where somebody has ended or replaced the task."""
+    if step.step.before.place is not State.EXECUTE:
+        return None
+    for ns, _found in _results(step):
+        child = step.after.below.get(ns)
+        if child is not None and child.place is not None:
+            return f"{path(ns)} is at work or waits, and its call is settled"
+    return None
+
+
+def what_ran_is_told(step: TreeStep, tree: Tree) -> Why:
+    for ns, found in _results(step):
+        mark = marks(found)
+        ran = [one for one in step.after.below if one == ns or one.startswith(f"{ns}|")]
+        if "not_run" in mark and any(_effects(step.after.below[one], one, tree) for one in ran):
+            return f"{path(ns)} is told as never begun, and effects below it have run"
+    return None
+
+
+def told_has_run(step: TreeStep, tree: Tree) -> Why:
+    point, box = step.step.after, tree.plain(step.ns).deps.toolbox
+    for told in reading.replies(point.messages):
+        for call, results in zip(told.calls, told.results, strict=True):
+            works = call["name"] in box.tools and call["name"] not in box.delegates
+            for found in results if works and box.is_effect(call["name"]) else ():
+                kept = {"not_run", "unknown"} & set(marks(found))
+                if not kept and call["id"] not in point.ran:
+                    return f"{call['name']} of {path(step.ns)} is told as done, and has never run"
+    return None
+
+
+def no_unseen_failure(step: TreeStep, tree: Tree) -> Why:
+    point = step.step.after
+    outcome = point.state.get("outcome")
+    ended = point.place is None and step.step.before.place is not None
+    if not ended or not outcome or (outcome["status"], outcome["claim"]) != ("success", "done"):
+        return None
+    for name in reading.failed_below(reading.of_task(point), tree.plain(step.ns)):
+        if not any(name in issue for issue in outcome["pending_issues"]):
+            return f"the task is done, and nothing in it says that {name} failed"
+        refused = any(name in m.text for m in point.messages if marks(m).get("nudge") == "refused")
+        listed = any(
+            name in str(call["args"].get("pending_issues", ""))
+            for told in reading.of_task(point)
+            for call in told.message.tool_calls
+        )
+        told_so = any(
+            name in found.text
+            for told in reading.of_task(point)
+            for call, results in zip(told.calls, told.results, strict=True)
+            if call["name"] == tree.plain(step.ns).name_of("finish")
+            for found in results
+        )
+        confirmed = step.step.before.via is Event.CONFIRMED
+        if not (refused or listed or told_so or confirmed):
+            return f"the task is done over {name}, which failed, and the model was not told"
+    return None
+
+
+def within_the_bound(step: TreeStep, tree: Tree) -> Why:
+    limits = tree.top.deps.limits
+    if limits.tokens is not None and step.step.before.place is State.CALL_LLM:
+        spent = sum(map(_tokens, step.after.all.values()))
+        # One that has ended had begun its last reply beside the others.
+        beside = max(1, sum(step.before.is_live(ns) for ns in step.before.below))
+        if spent > limits.tokens + REPLY_TOKENS * beside:
+            return f"{spent} tokens of {limits.tokens}, with {beside} beside each other"
+    if limits.tool_calls is not None:
+        ran = len(step.after.calls) + sum(sum(one.ran.values()) for one in step.after.all.values())
+        if ran > limits.tool_calls:
+            return f"{ran} calls of {limits.tool_calls}"
+    return None
+
+
+def the_stricter_policy(step: TreeStep, tree: Tree) -> Why:
+    for call in _ran(step):
+        if call["id"] in step.step.before.agreed:
+            continue
+        above = step.ns
+        while above != TOP:
+            above = above.rpartition("|")[0]
+            if tree.plain(above).deps.toolbox.approvals.allowed(call["name"], call["args"]):
+                return f"{call['name']} of {path(step.ns)} has run, and no person agreed to it"
+    return None
+
+
+def a_stop_stops_all(step: TreeStep, _: Tree) -> Why:
+    stopped = step.before.top.via is Event.STOP or step.before.top.state.get("stop")
+    works = step.ns != TOP and (step.step.ran or step.step.before.place is State.CALL_LLM)
+    return f"{path(step.ns)} goes on after a stop" if stopped and works else None
+
+
+def waits_are_at_the_top(point: TreePoint, standing: Standing) -> Why:
+    """Checked where nothing can move without a person."""
+    if standing.running or standing.done:
+        return None
+    asked = {one.id: one.value for one in standing.asked}
+    for ns in point.below:
+        waits = point.below[ns].waiting is not None and point.is_live(ns)
+        if waits and ns not in asked:
+            return f"{path(ns)} waits, and nobody is asked"
+    for ns, value in asked.items():
+        if list(value.get("path", ())) != path(ns).split("/"):
+            return f"{path(ns)} waits, and is shown as {value.get('path')}"
+    return None if asked else "nothing moves, and nobody is asked"
+
+
+def _results(step: TreeStep) -> Iterator[tuple[str, ToolMessage]]:
+    """Yields the results of delegates that this step has added, by the namespaces of their machines."""
+    if len(step.step.after.messages) <= len(step.step.before.messages):
+        return
+    owned = {call[2]: ns for ns, call in step.after.calls.items() if call[0] == step.ns}
+    for message in step.step.update.get("messages", ()):
+        if isinstance(message, ToolMessage) and message.tool_call_id in owned:
+            yield owned[message.tool_call_id], message
+
+
+def _ran(step: TreeStep) -> Iterator[Mapping[str, Any]]:
+    for told in reading.replies(step.step.before.messages) if step.step.ran else ():
+        for call in told.message.tool_calls:
+            if call["id"] in step.step.ran:
+                yield call
+
+
+def _effects(point: MachinePoint, ns: str, tree: Tree) -> bool:
+    box = tree.plain(ns).deps.toolbox
+    calls = {call["id"]: call["name"] for told in reading.replies(point.messages) for call in told.calls}
+    return any(box.is_effect(calls.get(call_id, "")) for call_id in point.ran)
+
+
+def _tokens(point: MachinePoint) -> int:
+    used = (told.message.usage_metadata for told in reading.replies(point.messages))
+    return sum(one["total_tokens"] if one else 0 for one in used)
+
+
+@dataclass(frozen=True)
+class TreeProperty:
+    """A name, what must hold, and why a step breaks it (None: it does not)."""
+
+    name: str
+    sentence: str
+    broken: Callable[[TreeStep, Tree], Why]
+
+
+NO_LOST_WAIT = "no lost wait"
+NO_DEADLOCK = "no deadlock"
+
+TREE_PROPERTIES: tuple[TreeProperty, ...] = (
+    TreeProperty("one machine", "Each call of a delegate has one machine, whatever is killed.", one_machine),
+    TreeProperty("told as it is", "A delegate is told as done only if its task has ended so.", told_as_it_is),
+    TreeProperty(
+        "nothing is lost", "The call of a delegate that is at work or waits stays open.", nothing_is_lost
+    ),
+    TreeProperty(
+        "what ran below is told",
+        "A delegate below which an effect has run is never told as not run.",
+        what_ran_is_told,
+    ),
+    TreeProperty("told has run", "An effect that is told as done has run, in this machine.", told_has_run),
+    TreeProperty(
+        "no unseen failure",
+        "A success that claims done names each delegate that failed, and its model knew it.",
+        no_unseen_failure,
+    ),
+    TreeProperty(
+        "one bound",
+        "All machines together use no more than the limit, and one reply of each that runs.",
+        within_the_bound,
+    ),
+    TreeProperty(
+        "the stricter policy",
+        "A call that any graph above wants approved runs only when a person has agreed.",
+        the_stricter_policy,
+    ),
+    TreeProperty("a stop stops all", "After a stop no machine below goes on.", a_stop_stops_all),
+)
+TREE_OVERALL: Mapping[str, str] = {
+    NO_LOST_WAIT: "What any machine waits for is put at the top, with its path, all at once.",
+    NO_DEADLOCK: "From everywhere all machines can come to an end.",
+}
