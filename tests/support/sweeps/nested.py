@@ -1,7 +1,7 @@
 """Kills a real process with SIGKILL at every moment of a tree of machines, and lets another one go on.
 
 Run as a program: `python tests/support/sweeps/nested.py FOLDER WAY FIRST STRIDE [MOST] [DATABASE]`. WAY is
-sync or async; kill number n is at the moment FIRST + n * STRIDE, and every third process that goes on is
+sync or async; kill number n is at the moment FIRST + n * STRIDE, and two of three processes that go on are
 killed, too. DATABASE is the address of a PostgreSQL database; without it there is one of SQLite for each
 kill.
 
@@ -208,7 +208,7 @@ def main(where: Path, way: str, first: int, stride: int, most: int, database: st
         folder = where / f"{way}-{kill_at}"
         folder.mkdir(parents=True)
         alive = in_process(folder, way, kill_at, database)
-        again = 1 + 7 * (number % 20) if number % 3 == 0 and not alive else 0
+        again = 1 + 7 * (number % 20) if number % 3 and not alive else 0
         if again:
             in_process(folder, way, again, database)
         assert in_process(folder, way, 0, database)
