@@ -9,14 +9,14 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from signoff.graph.again import going_on
 from signoff.graph.errors import ThreadError
+from signoff.graph.finish.again import going_on
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
-from signoff.graph.messages import not_run, noted
+from signoff.graph.messages import add_notes, not_run
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.delegates.ledger import ledger_below
 from signoff.nodes.delegates.run import ChildMachine, Children
@@ -129,7 +129,7 @@ def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:
     if not any(signed.values()):
         return
     written.messages = [
-        noted(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
+        add_notes(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
         for found in written.messages
     ]
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from signoff.graph.again import extend, retry
     from signoff.graph.build import Graph, Storage, build_graph
     from signoff.graph.compiled.delegates import delegate
     from signoff.graph.compiled.inputs import go_on
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
         ThreadError,
         ThreadLost,
     )
+    from signoff.graph.finish.again import extend, retry
     from signoff.graph.history.task import Task
     from signoff.graph.kinds import Effect, Kind
     from signoff.graph.limits import Limits, Prices, TokenCounts
@@ -137,7 +137,7 @@ _NAMES = {
         "build_graph",
     ),
     "signoff.graph.compiled.delegates": ("delegate",),
-    "signoff.graph.again": (
+    "signoff.graph.finish.again": (
         "extend",
         "retry",
     ),

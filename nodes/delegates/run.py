@@ -23,8 +23,8 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.again import GoingOn
 from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.finish.again import GoingOn
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
@@ -34,7 +34,7 @@ from signoff.graph.limits import Prices
 from signoff.graph.machine import Event, check_states, enters
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.state import Context
-from signoff.nodes.delegates import told
+from signoff.nodes.delegates import results
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
 from signoff.nodes.descent import LISTENS, Descent, namespace
@@ -113,7 +113,7 @@ class ChildMachine:
                 and (found := self.result(state.values, over=self._is_over(state)))
             ):
                 return found
-            given = again or self._given(state)
+            given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
@@ -160,24 +160,26 @@ class ChildMachine:
         if found is None:
             return None
         outcome = typed_outcome(found, None)
-        return told.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
+        return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
 
-    def left(self, state: StateSnapshot) -> ToolMessage:
+    def result_if_abandoned(self, state: StateSnapshot) -> ToolMessage:
         """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
         if found := self.result(state.values, over=self._is_over(state)):
             return found
         if self.deps is None:
-            return told.left(self.call, None, told.NOTHING_USED, bool, self.run)
+            return results.abandoned_result(self.call, None, results.NOTHING_USED, bool, self.run)
         task = self.task(state.values)
-        return told.left(self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run)
+        return results.abandoned_result(
+            self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run
+        )
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
         state: Any = values
         return read(state, self.deps.toolbox)
 
-    def used(self, task: Task) -> told.UsedBelow:
-        return told.used_by(task, self._prices)
+    def used(self, task: Task) -> results.UsedBelow:
+        return results.used_by(task, self._prices)
 
     @property
     def _prices(self) -> Prices | None:
@@ -197,7 +199,7 @@ class ChildMachine:
         mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
         return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
 
-    def _given(self, state: StateSnapshot | None) -> Any:
+    def _input(self, state: StateSnapshot | None) -> Any:
         """What it is entered with: its task, or nothing where something is left to run."""
         if state is None:
             args = self.call.args if self.edited is None else self.edited
@@ -230,21 +232,21 @@ class ChildMachine:
             if gets_past(error):
                 raise
             return self._broken(error)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run, **notes)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run, **notes)
 
     def _broken(self, error: Exception) -> ToolMessage:
         """The result of a call whose graph, which is not Signoff's, has raised."""
         why = f"{type(error).__name__}: {words(error)}"
         found = Outcome(status="error", reason="raised", error=why, summary=why)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
-def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
+def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
     """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
     begun."""
     child = ChildMachine(call, reply_id, run)
     state = yield from child.look()
-    return None if state is None else child.left(state)
+    return None if state is None else child.result_if_abandoned(state)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from langgraph.types import Command, StateSnapshot
 from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import entry_update, go_on
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_reply
@@ -101,7 +101,7 @@ def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
     if at is None or at == turns:
         return now
     if isinstance(at, int) and not 0 <= at < turns:
-        raise ThreadError(f"The current task has {counted(turns, 'turn')}; there is no turn {at} in it.")
+        raise ThreadError(f"The current task has {count_noun(turns, 'turn')}; there is no turn {at} in it.")
     checkpointer = graph.checkpointer
     assert isinstance(checkpointer, BaseCheckpointSaver), "a session has one"
     checkpoint = at

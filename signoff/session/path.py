@@ -141,7 +141,7 @@ class _Walk:
         return self.found[::-1]
 
     def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
-        name = ran_between(saved, parent)
+        name = node_between(saved, parent)
         # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
         # run that saves only its end there is an empty checkpoint.
         again = self.entered and saved.metadata.get("source") == "input"
@@ -175,7 +175,7 @@ def _next(channels: Collection[str]) -> tuple[str, ...]:
     return next_states(channels) or ((_START,) if _START in channels else ())
 
 
-def ran_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
+def node_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
     """The name of the node that ran between `parent` and `saved`; empty for none.
 
     More than one ran when steps between were not saved (`durability="exit"`): this is the last of them.

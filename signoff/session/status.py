@@ -16,9 +16,9 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
-from signoff.graph.again import entering
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.finish.again import entering
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
@@ -60,7 +60,7 @@ class ThreadStatus:
         return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
 
     @property
-    def shown(self) -> str:
+    def quoted_id(self) -> str:
         """The thread's id, for a message."""
         return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
 

@@ -199,7 +199,7 @@ class Room:
     def _terminal_document(self) -> dict[str, Any]:
         assert self.terminal is not None
         rows, cols = self.terminal.size
-        return {"data": self.terminal.kept, "rows": rows, "cols": cols, "used": self.terminal.used}
+        return {"data": self.terminal.recent_output, "rows": rows, "cols": cols, "used": self.terminal.used}
 
     # --- what is done ---
 
@@ -303,7 +303,7 @@ class Room:
             self.here, self.problem, self._sure = True, "", False
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
-            begun.add_done_callback(_looked_at)
+            begun.add_done_callback(_retrieve_error)
             self._begun = begun
             runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
             runner.start()
@@ -339,9 +339,9 @@ class Room:
         self.here, self.used = False, time.monotonic()
         self.live.clear()
         if error is not None:
-            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
-                self.problem = told
+                self.problem = message
             if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():
@@ -359,7 +359,7 @@ class Room:
             self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
             self._flushing = True
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._on_change)
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         return self.opened_terminal(settings.workspace).run(command, timeout)
@@ -379,7 +379,7 @@ class Room:
         if not self._begun.done():
             self._begun.set_result(None)
 
-    def _heard(self) -> None:
+    def _on_change(self) -> None:
         self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
 
     def _flush_soon(self) -> None:
@@ -431,7 +431,7 @@ class Room:
             self.terminal.close()
 
 
-def _looked_at(begun: "asyncio.Future[None]") -> None:
+def _retrieve_error(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
 

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from signoff import Finished, Limits, Question, Session, build_graph, delegate, outcome_of, sqlite_storage
-from signoff.graph.again import GoingOn, extend, retry
 from signoff.graph.build import Graph
+from signoff.graph.finish.again import GoingOn, extend, retry
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply

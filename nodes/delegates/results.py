@@ -6,7 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.again import LEFT
+from signoff.graph.finish.again import LEFT
 from signoff.graph.foreign import capped, valid_text
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
@@ -84,7 +84,7 @@ def why_not(outcome: Outcome) -> str:
     return f"{outcome.status}: {shown}"
 
 
-def left(
+def abandoned_result(
     call: Call,
     task: Task | None,
     used: UsedBelow,
