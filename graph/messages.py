@@ -268,7 +268,7 @@ def foreseen(history: Sequence[BaseMessage], write: Any) -> tuple[list[Any], Any
         # Something was replaced: that is read anew in any case.
         return after, write
     added = after[len(history) :]
-    ids = after.taken()
+    ids = after.take_ids()
     if isinstance(history, History) and ids is not None:
         history.grown(ids - {message.id for message in added}, history.lineage)
     return after, added
