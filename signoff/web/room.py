@@ -257,9 +257,10 @@ class Room:
         await self._in_time(partial(self._work.again, waiting))
 
     def _still(self, status: ThreadStatus, interrupt_id: str) -> Waiting:
-        if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
+        waiting = status.wait(interrupt_id)
+        if waiting is None:
             raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-        return status.waiting
+        return waiting
 
     async def _in_time(self, goes: Goes) -> None:
         try:
