@@ -261,6 +261,20 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     return whole.grown(taken, lineage)
 
 
+def foreseen(history: Sequence[BaseMessage], write: Any) -> tuple[list[Any], Any]:
+    """The history as it will be, and the write with the very messages that will be added. The history can be
+    appended to as before; so a reading of what is foreseen holds for what comes."""
+    after = append_messages(history, [write])
+    if not isinstance(after, History) or lineage(after) is None or lineage(after) is not lineage(history):
+        # Something was replaced: that is read anew in any case.
+        return after, write
+    added = after[len(history) :]
+    ids = after.take_ids()
+    if isinstance(history, History) and ids is not None:
+        history.grown(ids - {message.id for message in added}, history.lineage)
+    return after, added
+
+
 def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
     """The reducer of the summary: the last write counts. Only what is written is stored, not a copy of the
     summary with every checkpoint."""

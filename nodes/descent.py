@@ -5,7 +5,7 @@ It is handed down in the configuration of the run, which LangGraph passes on and
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from signoff.graph.limits import Limits
@@ -13,6 +13,9 @@ from signoff.tools.approvals import Approvals
 
 DESCENT = "__signoff_descent"
 """The key under which it stands among what LangGraph calls configurable."""
+
+LISTENS = "__signoff_listens"
+"""The key that says that whoever runs the thread can be asked to pause by another process."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Descent:
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
     below it. policies: of approvals, of all machines above it. bounds: the limits above it that bound the
     whole tree. root: the task at the top. ledger: of the tree, where it is kept in the process. listens:
-    whoever runs the thread can be asked to pause by another process.
+    whoever runs the thread can be asked to pause by another process. made, limits_of: what its nodes have
+    made of it, to save time.
     """
 
     ns: str
@@ -41,6 +45,8 @@ class Descent:
     root: str = ""
     ledger: Any = None
     listens: bool = False
+    made: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+    limits_of: dict[int, Limits] = field(default_factory=dict, compare=False, repr=False)
 
     def within(self, own: Limits) -> Limits:
         """The machine's own limits, no deeper than it may be."""

@@ -21,7 +21,7 @@ from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.delegates.ledger import ledger_below
 from signoff.nodes.delegates.run import ChildMachine, Children
 from signoff.nodes.descent import namespace
-from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
+from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Operation, Part
 from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
@@ -98,14 +98,21 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
     """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
     are only looked at when the state runs again."""
     children, again = list[ChildMachine](), going_on(state["messages"])
+    reply_id = task.reply_of(batch[0]).message.id or ""
+    # The graph may have had a plain tool of that name before.
+    begun = yield from look(run, reply_id, batch)
+    known = {call.index: outcome_known(call, begun[call.id], run) for call in batch if call.id in begun}
     for call in batch:
         decision = decided(call, task.decisions)
-        if _may_run(call, decision, run):
-            reply_id = task.reply_of(call).message.id or ""
+        if call.index not in known and _may_run(call, decision, run):
             children.append(ChildMachine(call, reply_id, run, _edited(decision), again.get(call.id)))
     results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
-    return Written([done.get(call.index) or _not_approved(call, run) for call in batch])
+    written = Written()
+    for call in batch:
+        found = done.get(call.index) or _not_approved(call, run)
+        written.add(known.get(call.index) or Written([found]))
+    return written
 
 
 def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]:

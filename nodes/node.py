@@ -278,6 +278,14 @@ class NodeContext:
         of cost where no prices are known."""
         if self.context is _NO_CONTEXT and self.descent is None:
             return self.deps.limits
+        if self.descent is not None and (made := self.descent.limits_of.get(id(self.deps))):
+            return made
+        found = self._limits()
+        if self.descent is not None:
+            self.descent.limits_of[id(self.deps)] = found
+        return found
+
+    def _limits(self) -> Limits:
         named = self.context.model_fields_set & Limits.model_fields.keys()
         given = {name: getattr(self.context, name) for name in named}
         update = {name: value for name, value in given.items() if value is not None}
@@ -445,11 +453,19 @@ class Node(Runnable[AgentState, dict[str, Any]]):
 
 def _begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
-    above = run.descent.policies if run.descent is not None else ()
-    if policy.by_context or above:
-        policy = policy.within(run.users_context) if policy.by_context else policy
-        box = replace(deps.toolbox, approvals=policy.below(above) if above else policy)
-        run.deps = replace(deps, toolbox=box)
+    descent = run.descent
+    above = descent.policies if descent is not None else ()
+    if not policy.by_context and not above:
+        return run
+    if descent is not None and not policy.by_context and (made := descent.made.get(id(deps))):
+        run.deps = made
+        return run
+    if descent is None or policy.by_context:
+        policy = policy.within(run.users_context)
+    box = replace(deps.toolbox, approvals=policy.below(above) if above else policy)
+    run.deps = replace(deps, toolbox=box)
+    if descent is not None and not deps.toolbox.approvals.by_context:
+        descent.made[id(deps)] = run.deps
     return run
 
 

@@ -31,6 +31,7 @@ from signoff.graph.messages import append_messages, as_messages, is_genuine, sli
 from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import Context
+from signoff.nodes.delegates.graphs import deps_of
 from signoff.nodes.requests import Operation
 
 
@@ -126,8 +127,37 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
         del place_now["configurable"]["checkpoint_id"]
         now = yield Operation(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
         _check_is_no_other(given, before, place, now)
+    if newest and isinstance(given, Command) and _has_delegates(graph):
+        _check_still_waits(given, saved, place)
     check_states(saved, graph.nodes, newest=newest)
     return given
+
+
+def _has_delegates(graph: EntryGraph) -> bool:
+    deps = deps_of(graph)
+    return deps is not None and bool(deps.toolbox.delegates)
+
+
+def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, place: RunnableConfig) -> None:
+    """Raises ThreadError for an answer by an id under which nothing waits: LangGraph would drop it in
+    silence."""
+    given = command.resume
+    if not isinstance(given, dict) or not given or not all(map(_names_interrupt, given)):
+        return
+    written = (saved.pending_writes or ()) if saved else ()
+    waits = {
+        one.id: "/".join(one.value.get("path", ())) if isinstance(one.value, Mapping) else ""
+        for _, channel, value in written
+        if channel == _INTERRUPT
+        for one in value
+    }
+    if gone := [key for key in given if key not in waits]:
+        told = ", ".join(f"{path or 'the thread itself'}: {key}" for key, path in waits.items()) or "nothing"
+        thread_id = quote_id(place["configurable"]["thread_id"])
+        raise ThreadError(
+            f"Thread {thread_id} no longer waits for this answer (interrupt {gone[0]!r}); it waits for "
+            f"{told}. Nothing was changed."
+        )
 
 
 def _check_says_something(command: Command[Any]) -> None:

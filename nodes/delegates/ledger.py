@@ -11,11 +11,14 @@ Without a store, or without a thread, the tree keeps its ledger in the process.
 """
 
 import asyncio
+import os
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired, TypedDict, TypeVar
+from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, GetOp
 
@@ -25,7 +28,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State, next_state
-from signoff.graph.messages import append_messages
+from signoff.graph.messages import foreseen
 from signoff.graph.rules import COUNTED, SHARED, budget, decide
 from signoff.graph.state import AgentState, BoundAbove, GrantedCalls, TreeBudget
 from signoff.nodes.descent import Bound, is_within
@@ -38,18 +41,23 @@ _T = TypeVar("_T")
 
 class OpenReply(TypedDict):
     """A reply that was reserved and is not settled. turn: its number. reserved: of tokens and cost as much as
-    the reply before it used. again: how often it was begun before by a process that came to an end."""
+    the reply before it used. by: the process that did. again: how often it was begun before, by one that came
+    to an end."""
 
     turn: int
     reserved: dict[str, float]
+    by: str
     again: int
 
 
 class LedgerEntry(TypedDict):
     """One machine. used: by it, and by those below whose calls have results, by the names of the limits.
-    calls: those of its last reply that may run. lost: what replies have cost that nobody got."""
+    calls: those of its last reply that may run. lost: what replies have cost that nobody got. turn, reply:
+    the number of its last reply, and what that has cost."""
 
     used: dict[str, float]
+    turn: NotRequired[int]
+    reply: NotRequired[dict[str, float]]
     open: NotRequired[OpenReply]
     calls: NotRequired[int]
     lost: NotRequired[dict[str, float]]
@@ -74,6 +82,10 @@ class RunLedger:
         return found
 
 
+_MOST_LAST = 256
+_LAST: WeakKeyDictionary[Any, dict[Any, dict[str, Any]]] = WeakKeyDictionary()
+"""The ledgers as this process has written them last, by their stores."""
+
 # For stores without an atomic swap: of machines in one process at least none loses what another writes.
 _ONE_BY_ONE = threading.Lock()
 
@@ -91,14 +103,22 @@ class _Change:
             return self.kept.change(self.edit)
         store, place = run.store, ("signoff", LEDGER, label(run.thread_id))
         assert store is not None, "without a store the tree keeps its ledger in the process"
-        with nullcontext() if hasattr(store, "swap") else _ONE_BY_ONE:
+        swaps = hasattr(store, "swap")
+        last = _LAST.setdefault(store, {}) if swaps else {}
+        # What this process has written last is nearly always what is there.
+        before = last.pop((place, self.root), None)
+        with nullcontext() if swaps else _ONE_BY_ONE:
             while True:
-                item = store.get(place, self.root)
-                before = None if item is None else item.value
+                if before is None:
+                    item = store.get(place, self.root)
+                    before = None if item is None else item.value
                 machines, found = self.edit(before["machines"] if before else {})
                 after = {"machines": machines}
-                if after == before or Swap(place, self.root, before, after).on(store):
+                if Swap(place, self.root, before, after).on(store):
+                    if len(last) < _MOST_LAST:
+                        last[place, self.root] = after
                     return found
+                before = None
 
     async def ado(self, run: NodeContext) -> Any:
         return self.do(run) if self.kept is not None else await asyncio.to_thread(self.do, run)
@@ -130,8 +150,11 @@ def _above(machines: Mapping[str, LedgerEntry], ns: str, bounds: tuple[Bound, ..
 
 def _used(task: Task, limits: Limits) -> dict[str, float]:
     """What the task and all below it have used since it began, by the names of the limits."""
-    bare = replace(task, tree=None)
-    return {name: total(bare, limits) for name in SHARED if (total := COUNTED[name].total)}
+    return {
+        name: total(task, limits) - task.lost(name, since_extended=False)
+        for name in SHARED
+        if (total := COUNTED[name].total)
+    }
 
 
 def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
@@ -153,17 +176,41 @@ class Machine:
     def settled(self, machines: Mapping[str, LedgerEntry]) -> dict[str, LedgerEntry]:
         """The entries with this one's use. What all below it have used is part of that."""
         before = machines.get(self.ns)
-        entry = LedgerEntry(used=_used(self.task, self.limits))
+        cost = _of_reply(self.task.last, self.limits)
+        entry = LedgerEntry(used=_used(self.task, self.limits), turn=self.task.turns, reply=cost)
+        before = self.without_lost(before) if before else None
         lost = dict(before.get("lost", {})) if before else {}
         reply = before.get("open") if before else None
         if reply and reply["again"] and reply["turn"] <= self.task.turns:
             # The prompt was the same; so it has cost about as much as the reply that came in its place.
-            cost = _of_reply(self.task.last, self.limits)
             lost = {name: lost.get(name, 0) + reply["again"] * cost[name] for name in cost}
         if lost:
             entry["lost"] = lost
         others = {at: kept for at, kept in machines.items() if not is_within(at, self.ns)}
         return {**others, self.ns: entry}
+
+    def without_lost(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, where the last reply that it knows is in no history, since the process ended before that
+        was saved: what it has cost is lost."""
+        if entry.get("turn", 0) <= self.task.turns:
+            return entry
+        lost, reply = entry.get("lost", {}), entry.get("reply", {})
+        lost = {name: lost.get(name, 0) + cost for name, cost in reply.items()}
+        return {**entry, "used": _used(self.task, self.limits), "turn": self.task.turns, "lost": lost}
+
+    def begun_again(
+        self, machines: Mapping[str, LedgerEntry], *, calling: bool
+    ) -> tuple[dict[str, LedgerEntry], None]:
+        """Notes that a reply which was reserved is begun once more: what the first one has cost is lost.
+        calling: the run goes on with the call of the model itself, which was begun, then, even in this
+        process."""
+        after, entry = dict(machines), machines.get(self.ns)
+        if entry is None:
+            return after, None
+        after[self.ns] = entry = self.without_lost(entry)
+        if (reply := entry.get("open")) and (calling or _is_anothers(reply)):
+            after[self.ns] = {**entry, "open": {**reply, "by": _process(), "again": reply["again"] + 1}}
+        return after, None
 
     def read(self, machines: Mapping[str, LedgerEntry]) -> TreeBudget:
         found = TreeBudget(task=self.task.id, above=_above(machines, self.ns, self.bounds))
@@ -178,10 +225,11 @@ class Machine:
         reply = machines[self.ns].get("open") if self.ns in machines else None
         after = self.settled(machines)
         found = self.read(after)
-        if decide(replace(self.task, tree=found), self.limits)["event"] == Event.THINK:
+        task = self.task if found == self.task.tree else replace(self.task, tree=found)
+        if decide(task, self.limits)["event"] == Event.THINK:
             turn, expected = self.task.turns + 1, _of_reply(self.task.last, self.limits)
-            again = reply["again"] if reply and reply["turn"] == turn else 0
-            after[self.ns]["open"] = OpenReply(turn=turn, reserved=expected, again=again)
+            again = 0 if reply is None or reply["turn"] != turn else reply["again"] + _is_anothers(reply)
+            after[self.ns]["open"] = OpenReply(turn=turn, reserved=expected, by=_process(), again=again)
         return after, found
 
     def replied(
@@ -197,12 +245,16 @@ class Machine:
         return after, found
 
 
-def begun_again(machines: Mapping[str, LedgerEntry], ns: str) -> tuple[dict[str, LedgerEntry], None]:
-    """Notes that a reply which was reserved is begun once more: what the first one has cost is lost."""
-    after, entry = dict(machines), machines.get(ns)
-    if entry and (reply := entry.get("open")):
-        after[ns] = {**entry, "open": {**reply, "again": reply["again"] + 1}}
-    return after, None
+_NAMES: dict[int, str] = {}
+
+
+def _process() -> str:
+    """This process; another one may get its number."""
+    return _NAMES.setdefault(os.getpid(), uuid.uuid4().hex)
+
+
+def _is_anothers(reply: OpenReply) -> bool:
+    return reply["by"] != _process()
 
 
 def kept_in_process(run: NodeContext) -> bool:
@@ -237,9 +289,14 @@ def fresh(task: Task, run: NodeContext) -> Part[Task]:
     return replace(task, tree=found)
 
 
+_WATCHED = frozenset(
+    {State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE, State.FINISH}
+)
+
+
 def in_tree(state: State, work: Work) -> Work:
     """The work of a state in a tree of machines: with the ledger, and with an ear for a pause."""
-    if state not in (State.COMPRESS, State.EXECUTE, State.ROUTE_TOOLS, State.CALL_LLM, State.FINISH):
+    if state not in _WATCHED:
         return work
     working = _kept(state, work)
     return _listening(working) if state in (State.CALL_LLM, State.EXECUTE) else working
@@ -267,14 +324,18 @@ def _kept(state: State, work: Work) -> Work:
     """The work of a state with what the ledger needs: nothing, where no limit bounds a tree."""
 
     def steps(held: AgentState, run: NodeContext) -> Steps:
-        if state is State.CALL_LLM and run.goes_on:
-            yield _change(run, run.task(held), lambda machines: begun_again(machines, run.ns))
+        if run.goes_on:
+            calling = state is State.CALL_LLM
+            task = run.task(held)
+            machine = _machine(task, run)
+            yield _change(run, task, lambda machines: machine.begun_again(machines, calling=calling))
         found = work(held, run)
         report: Report = found if isinstance(found, Report) else (yield from found)
         return (yield from _after(state, report, held, run))
 
     def working(held: AgentState, run: NodeContext) -> Report | Steps:
-        return steps(held, run) if _is_kept(run) else work(held, run)
+        needed = state is not State.DECIDE or run.goes_on
+        return steps(held, run) if needed and _is_kept(run) else work(held, run)
 
     return working
 
@@ -290,9 +351,12 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     leads = next_state(state, report.event)
     if leads is not State.DECIDE and report.event is not Event.REPLIED:
         return report
-    written = report.update.get("messages")
-    messages = held["messages"] if written is None else append_messages(held["messages"], [written])
-    after: AgentState = {**held, **report.update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
+    update, messages = report.update, held["messages"]
+    if "messages" in update:
+        messages, written = foreseen(messages, update["messages"])
+        update = {**update, "messages": written}
+        report = replace(report, update=update)
+    after: AgentState = {**held, **update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
     task = run.task(after)
     machine = _machine(task, run)
     if report.event is not Event.REPLIED:

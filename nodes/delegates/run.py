@@ -37,7 +37,7 @@ from signoff.graph.state import Context
 from signoff.nodes.delegates import results
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
-from signoff.nodes.descent import Descent, namespace
+from signoff.nodes.descent import LISTENS, Descent, namespace
 from signoff.nodes.node import Dependencies, NodeContext
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.tools.delegates import Delegate
@@ -96,7 +96,7 @@ class ChildMachine:
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,
             ledger=ledger,
-            listens=above.listens if above else run.control is not None,
+            listens=above.listens if above else bool(run.config.get("configurable", {}).get(LISTENS)),
         )
 
     def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:

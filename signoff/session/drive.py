@@ -27,6 +27,7 @@ from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
+from signoff.nodes.descent import LISTENS
 from signoff.nodes.journal import hand_out
 from signoff.nodes.node import Dependencies
 from signoff.nodes.requests import Operation, Store, atell, tell
@@ -324,7 +325,10 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
     follower = Follower(task, thread.deps.toolbox, thread.turns, task.extra_turns + extra, messages)
     control = thread.asked.control(wanted.pieces)
     modes = ["updates", "messages"] if wanted.pieces else ["updates"]
-    stretch = Stretch(thread.graph, given, thread.config, thread.context, control, modes, wanted.events)
+    config = thread.config
+    if thread.deps.toolbox.delegates:
+        config = {**config, "configurable": {**config.get("configurable", {}), LISTENS: True}}
+    stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         mode, data = item

@@ -113,7 +113,8 @@ def _others(run: Run, stand: Stand) -> dict[str, str]:
     new = run.status.condition is Condition.UNKNOWN
     return {
         "head": _macro("head", run, stand, new),
-        "ask": _ask(waiting) if waiting else "",
+        # A card for each, where delegates wait beside each other: they are answered in any order.
+        "ask": "".join(map(_ask, run.status.waits)) if waiting else "",
         "moves": _macro("bar", found, run, stand, new),
         "hint": hint(waiting),
         "machine": _macro("machine_part", picture(run), pictures_below(run)),

@@ -20,7 +20,7 @@ from signoff.graph.machine import State
 from signoff.graph.messages import marks
 from signoff.graph.rules import decide
 from signoff.models import ScriptedModel, call, reply
-from signoff.nodes.delegates.ledger import Machine, begun_again
+from signoff.nodes.delegates.ledger import Machine
 from signoff.nodes.descent import Bound
 from signoff.session.replay import replay
 from signoff.session.status import deps_of
@@ -199,7 +199,7 @@ def test_the_ledger_says_in_the_end_what_the_outcome_says(tmp_path: Path) -> Non
     assert outcome.tree is not None
     assert machine["used"]["tokens"] == outcome.tree.total_tokens
     assert machine["used"]["tree_turns"] == outcome.tree.turns
-    assert machine.keys() == {"used"}
+    assert machine.keys() == {"used", "turn", "reply"}
 
 
 def test_what_a_rule_read_of_the_ledger_was_saved_before(tmp_path: Path) -> None:
@@ -244,6 +244,9 @@ def test_a_reservation_that_is_made_again_counts_once() -> None:
     one, row = machine(2, others=3)
     once, found = one.deciding(row)
     assert one.deciding(once) == (once, found)
+    # In another process the reply may have been asked for.
+    once["a:1"]["open"]["by"] = "another"
+    assert one.deciding(once)[0]["a:1"]["open"]["again"] == 1
     assert once["a:1"]["open"]["turn"] == 3
 
 
@@ -258,7 +261,7 @@ def test_a_reply_that_a_crash_cut_short_is_lost_once_and_no_turn() -> None:
     row, _ = one.deciding(row)
     # The process ends in the model call; another one begins it again, and a third one once more.
     for _ in range(2):
-        row, _ = begun_again(row, "a:1")
+        row, _ = one.begun_again(row, calling=True)
         row, _ = one.deciding(row)
     after, _ = machine(3)
     row, found = after.deciding(row)
@@ -266,3 +269,16 @@ def test_a_reply_that_a_crash_cut_short_is_lost_once_and_no_turn() -> None:
     assert (row["a:1"]["used"]["tokens"], row["a:1"]["used"]["tree_turns"]) == (300, 3)
     assert replace(after.task, tree=found).lost("tokens") == 200
     assert replace(after, task=replace(after.task, tree=found)).deciding(row)[0] == row
+
+
+def test_a_reply_that_was_settled_and_not_saved_is_lost_too() -> None:
+    before, row = machine(2)
+    row, _ = before.deciding(row)
+    after, _ = machine(3)
+    row, _ = after.replied(row, "r2", 1)
+    assert row["a:1"]["used"]["tokens"] == 300
+    # The process ends before the reply is in the history; another one asks for it again.
+    row, _ = before.begun_again(row, calling=True)
+    row, found = after.replied(row, "r2", 1)
+    assert (row["a:1"]["used"]["tokens"], row["a:1"]["lost"]["tokens"]) == (300, 100)
+    assert found["lost"]["tokens"] == 100

@@ -92,9 +92,12 @@ def test_what_a_delegate_has_used_ends_the_parent(limits: Limits, reason: str, t
         assert outcome.tree is not None
         # At most one reply above the limit, of the one that ran.
         assert outcome.tree.total_tokens == 400
-        # More grants the whole amount once more, counted from now on.
-        again = graph.invoke(extend(graph.get_state(THREAD), turns=5), THREAD)
-    assert (outcome_of(again).status, outcome_of(again).claim) == ("success", "blocked")
+        # More grants the whole amount once more, counted from now on, and the delegate goes on.
+        for _ in range(2):
+            again = outcome_of(graph.invoke(extend(graph.get_state(THREAD), turns=5), THREAD))
+    assert (again.status, again.claim) == ("success", "blocked")
+    assert again.tree is not None
+    assert (again.tree.turns, again.tree.delegates) == (1 + 10 + 1, 1)
 
 
 def test_a_delegate_is_not_begun_when_nothing_is_left() -> None:

@@ -1,7 +1,7 @@
 """Kills a real process with SIGKILL at every moment of a tree of machines, and lets another one go on.
 
 Run as a program: `python tests/support/sweeps/nested.py FOLDER WAY FIRST STRIDE [MOST] [DATABASE]`. WAY is
-sync or async; kill number n is at the moment FIRST + n * STRIDE, and every third process that goes on is
+sync or async; kill number n is at the moment FIRST + n * STRIDE, and up to five processes that go on are
 killed, too. DATABASE is the address of a PostgreSQL database; without it there is one of SQLite for each
 kill.
 
@@ -98,6 +98,9 @@ def graph_of(storage: Any, ledger: Path) -> Any:
 def kills_of(report: Mapping[str, Any]) -> int:
     """How many kills a report is of."""
     return int(not report["alive"]) + int(report["again"])
+
+
+_MOST_AGAIN = 6
 
 
 def faults(report: Mapping[str, Any]) -> list[str]:
@@ -208,12 +211,15 @@ def main(where: Path, way: str, first: int, stride: int, most: int, database: st
         folder = where / f"{way}-{kill_at}"
         folder.mkdir(parents=True)
         alive = in_process(folder, way, kill_at, database)
-        again = 1 + 7 * (number % 20) if number % 3 == 0 and not alive else 0
-        if again:
-            in_process(folder, way, again, database)
+        again = 0
+        # Whoever goes on dies, too, and so does the next one.
+        while not alive and again < number % _MOST_AGAIN:
+            if in_process(folder, way, 11 + 29 * ((number + again) % 7), database):
+                break
+            again += 1
         assert in_process(folder, way, 0, database)
         report = json.loads((folder / "report.json").read_text())
-        print(json.dumps({"kill": kill_at, "alive": alive, "again": bool(again), **report}), flush=True)
+        print(json.dumps({"kill": kill_at, "alive": alive, "again": again, **report}), flush=True)
 
 
 if __name__ == "__main__":
