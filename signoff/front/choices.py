@@ -87,9 +87,10 @@ def option_of(text: str, options: Sequence[str]) -> str:
 
 def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
     """What was shown, if the thread waits for it still. Raises TooLate when it does not."""
-    if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
+    waiting = status.wait(interrupt_id)
+    if waiting is None:
         raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-    return status.waiting
+    return waiting
 
 
 def answer_of(texts: Sequence[str], waiting: Waiting, shown: str = "") -> Any:

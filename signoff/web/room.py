@@ -267,17 +267,10 @@ class Room:
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
-        waiting = self._still(run.status, interrupt_id)
-        if not isinstance(waiting, Action):
-            raise ThreadError("Only an action can be run again.")
-        self._work = self.new_work()
-        await self._in_time(partial(self._work.again, waiting))
-
-    def _still(self, status: ThreadStatus, interrupt_id: str) -> Waiting:
-        waiting = status.wait(interrupt_id)
-        if waiting is None:
-            raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-        return waiting
+        waiting = still_waiting(run.status, interrupt_id)
+        if not isinstance(waiting, Action) or self._unknown != interrupt_id:
+            raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
+        await self._in_time(lambda work: work.again(waiting))
 
     async def _in_time(self, goes: Goes) -> None:
         try:
