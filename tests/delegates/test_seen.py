@@ -138,7 +138,7 @@ SURFACES = pytest.mark.parametrize("surface", [html, web])
 @SURFACES
 def test_a_page_folds_them_and_draws_their_machines(ended: Path, surface: Callable[[Path], str]) -> None:
     page = surface(ended)
-    assert page.count('<details class="below') == 3
+    assert page.count('<details class="delegate') == 3
     assert page.count('class="machine-below"') == 3
     assert page.count("<svg") == 4
     assert "seen 7" in page
@@ -149,7 +149,7 @@ def test_a_page_folds_them_and_draws_their_machines(ended: Path, surface: Callab
 @SURFACES
 def test_a_page_shows_one_that_waits_unfolded(waiting: Path, surface: Callable[[Path], str]) -> None:
     page = surface(waiting)
-    assert len(re.findall(r'<details class="below [a-z]+" open>', page)) == 2
+    assert len(re.findall(r'<details class="delegate [a-z]+" open>', page)) == 2
 
 
 def test_the_figures_tell_them_apart(ended: Path) -> None:
