@@ -170,8 +170,8 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
-                    if told := expire_all(reading_graph(storage, thread_id), thread_id):
-                        found += told
+                    if expired := expire_all(reading_graph(storage, thread_id), thread_id):
+                        found += expired
                         _go_on(storage, thread_id)
     if as_json:
         print(json.dumps([asdict(item) for item in found], indent=2))
