@@ -114,7 +114,7 @@ def _others(run: Run, stand: Stand) -> dict[str, str]:
     return {
         "head": _macro("head", run, stand, new),
         # A card for each, where delegates wait beside each other: they are answered in any order.
-        "ask": "".join(map(_ask, run.status.waits)) if waiting else "",
+        "ask": "".join(map(_ask, (waiting, *run.status.waits[1:]))) if waiting else "",
         "moves": _macro("bar", found, run, stand, new),
         "hint": hint(waiting),
         "machine": _macro("machine_part", picture(run), pictures_below(run)),

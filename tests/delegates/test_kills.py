@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nested_kills import RESULTS
 from tests.support.prepared import run_python
 from tests.support.sweeps.nested import faults, kills_of
 
@@ -21,6 +22,14 @@ def check(where: Path, way: str, first: int, stride: int, most: int, database: s
     kills = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(faults(kill), kill) for kill in kills if faults(kill)] == []
     return sum(map(kills_of, kills))
+
+
+def test_what_was_recorded_of_the_whole_sweep() -> None:
+    recorded = json.loads(RESULTS.read_text())
+    for found in recorded.values():
+        wrong = ("effects_twice", "effects_lost", "waits_lost", "ended_otherwise", "ledger_wrong")
+        assert [found[name] for name in wrong] == [0] * len(wrong)
+    assert recorded["postgresql"]["kills"] >= 200
 
 
 @pytest.mark.slow
