@@ -254,8 +254,15 @@ class _Server:
         asyncio.run_coroutine_threadsafe(set_apart(), sessions_loop())
 
     async def _begin_call(self, name: str, arguments: dict[str, Any], may_ask: bool) -> OpenCall:
-        running = await self._open() if self._stays else await self._start(LiveSession(self._given))
+        try:
+            running = await self._start_for_call()
+        except SessionEnded:
+            # Another graph has ended it while it started; nothing was asked of it.
+            running = await self._start_for_call()
         return OpenCall(running, name, arguments, may_ask=may_ask)
+
+    async def _start_for_call(self) -> LiveSession:
+        return await self._open() if self._stays else await self._start(LiveSession(self._given))
 
     async def _finish_call(self, call: OpenCall) -> None:
         """A call has its result. Its session serves the next ones, unless another does by now."""

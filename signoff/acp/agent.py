@@ -18,23 +18,19 @@ from acp.schema import (
     ClientCapabilities,
     ElicitationFormSessionMode,
     ElicitationSchema,
-    EmbeddedResourceContentBlock,
     Implementation,
-    McpServerStdio,
     PermissionOption,
     PromptCapabilities,
-    ResourceContentBlock,
     SessionCapabilities,
     SessionCloseCapabilities,
     SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
-    TextContentBlock,
-    TextResourceContents,
     ToolCallUpdate,
     UnstructuredCommandInput,
 )
 
+from signoff.acp.given import INVALID, read_prompt, start_servers
 from signoff.acp.terminal import Terminals
 from signoff.acp.updates import Update, Updates, make_call_id
 from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
@@ -50,7 +46,7 @@ from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models, News, read_story
 from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, SignoffError, ThreadError, quote_id
+from signoff.graph.errors import SignoffError, ThreadError, quote_id
 from signoff.models.choose import check_model
 from signoff.session.commands import Choose, Extend, Retry, Stop, ThreadCommand, TooLate
 from signoff.session.decisions import (
@@ -66,9 +62,7 @@ from signoff.session.decisions import (
 )
 from signoff.session.status import Condition, ThreadStatus
 
-MOST_CHARACTERS = 1_000_000
-"""Of one prompt."""
-FAILED, INVALID = -32000, -32602
+FAILED = -32000
 _PAGE = 50
 _MOST_TITLE = 120
 _COMMAND = re.compile(r"/(?P<name>extend|retry|stop|continue)(?:\s+(?P<turns>\d{1,6}))?\s*")
@@ -193,7 +187,7 @@ class SignoffAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> acp.PromptResponse:
         opened = self._session(session_id)
-        text = _read_prompt(prompt)
+        text = read_prompt(prompt)
         if opened.busy or opened.driver.running:
             raise acp.RequestError(FAILED, "The session still works on the prompt before; cancel that first.")
         opened.busy = True
@@ -215,6 +209,8 @@ class SignoffAgent:
     def close(self) -> None:
         """Ends what was started for the client."""
         self._terminals.close()
+        for driver in self.drivers:
+            driver.close()
 
     # --- sessions ---
 
@@ -239,10 +235,13 @@ class SignoffAgent:
             if self._own is None:
                 settings = await asyncio.to_thread(self._settings, thread_id, given)
                 workspace = settings.workspace
-            tools = await _start_servers(servers or ()) if self._own is None else []
+            tools = await start_servers(servers or ()) if self._own is None else []
         except SignoffError as error:
             raise acp.RequestError(INVALID, str(error)) from error
         driver = Driver(self._storage, thread_id, given, self.models, self._own, tools)
+        for other in self.drivers:
+            if not (other.running or (self._is_open(other) and other.thread_id != thread_id)):
+                await asyncio.to_thread(other.close)
         kept = [other for other in self.drivers if other.running or self._is_open(other)]
         self.drivers = [*kept, driver]
         self.sessions[thread_id] = OpenSession(driver, Updates(workspace or str(given.workspace)))
@@ -526,45 +525,3 @@ def _make_options(has_forms: bool) -> Mapping[str, PermissionOption]:
 
 def _waiting_ids(waiting: Waiting) -> tuple[str, str]:
     return waiting.interrupt_id, get_short_id(waiting)
-
-
-def _read_prompt(prompt: Sequence[Any]) -> str:
-    """The text of a prompt, with the files that were put into it. Raises RequestError for other parts."""
-    parts = []
-    for block in prompt:
-        match block:
-            case TextContentBlock(text=text):
-                parts.append(text)
-            case ResourceContentBlock(uri=uri, name=name):
-                parts.append(f"{name}: {uri}")
-            case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
-                parts.append(f"{uri}:\n{text}")
-            case _:
-                raise acp.RequestError(INVALID, "The prompt has an image or a sound; send text and files.")
-    found = "\n\n".join(parts).strip()
-    if len(found) > MOST_CHARACTERS:
-        raise acp.RequestError(
-            INVALID,
-            f"The prompt has {len(found):,} characters; at most {MOST_CHARACTERS:,} are taken. Name a file "
-            "instead.",
-        )
-    return found
-
-
-async def _start_servers(servers: Sequence[Any]) -> list[Any]:
-    """The tools of the client's MCP servers."""
-    if not servers:
-        return []
-    from signoff.tools.mcp import mcp_tools
-
-    wanted: dict[str, dict[str, Any]] = {}
-    for server in servers:
-        if not isinstance(server, McpServerStdio):
-            raise SetupError(f"The MCP server {server.name!r} is not one over stdio; leave it out.")
-        wanted[server.name] = {
-            "transport": "stdio",
-            "command": server.command,
-            "args": server.args,
-            "env": {variable.name: variable.value for variable in server.env},
-        }
-    return await mcp_tools(wanted)

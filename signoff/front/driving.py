@@ -17,6 +17,7 @@ from signoff.graph.errors import ThreadBusy
 from signoff.session.commands import ThreadCommand
 from signoff.session.decisions import Decision
 from signoff.session.status import ThreadStatus, look, reading_graph
+from signoff.tools.processes.held import OpenResources
 
 MOST_WAITING = 10_000
 """Events that wait for a client that does not read; then the run pauses."""
@@ -43,6 +44,8 @@ class Driver:
     ) -> None:
         self.storage, self.thread_id, self.given = storage, thread_id, given
         self._models, self._own, self._tools = models, own, tools
+        # What they hold open serves all runs: each has a graph of its own, with which it would end.
+        self._resources = OpenResources(tools)
         self._work: Work | None = None
         self._ended: asyncio.Future[Decision] | None = None
 
@@ -104,6 +107,10 @@ class Driver:
         except ThreadBusy as error:
             raise (make_too_late_error() if answers else error) from error
         return decision
+
+    def close(self) -> None:
+        """Ends what the tools hold open, such as servers of MCP."""
+        self._resources.end()
 
     def pause(self) -> None:
         """Asks the run to pause at the next step."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from acp import RequestError
+from acp.schema import McpServerStdio
 
 from signoff.session.status import look, reading_graph
 from tests.support.benches.acp import NEVER, SECONDS, AcpBench, raw
@@ -27,6 +28,7 @@ EVERYTHING = """[
     call("run_shell", command="echo it ran >> ran.txt"),
     lambda messages: call("finish_task", summary=__import__("pathlib").Path(r"FLAG").read_text() or 1 / 0),
 ]"""
+BOOKS = """[call("book", forms=["day"]), call("finish_task", summary="Booked.")]"""
 TALKS = """[reply("x" * 200_000, call("list_files"))] * 200"""
 NOISY = '''
 import os, subprocess, sys, warnings
@@ -207,6 +209,20 @@ async def test_two_editors_answer_one_question(bench: AcpBench) -> None:
     (late,) = [found for found in ended if isinstance(found, RequestError)]
     assert "too late" in str(late)
     assert ran(bench) == "it ran\n"
+
+
+@pytest.mark.slow
+async def test_the_tools_of_an_mcp_server_of_the_editor(bench: AcpBench, tmp_path: Path) -> None:
+    server = Path(__file__).parents[1] / "support" / "servers" / "mcp_asks.py"
+    given = McpServerStdio(
+        name="table", command=sys.executable, args=[str(server), str(tmp_path / "ledger")], env=[]
+    )
+    async with bench.inside(BOOKS, "approve", approve="book") as opened:
+        found = await opened.client.new_session(cwd=str(bench.workspace), mcp_servers=[given])
+        assert await opened.prompt(found.session_id, "Book") == "end_turn"
+        assert "'table' asks: Tell me: day" in opened.editor.said()
+        assert await opened.prompt(found.session_id, "Monday") == "end_turn"
+    assert (tmp_path / "ledger").read_text().splitlines()[1:] == ["""booked ["accept {'day': 'Monday'}"]"""]
 
 
 @pytest.mark.slow
