@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -172,3 +173,53 @@ async def test_of_many_threads_the_rooms_used_last_are_kept(
         reader = opened.read("t0")
         await reader.sees("Which port?")
         await reader.leave()
+
+
+async def test_the_list_of_threads_shows_a_change_made_here_at_once(
+    bench: WebBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What other processes do is not looked for in this test.
+    monkeypatch.setattr("signoff.web.hub._LOOK_SECONDS", 60.0)
+    async with bench.served(ASK) as opened:
+        reader = opened.read("another")
+        await until(lambda: reader.events)
+
+        def listed(*words: str) -> bool:
+            lists = [found["list"] for kind, found in reader.events if kind == "list"]
+            return bool(lists) and all(word in lists[-1] for word in words)
+
+        assert await opened.post("write", text="Ask") == (200, {})
+        await until(lambda: listed("t1", "Which port?"))
+        assert await opened.answer("8080") == (200, {})
+        await until(lambda: listed("Asserted: done"))
+        assert (await opened.post("fork"))[0] == 200
+        await until(lambda: listed("t1-fork-1"))
+        await reader.leave()
+
+
+async def test_a_body_that_never_ends_is_given_up(bench: WebBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signoff.web.app._BODY_SECONDS", 0.3)
+
+    async def dripping() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.02)
+
+    async with bench.served(ASK) as opened, asyncio.timeout(10):
+        answer = await opened.client.post(
+            "/api/write", content=dripping(), headers={"Content-Type": "application/json"}
+        )
+        assert (answer.status_code, answer.json()["problem"]) == (408, "The request did not arrive in time.")
+        assert opened.hub.rooms == {}
+
+
+@pytest.mark.parametrize("digits", ["9" * 5_000, "0" * 5_000 + "1", "٣" * 5_000])
+async def test_a_number_of_thousands_of_digits_is_an_answer_in_words(bench: WebBench, digits: str) -> None:
+    steps = '[call("ask_user", question="Which?", options=["a", "b"]), call("finish_task", summary="Done.")]'
+    async with bench.served(steps) as opened:
+        assert await opened.post("write", text="Ask") == (200, {})
+        await opened.rests()
+        assert await opened.answer(digits) == (200, {})
+        await opened.rests()
+        assert digits in [str(message.content) for message in opened.messages()]
+        assert opened.outcome()["status"] == "success"
