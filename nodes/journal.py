@@ -123,6 +123,11 @@ def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
     return Swap(_namespace(thread_id, reply_id), call.id, None, _value(call, begun))
 
 
+def handed_to(thread_id: str, reply_id: str, call: Call) -> GetOp:
+    """The operation that reads whether a call was handed over; None when it was not."""
+    return GetOp(_namespace(thread_id, reply_id), call.id)
+
+
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
     """Copies the journal entries of `calls` from the first thread to the second."""
     source, target = (_namespace(thread_id, reply_id) for thread_id in threads)

@@ -320,6 +320,22 @@ class PaneShell:
                 # The next shell starts in the new size.
                 self._shell.resize(rows, cols)
 
+    def rest(self) -> bool:
+        """Ends the shell if nothing runs in it, and says whether there is none now. Whoever uses it next
+        gets a new one."""
+        with self._opening:
+            if self._shell is None:
+                return not self._runs
+            with suppress(ToolException):
+                # An ended shell runs nothing.
+                if self._runs or not self._shell.unused():
+                    return False
+            self._shell.close()
+            atexit.unregister(self.close)
+            self._shell, self._lost = None, True
+            self._guard.end()
+            return True
+
     def close(self) -> None:
         """Ends the shell and all it started. May be called again."""
         self._closed = True

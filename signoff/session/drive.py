@@ -28,7 +28,7 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.descent import LISTENS
-from signoff.nodes.journal import hand_out
+from signoff.nodes.journal import hand_out, handed_to
 from signoff.nodes.node import Dependencies
 from signoff.nodes.requests import Operation, Store, atell, tell
 from signoff.nodes.tool_calls.progress import ListeningControl
@@ -391,6 +391,16 @@ def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
     if outcome.status == "error":
         return Failed(outcome.error or outcome.reason, outcome)
     return Finished(outcome)
+
+
+def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bool:
+    """Whether the action was handed out already, by whichever process; reads only."""
+    task = status.task
+    call = next((call for call in task.due if call.id == action.call_id), None)
+    if call is None:
+        return False
+    (found,) = store.batch([handed_to(status.thread_id, task.reply_of(call).message.id or "", call)])
+    return found is not None
 
 
 def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Any]:

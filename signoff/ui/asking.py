@@ -1,8 +1,9 @@
 """What the thread waits for, and the ways to answer: a card with buttons above the prompt."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -12,6 +13,11 @@ from textual.widgets import Button, Static
 from signoff.front.cards import Card, approving, asking, card
 from signoff.front.choices import Choice, answer_of, choices, decision_of
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
+
+_MARGIN = 4
+"""Beside the buttons, with a scroll bar."""
+_NARROWEST = 10
+_BESIDE_LABEL = 4
 
 
 class Asking(Vertical):
@@ -45,11 +51,13 @@ class Asking(Vertical):
         super().__init__()
         self.waiting: Waiting | None = None
         self.decided: list[Mapping[str, Any]] = []
+        self._width = 0
+        """That of the screen when the buttons were placed."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="asked"):
             yield Static(id="card")
-        yield Horizontal(id="choices")
+        yield VerticalScroll(id="choices", can_focus=False)
 
     def ask(self, waiting: Waiting | None) -> None:
         """Shows `waiting`; None hides everything."""
@@ -107,21 +115,43 @@ class Asking(Vertical):
 
     def _show(self) -> None:
         self.set_class(self.waiting is not None, "-asked")
-        row = self.query_one("#choices", Horizontal)
-        row.remove_children()
+        place = self.query_one("#choices", VerticalScroll)
+        place.remove_children()
         if self.waiting is None:
             return
         self.query_one("#card", Static).update(card(self._card(self.waiting), boxed=True))
-        row.mount_all(
-            Button(Content(f"{choice.label} ({choice.key})"), variant=_variant(choice), name=choice.key)
-            for choice in self.choices()
-        )
+        self._width = self.app.size.width
+        for row in _rows(self.choices(), self._width - _MARGIN):
+            buttons = (Button(Content(_label(one)), variant=_variant(one), name=one.key) for one in row)
+            place.mount(Horizontal(*buttons))
+
+    def on_resize(self) -> None:
+        if self.waiting is not None and self._width != self.app.size.width:
+            self._show()
 
     def _card(self, waiting: Waiting) -> Card:
         if isinstance(waiting, Approval) and self.call and len(waiting.calls) > 1:
             title = f"Waiting for approval, {len(self.decided) + 1} of {len(waiting.calls)}"
             return Card(title, "magenta", approving(self.call))
         return asking(waiting)
+
+
+def _label(choice: Choice) -> str:
+    return f"{choice.label} ({choice.key})"
+
+
+def _rows(every: Sequence[Choice], width: int) -> Iterator[list[Choice]]:
+    """The choices in rows of buttons that are not wider than this."""
+    row, left = list[Choice](), width
+    for choice in every:
+        needed = max(_NARROWEST, cell_len(_label(choice)) + _BESIDE_LABEL) + 1
+        if row and needed > left:
+            yield row
+            row, left = [], width
+        row.append(choice)
+        left -= needed
+    if row:
+        yield row
 
 
 def _variant(choice: Choice) -> Any:

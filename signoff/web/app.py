@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
+from langchain_core.tools import ToolException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff.front.thread_ids import checked_thread_id
 from signoff.front.work import Work
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import explain, valid_text
@@ -177,7 +179,7 @@ class Application:
         if len(thread) > _MOST_ID:
             raise NotLetIn(422, f"The id of a thread has at most {_MOST_ID} characters here.")
         # What is wrong with the id is told before the stream begins.
-        self.hub.room(thread)
+        checked_thread_id(thread)
         # A proxy that collects an answer before it passes it on would hold back what happens.
         return StreamingResponse(
             self.hub.stream(thread), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
@@ -189,23 +191,27 @@ class Application:
         if not text:
             raise SetupError("The task is empty; say what is to be done.")
         own = {name: value for name, value in body.settings.model_dump().items() if value not in (None, "")}
-        await self.hub.room(body.thread).write(text, body.request, own)
+        with self.hub.asked(body.thread) as room:
+            await room.write(text, body.request, own)
         return _done()
 
     async def _answer(self, request: Request, who: str) -> Response:
         body = await _body(request, AnswerBody)
         texts = [valid_text(text) for text in body.texts]
-        await self.hub.room(body.thread).answer(body.interrupt_id, body.shown, texts, who)
+        with self.hub.asked(body.thread) as room:
+            await room.answer(body.interrupt_id, body.shown, texts, who)
         return _done()
 
     async def _again(self, request: Request, who: str) -> Response:
         body = await _body(request, AgainBody)
-        await self.hub.room(body.thread).again(body.interrupt_id)
+        with self.hub.asked(body.thread) as room:
+            await room.again(body.interrupt_id)
         return _done()
 
     async def _move(self, request: Request, who: str) -> Response:
         body = await _body(request, MoveBody)
-        await self.hub.room(body.thread).move(body.move, body.turns)
+        with self.hub.asked(body.thread) as room:
+            await room.move(body.move, body.turns)
         return _done()
 
     async def _fork(self, request: Request, who: str) -> Response:
@@ -219,16 +225,17 @@ class Application:
 
     async def _terminal(self, request: Request, who: str) -> Response:
         body = await _body(request, TerminalBody)
-        room = self.hub.room(body.thread)
-        terminal = room.terminal
-        if terminal is None:
-            terminal = room.opened_terminal(_workspace(room.new_work()))
-        if body.rows and body.cols and (body.rows, body.cols) != terminal.size:
-            terminal.resize(body.rows, body.cols)
-            await room.sized()
-        terminal.open()
-        if body.data:
-            terminal.write(valid_text(body.data).encode())
+        with self.hub.asked(body.thread) as room:
+            terminal = room.terminal or room.opened_terminal(_workspace(room.new_work()))
+            try:
+                await self.hub.beside.do(terminal.open)
+            except ToolException as error:
+                raise NotLetIn(503, str(error)) from error
+            if body.rows and body.cols and (body.rows, body.cols) != terminal.size:
+                terminal.resize(body.rows, body.cols)
+                await room.sized()
+            if body.data:
+                terminal.write(valid_text(body.data).encode())
         return _done()
 
 

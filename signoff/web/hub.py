@@ -6,7 +6,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from signoff.front.database import Database, OpenStorage
@@ -22,6 +23,7 @@ from signoff.web.beside import Beside
 from signoff.web.log import event
 from signoff.web.render import thread_list
 from signoff.web.room import Room
+from signoff.web.terminals import Terminals
 
 MOST_RUNS = 64
 """Threads that run on one server at once."""
@@ -31,6 +33,9 @@ _LOOK_SECONDS = 0.5
 _LIST_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
 _IDLE_SECONDS = 300.0
+MOST_IDLE = 64
+"""Rooms that are kept while nobody looks and nothing runs: as many as may have run at once."""
+_SHORTEST_SECONDS = 0.15
 _SLICE = 65_536
 _END_SECONDS = 4.0
 
@@ -46,7 +51,9 @@ class Hub:
         self.readers = 0
         self.listed = ""
         self.closing = asyncio.Event()
+        self.terminals = Terminals()
         self._slots = threading.Semaphore(MOST_RUNS)
+        self._moved, self._listing = asyncio.Event(), asyncio.Lock()
         self._fresh: dict[str, asyncio.Task[None]] = {}
 
     def room(self, thread_id: str) -> Room:
@@ -54,10 +61,35 @@ class Hub:
         checked_thread_id(thread_id)
         found = self.rooms.get(thread_id)
         if found is None:
-            found = Room(self.storage, thread_id, self.given, self.models, self._slots, self.beside)
-            self.rooms[thread_id] = found
+            given = self.storage, thread_id, self.given, self.models, self._slots, self.beside
+            found = self.rooms[thread_id] = Room(*given, self.terminals, self._moved.set)
         found.used = time.monotonic()
         return found
+
+    @contextmanager
+    def asked(self, thread_id: str) -> Iterator[Room]:
+        """The room of a thread for as long as a request to it is carried out."""
+        room = self.room(thread_id)
+        room.requests += 1
+        try:
+            yield room
+        finally:
+            room.requests -= 1
+            self._left(room)
+
+    def _left(self, room: Room) -> None:
+        """Forgets the room if nothing is in it, and those that were used least recently of too many."""
+        room.used = time.monotonic()
+        if room.idle and not room.keeps:
+            self._drop(room)
+        idle = [other for other in self.rooms.values() if other.idle and other.terminal is None]
+        if len(idle) > MOST_IDLE:
+            for other in sorted(idle, key=lambda each: each.used)[:-MOST_IDLE]:
+                self._drop(other)
+
+    def _drop(self, room: Room) -> None:
+        if self.rooms.get(room.thread_id) is room:
+            del self.rooms[room.thread_id]
 
     async def new_id(self) -> str:
         taken = await self.beside.do(self.storage.threads)
@@ -96,7 +128,7 @@ class Hub:
         finally:
             room.leave()
             self.readers -= 1
-            room.used = time.monotonic()
+            self._left(room)
 
     async def _more(self, room: Room, seq: int) -> bool:
         closing = asyncio.ensure_future(self.closing.wait())
@@ -119,9 +151,29 @@ class Hub:
 
     async def watch(self) -> None:
         """Notices what other processes do, lists the threads, and forgets rooms that nobody uses."""
+        async with asyncio.TaskGroup() as group:
+            listing = group.create_task(self._list_own())
+            await self._look()
+            listing.cancel()
+
+    async def _list_own(self) -> None:
+        """Lists the threads again as soon as something was changed here."""
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            began = time.monotonic()
+            if self.readers:
+                await self._list()
+            await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
+
+    async def _look(self) -> None:
         stamp, listed, next_list = self._stamp(), frozenset[str](), 0.0
         while not self.closing.is_set():
             await asyncio.sleep(_LOOK_SECONDS)
+            if self.closing.is_set():
+                # Nothing is read any more; the terminals are ended by whoever ends the hub.
+                return
+            await self.beside.do(self.terminals.end_idle)
             self._forget()
             if not self.readers:
                 continue
@@ -159,14 +211,18 @@ class Hub:
         return found
 
     async def _list(self) -> None:
-        here = frozenset(name for name, room in self.rooms.items() if room.here)
-        listed = await self.beside.do(self._read_list, here)
-        if listed != self.listed:
-            self.listed = listed
-            data = json.dumps({"list": listed})
-            for room in list(self.rooms.values()):
-                if room.log.readers:
-                    await room.log.add("list", data)
+        # One after the other: what was read first must not be sent last.
+        async with self._listing:
+            if self.closing.is_set():
+                return
+            here = frozenset(name for name, room in self.rooms.items() if room.here)
+            listed = await self.beside.do(self._read_list, here)
+            if listed != self.listed:
+                self.listed = listed
+                data = json.dumps({"list": listed})
+                for room in list(self.rooms.values()):
+                    if room.log.readers:
+                        await room.log.add("list", data)
 
     def _read_list(self, here: frozenset[str]) -> str:
         names = self.storage.threads()[:_LISTED]
@@ -174,16 +230,17 @@ class Hub:
 
     def _forget(self) -> None:
         now = time.monotonic()
-        for name, room in list(self.rooms.items()):
-            idle = not room.here and not room.log.readers and room.terminal is None
-            if idle and now - room.used > _IDLE_SECONDS:
-                del self.rooms[name]
+        for room in list(self.rooms.values()):
+            if room.idle and room.terminal is None and now - room.used > _IDLE_SECONDS:
+                self._drop(room)
 
     # --- doing ---
 
     async def fork(self, thread_id: str, at: str | None) -> str:
         """Copies the thread as it was at this checkpoint; the id of the copy."""
-        return await self.beside.do(self._fork, thread_id, at)
+        target = await self.beside.do(self._fork, thread_id, at)
+        self._moved.set()
+        return target
 
     def _fork(self, thread_id: str, at: str | None) -> str:
         target = forked_thread_id(thread_id, self.storage.threads())

@@ -44,6 +44,11 @@ class Log:
             if not waiting.done():
                 waiting.set_result(None)
 
+    def clear(self) -> None:
+        """Drops all entries; the next one has the next number."""
+        self._entries.clear()
+        self._bytes = 0
+
     def after(self, seq: int) -> Iterator[Entry] | None:
         """The entries after this number; None when some of them have gone."""
         if seq > self.last or (seq < self.last and (not self._entries or self._entries[0].seq > seq + 1)):

@@ -12,7 +12,7 @@ from typing import Any
 
 from signoff.front.answering import begin_task, give_answer, go_on, make_too_late_error
 from signoff.front.calls import arguments
-from signoff.front.choices import still_waiting
+from signoff.front.choices import SHELL, still_waiting
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
 from signoff.front.settings import Given, Settings, recall
@@ -28,6 +28,7 @@ from signoff.session.commands import (
     request_pause,
 )
 from signoff.session.decisions import Action, Decision
+from signoff.session.drive import was_handed_out
 from signoff.session.events import (
     CallFinished,
     CallProgress,
@@ -43,6 +44,7 @@ from signoff.web.beside import Beside
 from signoff.web.log import Log, changes, event
 from signoff.web.render import RenderedThread, Stand, damaged
 from signoff.web.terminal import SharedTerminal
+from signoff.web.terminals import Terminals
 
 _MOST_LIVE = 20_000
 _MOST_LINE = 300
@@ -115,7 +117,8 @@ class LiveReply:
 class Room:
     """A thread that somebody looks at, or that runs here. All of it in the event loop, but what says other.
 
-    given: the options of the server; a new thread may have its own.
+    given: the options of the server; a new thread may have its own. terminals: those of the server. moved:
+    called when it begins or ends to run here.
     """
 
     def __init__(
@@ -126,6 +129,8 @@ class Room:
         models: Models,
         slots: threading.Semaphore,
         beside: Beside,
+        terminals: Terminals,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
@@ -139,7 +144,12 @@ class Room:
         self.closed = False
         self.elsewhere = False
         """Whether another process ran it when somebody last looked."""
-        self._slots = slots
+        self.requests = 0
+        """Requests that are being carried out."""
+        self._slots, self._terminals, self._moved = slots, terminals, moved
+        self._opening = threading.Lock()
+        self._exists = False
+        """Whether there is such a thread, as far as it is known here."""
         self.beside = beside
         self._loop = asyncio.get_running_loop()
         self._beginning, self._coming = asyncio.Lock(), asyncio.Lock()
@@ -165,8 +175,21 @@ class Room:
     def leave(self) -> None:
         """A reader has gone; after the last nobody keeps what is shown up to date."""
         self.log.readers -= 1
+        self.used = time.monotonic()
         if not self.log.readers:
             self._is_fresh, self._whole = False, None
+            # Whoever comes later is told everything.
+            self.log.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody looks, asks for something, or runs it."""
+        return not (self.here or self.log.readers or self.requests)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is anything in it that another room would not have."""
+        return self._exists or bool(self.problem) or self.terminal is not None
 
     async def refresh(self) -> None:
         """Reads the thread again and tells the readers what has changed."""
@@ -181,12 +204,20 @@ class Room:
             run = read_run(self.storage, self.thread_id)
         except SignoffError as error:
             return dict(damaged(error))
+        self._exists = run.status.condition is not Condition.UNKNOWN
         if run.settings is None:
             run = replace(run, settings=self._settings())
         waiting = run.status.waiting
-        if isinstance(waiting, Action) and waiting.interrupt_id == self._unknown:
+        if isinstance(waiting, Action) and self._is_unknown(run.status, waiting):
             run = replace(run, status=replace(run.status, waiting=replace(waiting, unknown=True)))
         return self.drawn.parts(run, Stand(self.here, self.problem))
+
+    def _is_unknown(self, status: ThreadStatus, action: Action) -> bool:
+        """Whether the action may have been done: a run here has learned so, or a server that runs a command
+        at once when it is handed out has ended before its result was saved."""
+        if action.interrupt_id == self._unknown:
+            return True
+        return action.tool == SHELL and was_handed_out(self.storage.store, status, action)
 
     def _settings(self) -> Settings | None:
         try:
@@ -268,7 +299,7 @@ class Room:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
         waiting = still_waiting(run.status, interrupt_id)
-        if not isinstance(waiting, Action) or self._unknown != interrupt_id:
+        if not isinstance(waiting, Action) or not await self.beside.do(self._is_unknown, run.status, waiting):
             raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
         await self._in_time(lambda work: work.again(waiting))
 
@@ -350,6 +381,7 @@ class Room:
 
     def _rested(self, error: BaseException | None) -> None:
         self.here, self.used = False, time.monotonic()
+        self._moved()
         self.live.clear()
         if error is not None:
             message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
@@ -378,9 +410,11 @@ class Room:
         return self.opened_terminal(settings.workspace).run(command, timeout)
 
     def opened_terminal(self, workspace: str) -> SharedTerminal:
-        if self.terminal is None:
-            self.terminal = SharedTerminal(workspace, self._output)
-        return self.terminal
+        with self._opening:
+            if self.terminal is None:
+                watched = lambda: self.here or self.log.readers > 0  # noqa: E731  no name says more
+                self.terminal = SharedTerminal(workspace, self._output, watched, self._terminals)
+            return self.terminal
 
     def _output(self) -> None:
         if not self._loop.is_closed():
@@ -389,6 +423,8 @@ class Room:
     # --- in the event loop again ---
 
     def _has_begun(self) -> None:
+        self._exists = True
+        self._moved()
         if not self._begun.done():
             self._begun.set_result(None)
 

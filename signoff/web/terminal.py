@@ -15,21 +15,31 @@ from signoff.front.pane_shell import PROMPT, Backlog, Guard, PaneShell, Words, a
 from signoff.front.working import shell_path
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.shell import Shell, ShellResult
+from signoff.web.terminals import Terminals
 
 _ROWS, _COLS = 12, 90
 _KEPT = 120_000
 _AT_ONCE = 64_000
 _PROMPT_SECONDS = 1.0
+_RESTS = "The shell has ended, since nobody used it for a while; the next line begins a new one."
 
 
 class SharedTerminal:
     """A shell in `workspace` that begins when it is first used.
 
-    arrived: called, in any thread, when there is output and there was none before.
+    arrived: called, in any thread, when there is output and there was none before. watched: whether a page
+    shows it. terminals: those of the server, which bound it.
     """
 
-    def __init__(self, workspace: str, arrived: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        workspace: str,
+        arrived: Callable[[], None],
+        watched: Callable[[], bool],
+        terminals: Terminals,
+    ) -> None:
         self.workspace = workspace
+        self._watched, self._terminals = watched, terminals
         self.size = (_ROWS, _COLS)
         self.running: str | None = None
         """The model's command that runs now."""
@@ -54,7 +64,7 @@ class SharedTerminal:
         try:
             self.running = command
             # The first prompt belongs above the first command.
-            self._shell.open()
+            self.open()
             self._prompted.wait(_PROMPT_SECONDS)
             self._say(announced(command))
             return self._shell.run(command, timeout)
@@ -63,11 +73,25 @@ class SharedTerminal:
             raise
         finally:
             self.running = None
+            self._terminals.touch(self)
             self._turn.release()
 
     def open(self) -> None:
-        """Starts the shell, unless there is one."""
+        """Starts the shell, unless there is one. Raises ToolException when the server has too many. Blocks
+        while another one is ended for it."""
+        self._terminals.admit(self)
         self._shell.open()
+
+    def is_watched(self) -> bool:
+        return self.running is not None or self._watched()
+
+    def rest(self) -> bool:
+        """Ends the shell, unless something runs in it, and says so; whether there is none now."""
+        rests = self._shell.rest()
+        if rests:
+            self._prompted.clear()
+            self._remark(_RESTS)
+        return rests
 
     def write(self, data: bytes) -> None:
         """Types `data`, soon."""
@@ -87,6 +111,7 @@ class SharedTerminal:
     def close(self) -> None:
         """Ends the shell and everything it started. May be repeated."""
         self._shell.close()
+        self._terminals.leave(self)
 
     def take(self) -> str:
         """What has come since, as it is sent; empty when there is nothing. Kept for those who come later."""

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from textual.widgets import Footer
+from textual.widgets import Button, Footer
 
 from signoff import SetupError
 from signoff.front.settings import Given, theme_of
 from signoff.graph.machine import edges
+from signoff.ui.app import THEMES as THEMES_OF_APP
 from signoff.ui.app import SignoffApp
 from tests.support.benches.ui import Opened, UiBench
 
@@ -166,3 +167,36 @@ def test_where_the_theme_comes_from(case: str, tmp_path: Path) -> None:
 def test_a_theme_that_there_is_not() -> None:
     with pytest.raises(SetupError, match="--theme is 'pink'; use dark or light"):
         theme_of("pink", {}, None)
+
+
+MANY = """[call("ask_user", question="Which?", options=[f"the port number {at}, or so" for at in range(9)]),
+    call("finish_task", summary="Done.")]"""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (80, 40), (140, 40)])
+async def test_every_option_has_a_button_that_is_whole(bench: UiBench, size: tuple[int, int]) -> None:
+    async with bench.opened(size=size, model=bench.model(MANY)) as opened:
+        await opened.send("Go")
+        await opened.rests(at="answer")
+        buttons = list(opened.desk.asking.query(Button))
+        assert [button.name for button in buttons] == [str(number) for number in range(1, 10)]
+        assert max(button.region.right for button in buttons) <= size[0]
+        # The last one can be brought into sight, and pressed.
+        buttons[-1].focus()
+        await opened.pilot.pause()
+        assert opened.desk.asking.query_one("#choices").region.contains_region(buttons[-1].region)
+        assert opened.desk.region.contains_region(buttons[-1].region)
+        await opened.pilot.press("enter")
+        await opened.rests()
+        assert "the port number 8" in opened.said()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+async def test_the_hint_in_the_prompt_can_be_read(bench: UiBench, theme: str) -> None:
+    async with bench.opened(size=(80, 24), model=bench.model(DONE)) as opened:
+        opened.app.theme = THEMES_OF_APP[theme]
+        await opened.pilot.pause()
+        prompt = opened.desk.prompt
+        ground = prompt.background_colors[1]
+        ink = ground + prompt.get_component_styles("text-area--placeholder").color
+        assert _contrast(ink.rgb, ground.rgb) >= 4.5

@@ -150,3 +150,35 @@ async def test_a_flood_of_requests_costs_no_memory_and_stops_nobody(served: Serv
         print(f"600 bad requests: {before:.0f} to {memory(served):.0f} MB")
         assert memory(served) - before < 100
         assert (await browser.get("/api/new")).status_code == 200
+
+
+async def test_three_thousand_ids_of_no_thread_and_sixty_terminals(served: Served) -> None:
+    async with client(served) as browser:
+        await asyncio.gather(*(looked(browser, f"warm-{number}") for number in range(20)))
+        before = memory(served)
+        for first in range(0, 3_000, 20):
+            await asyncio.gather(
+                *(looked(browser, f"random-{number}") for number in range(first, first + 20))
+            )
+        after = memory(served)
+        print(f"3,000 ids of no thread: {before:.0f} to {after:.0f} MB")
+        assert after - before < 60
+        codes = []
+        for number in range(80):
+            sent = {"thread": f"shell-{number}", "data": "sleep 600\n" if number < 64 else "echo here\n"}
+            codes.append((await browser.post("/api/terminal", json=sent)).status_code)
+        await asyncio.sleep(2)
+        shells = len(served.children())
+        print(
+            f"80 terminals asked for: {codes.count(200)} given, {shells} processes, {memory(served):.0f} MB"
+        )
+        assert codes == [200] * 64 + [503] * 16
+        assert memory(served) - after < 60
+
+
+async def looked(browser: httpx.AsyncClient, thread: str) -> None:
+    """Opens the page of a thread that there is not, and goes."""
+    async with browser.stream("GET", "/api/events", params={"thread": thread}) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                return

@@ -18,7 +18,16 @@ from langchain_core.tools import ToolException
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
 from signoff.tools.pty.environment import MARK
-from signoff.tools.pty.processes import Waits, adopt_orphans, end_family, kill_group, processes, waits
+from signoff.tools.pty.processes import (
+    Waits,
+    adopt_orphans,
+    end_family,
+    family,
+    kill_group,
+    known,
+    processes,
+    waits,
+)
 
 INTERRUPT = b"\x03"
 QUIT = b"\x1c"
@@ -107,6 +116,13 @@ class Bash:
         """Returns the foreground process group of the terminal: `pid` when it is bash itself."""
         with self._terminal() as fd:
             return os.tcgetpgrp(fd)
+
+    def alone(self) -> bool:
+        """Whether nothing that it has started runs; where that is not known, whether nothing holds the
+        terminal."""
+        if not known():
+            return self.foreground() == self.pid
+        return family(self.pid, self._mark) <= {self.pid}
 
     def at_prompt(self, within: float) -> bool:
         """Whether bash is in the foreground, or returns to it within this many seconds.

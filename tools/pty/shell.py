@@ -117,6 +117,10 @@ class Shell:
         """Whether a command is running."""
         return self._turn.locked()
 
+    def unused(self) -> bool:
+        """Whether neither a command nor anything else that was started here runs."""
+        return not self.busy and (not self._bash.alive() or self._bash.alone())
+
     def run(self, command: str, timeout: float = 60.0, on_output: OnOutput | None = None) -> ShellResult:
         """Runs `command` and returns when it has ended or was stopped, or when the shell has ended.
 

@@ -445,7 +445,7 @@ document.addEventListener("click", (event) => {
   const ask = button.closest(".ask");
   const { move, fork, text, kind } = button.dataset;
   if (move) attempt(() => send("move", { move, ...(move === "extend" ? { turns: Number($("turns").value) || 10 } : {}) }));
-  else if (fork !== undefined) attempt(() => send("fork", { at: fork || null }), (found) => { open(found.thread); tell(`Forked to ${found.thread}.`); });
+  else if (fork !== undefined) attempt(() => send("fork", { at: fork || null }), (found) => { open(found.thread); tell(`Forked to ${found.thread}.`); $("prompt").focus(); });
   else if (button.dataset.delete) sure();
   else if (ask && text !== undefined) answer(ask, [text]);
   else if (ask && button.dataset.again) attempt(() => send("again", { interrupt_id: ask.dataset.interrupt }));
