@@ -39,6 +39,7 @@ from signoff.session.events import (
     Stopping,
     Token,
 )
+from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes, event
