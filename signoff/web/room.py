@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from signoff.front.answering import answering, beginning, going_on, overtaken, still_waiting
 from signoff.front.calls import arguments
-from signoff.front.choices import decisions_of, option_of
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
 from signoff.front.record.run import Run
@@ -22,16 +22,13 @@ from signoff.front.work import Loading, Models, News, Ready, Work
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SignoffError, ThreadBusy, ThreadError
 from signoff.session.commands import (
-    Answer,
-    Choose,
     Extend,
     Retry,
     Stop,
     ThreadCommand,
-    TooLate,
     request_pause,
 )
-from signoff.session.decisions import Action, Approval, Decision, Question, Waiting
+from signoff.session.decisions import Action, Decision
 from signoff.session.events import (
     CallFinished,
     CallProgress,
@@ -42,7 +39,6 @@ from signoff.session.events import (
     Stopping,
     Token,
 )
-from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes
@@ -211,14 +207,9 @@ class Room:
         if request and request in self._done:
             return
 
-        def task(status: ThreadStatus) -> ThreadCommand:
-            if status.waiting is not None:
-                raise ThreadError("The thread waits for something by now; look at that first.")
-            return text
-
         if own:
             await self._settle(own)
-        await self._begin(partial(self._go, Choose(task)))
+        await self._begin(partial(self._go, beginning(text)))
         if request:
             self._done[request] = None
             while len(self._done) > _MOST_REQUESTS:
@@ -242,33 +233,22 @@ class Room:
         Raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
         """
 
-        def read(status: ThreadStatus) -> Answer:
-            return Answer(_answer(self._still(status, interrupt_id), shown, texts), interrupt_id, by or None)
-
-        await self._in_time(partial(self._go, Choose(read)))
+        await self._in_time(partial(self._go, answering(interrupt_id, shown, texts, by)))
 
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
-        waiting = self._still(run.status, interrupt_id)
+        waiting = still_waiting(run.status, interrupt_id)
         if not isinstance(waiting, Action):
             raise ThreadError("Only an action can be run again.")
         self._work = self.new_work()
         await self._in_time(partial(self._work.again, waiting))
 
-    def _still(self, status: ThreadStatus, interrupt_id: str) -> Waiting:
-        if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
-            raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-        return status.waiting
-
     async def _in_time(self, goes: Goes) -> None:
         try:
             await self._begin(goes)
         except ThreadBusy as error:
-            raise TooLate(
-                "This came too late: the thread goes on already, by somebody else's answer. "
-                "Nothing was changed."
-            ) from error
+            raise overtaken() from error
 
     async def move(self, name: str, turns: int) -> None:
         """Pauses, stops, goes on, extends or retries. Raises ThreadError where that does not fit."""
@@ -288,7 +268,7 @@ class Room:
             }
             if name not in commands:
                 raise ThreadError(f"{name!r} is nothing that a thread can do.")
-            command = Choose(_on) if name == "go_on" else commands[name]
+            command = going_on() if name == "go_on" else commands[name]
             await self._begin(partial(self._go, command))
 
     async def _begin(self, goes: Goes) -> None:
@@ -434,24 +414,6 @@ class Room:
 def _looked_at(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
-
-
-def _on(status: ThreadStatus) -> ThreadCommand:
-    if status.condition not in (Condition.STOPPED, Condition.WAITING):
-        raise TooLate("The thread has ended; there is nothing to go on with.")
-    return None
-
-
-def _answer(waiting: Waiting, shown: str, texts: list[str]) -> Any:
-    """What the person's words mean for what waits, bound to what they were shown."""
-    if isinstance(waiting, Approval):
-        # One word for all calls, as on a command line.
-        every = texts * len(waiting.calls) if len(texts) == 1 else texts
-        return decisions_of(every, waiting, shown)
-    (text,) = texts
-    if isinstance(waiting, Question):
-        return option_of(text, waiting)
-    return text
 
 
 def _with_settings(run: Run, settings: Settings | None) -> Run:
