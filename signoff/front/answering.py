@@ -3,24 +3,37 @@
 Each command here looks at the thread when it is held, so that of two who answer at once only one is heard.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from signoff.front.choices import decisions_of, option_of
+from langchain_core.messages import HumanMessage
+
+from signoff.front.choices import SHELL, choices, decision_of, decisions_of, option_of
 from signoff.graph.errors import ThreadError
 from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
-from signoff.session.decisions import Approval, Confirmation, Question, Waiting
+from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.session.status import Condition, ThreadStatus
 
+_GIVEN_UP = "The person did not want to decide."
 
-def beginning(text: str) -> Choose:
-    """The command that begins a task. It raises ThreadError where the thread waits for something: the words
-    were not meant for that."""
+
+class Known(ThreadError):
+    """A message that the thread has already. Nothing was changed."""
+
+
+def beginning(text: str, message_id: str = "") -> Choose:
+    """The command that begins a task. message_id: of the message, where its sender has given it one.
+
+    It raises ThreadError where the thread waits for something: the words were not meant for that. It raises
+    Known where the thread has a message of this id: what is sent again is not done again.
+    """
 
     def task(status: ThreadStatus) -> ThreadCommand:
+        if message_id and any(message.id == message_id for message in status.values.get("messages", ())):
+            raise Known("The thread has this message already. Nothing was changed.")
         if status.waiting is not None:
             raise ThreadError("The thread waits for something by now; look at that first.")
-        return text
+        return [HumanMessage(text, id=message_id)] if message_id else text
 
     return Choose(task)
 
@@ -35,6 +48,25 @@ def answering(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "")
     def read(status: ThreadStatus) -> ThreadCommand:
         waiting = still_waiting(status, interrupt_id)
         return Answer(_meant(waiting, shown, texts), interrupt_id, by or None)
+
+    return Choose(read)
+
+
+def answering_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: str = "") -> Choose:
+    """The command that answers with values, as a protocol carries them: any JSON, or what would be typed.
+
+    values: the answer under 0; of an approval one for each call, by its place. None answers nothing: a
+    question is told so, a call is rejected, a result is not confirmed, an action's outcome is not known. It
+    raises what `answering` raises.
+    """
+
+    def read(status: ThreadStatus) -> ThreadCommand:
+        waiting = still_waiting(status, interrupt_id)
+        if shown != shown_as(waiting):
+            raise TooLate(
+                "The thread waits for something else by now; look at that first. Nothing was changed."
+            )
+        return Answer(_valued(waiting, shown, values), interrupt_id, by or None)
 
     return Choose(read)
 
@@ -64,6 +96,14 @@ def overtaken() -> TooLate:
     )
 
 
+def asked_of(status: ThreadStatus) -> Waiting | None:
+    """What a person is asked. A command that a front end runs itself, as soon as the thread goes on, is no
+    question to anybody."""
+    waiting = status.waiting
+    runs_here = isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown
+    return None if runs_here else waiting
+
+
 def shown_as(waiting: Waiting) -> str:
     """The short id of what waits, where a decision is bound to it; empty where none is."""
     return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
@@ -79,3 +119,26 @@ def _meant(waiting: Waiting, shown: str, texts: Sequence[str]) -> Any:
     if isinstance(waiting, Question):
         return option_of(text, waiting)
     return text
+
+
+def _valued(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
+    """What these values mean for what waits."""
+    if isinstance(waiting, Approval):
+        if sorted(values) != [*range(len(waiting.calls))]:
+            raise ThreadError(f"There are {len(waiting.calls)} calls to decide on; decide on each of them.")
+        found = [_decided(values[at], call) for at, call in enumerate(waiting.calls)]
+        return {"shown": shown, "decisions": found}
+    if sorted(values) != [0]:
+        raise ThreadError("One answer is wanted here.")
+    value = values[0]
+    if value is None and isinstance(waiting, Confirmation):
+        return _GIVEN_UP
+    if value is None and isinstance(waiting, Action):
+        return list(choices(waiting, None))[-1].answer
+    return option_of(value, waiting) if isinstance(waiting, Question) and isinstance(value, str) else value
+
+
+def _decided(value: Any, call: PendingCall) -> Any:
+    if value is None:
+        return {"type": "reject", "message": _GIVEN_UP}
+    return decision_of(value, call) if isinstance(value, str) else value

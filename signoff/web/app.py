@@ -1,5 +1,6 @@
 """The routes of the application. A request reads, or asks the hub for something; none of them owns a run."""
 
+import importlib.util
 import json
 import logging
 import secrets
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from signoff.front.work import Work
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import explain, valid_text
+from signoff.graph.inside.installing import install_hint
 from signoff.session.commands import TooLate
 from signoff.web.gate import Gate, NotLetIn, policy
 from signoff.web.hub import MOST_READERS, Hub
@@ -103,6 +105,7 @@ class Application:
             Route("/", self._page),
             Route("/static/{name}", self._file),
             Route("/api/enter", self._enter, methods=["POST"]),
+            Route("/agui", self._guarded(self._agui), methods=["POST"]),
             *(
                 Route(f"/api/{name}", self._guarded(answer), methods=methods)
                 for name, answer, methods in (
@@ -174,6 +177,18 @@ class Application:
         self.hub.room(thread)
         return StreamingResponse(self.hub.stream(thread), media_type="text/event-stream")
 
+    async def _agui(self, request: Request, who: str) -> Response:
+        if importlib.util.find_spec("ag_ui") is None:
+            raise NotLetIn(501, f"AG-UI needs its package: {install_hint('ag-ui')}")
+        # Its package is an extra.
+        from signoff.web.agui import MOST_BYTES, Run, RunInput
+
+        given = await _body(request, RunInput, MOST_BYTES)
+        if self.hub.readers >= MOST_READERS:
+            raise NotLetIn(503, "Too many pages are open on this server.")
+        run = Run(self.hub, self.hub.room(valid_text(given.thread_id)), given, who)
+        return StreamingResponse(run.stream(), media_type="text/event-stream")
+
     async def _write(self, request: Request, who: str) -> Response:
         body = await _body(request, WriteBody)
         text = valid_text(body.text).strip()
@@ -243,15 +258,15 @@ def _status(error: SignoffError) -> int:
     return 422 if isinstance(error, ThreadError | SetupError) else 500
 
 
-async def _body(request: Request, kind: type[Any]) -> Any:
+async def _body(request: Request, kind: type[Any], most: int = MOST_BYTES) -> Any:
     """The body of a request, checked. Raises NotLetIn for one that is too large, or is nothing for this."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise NotLetIn(415, "The body of a request is JSON here.")
     data = bytearray()
     async for part in request.stream():
         data += part
-        if len(data) > MOST_BYTES:
-            raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+        if len(data) > most:
+            raise NotLetIn(413, f"The request is too large; at most {most:,} bytes are read.")
     try:
         return kind.model_validate(json.loads(data))
     except ValidationError as error:

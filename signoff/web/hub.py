@@ -19,7 +19,7 @@ from signoff.graph.errors import ThreadError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.web.beside import Beside
-from signoff.web.log import event
+from signoff.web.log import Log, event
 from signoff.web.render import thread_list
 from signoff.web.room import Room
 
@@ -86,7 +86,7 @@ class Hub:
                 for entry in entries:
                     seq = entry.seq
                     yield event(entry.kind, entry.data, entry.seq)
-                if seq is not None and seq == room.log.last and not await self._more(room, seq):
+                if seq is not None and seq == room.log.last and not await self.more(room.log, seq):
                     yield b": still here\n\n"
             if room.gone:
                 yield event("gone", "{}")
@@ -95,9 +95,10 @@ class Hub:
             self.readers -= 1
             room.used = time.monotonic()
 
-    async def _more(self, room: Room, seq: int) -> bool:
+    async def more(self, log: Log, seq: int) -> bool:
+        """Waits for an entry after this number, for a while; whether there is one, or the server ends."""
         closing = asyncio.ensure_future(self.closing.wait())
-        more = asyncio.ensure_future(room.log.wait(seq, _ALIVE_SECONDS))
+        more = asyncio.ensure_future(log.wait(seq, _ALIVE_SECONDS))
         try:
             await asyncio.wait({closing, more}, return_when=asyncio.FIRST_COMPLETED)
             return self.closing.is_set() or (more.done() and more.result())
@@ -172,7 +173,8 @@ class Hub:
     def _forget(self) -> None:
         now = time.monotonic()
         for name, room in list(self.rooms.items()):
-            idle = not room.here and not room.log.readers and room.terminal is None
+            readers = room.log.readers + room.events.readers
+            idle = not room.here and not readers and room.terminal is None
             if idle and now - room.used > _IDLE_SECONDS:
                 del self.rooms[name]
 

@@ -130,6 +130,10 @@ class Room:
     ) -> None:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
+        self.events = Log()
+        """What happens in the run, event by event, for who speaks a protocol; and `rests` when it is over."""
+        self.error: BaseException | None = None
+        """Why the last run here came to nothing."""
         self.parts: dict[str, str] = {}
         self.here = False
         self.problem = ""
@@ -235,6 +239,10 @@ class Room:
 
         await self._in_time(partial(self._go, answering(interrupt_id, shown, texts, by)))
 
+    async def run(self, command: ThreadCommand) -> None:
+        """Begins a run with any command. Raises what it is refused for; ThreadBusy while the thread runs."""
+        await self._begin(partial(self._go, command))
+
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
@@ -280,7 +288,7 @@ class Room:
                 raise ThreadError("The thread was deleted.")
             if not self._slots.acquire(blocking=False):
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
-            self.here, self.problem, self._sure = True, "", False
+            self.here, self.problem, self.error, self._sure = True, "", None, False
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
             begun.add_done_callback(_looked_at)
@@ -316,8 +324,9 @@ class Room:
                 self._loop.call_soon_threadsafe(self._rested, error)
 
     def _rested(self, error: BaseException | None) -> None:
-        self.here, self.used = False, time.monotonic()
+        self.here, self.used, self.error = False, time.monotonic(), error
         self.live.clear()
+        self._do(self.events.add("rests", "{}"))
         if error is not None:
             told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
@@ -333,6 +342,10 @@ class Room:
 
     def _tell(self, news: News) -> None:
         self.live.see(news)
+        if self.events.readers and not self._loop.is_closed() and not isinstance(news, Ready):
+            told = vars(news) if isinstance(news, Loading) else news.to_dict()
+            kind = "loading" if isinstance(news, Loading) else news.type
+            self._loop.call_soon_threadsafe(self._happened, kind, json.dumps(told))
         if not self._sure and not isinstance(news, Loading | Ready):
             # From here on it holds the thread, and what was asked for fits.
             self._sure = True
@@ -354,6 +367,9 @@ class Room:
             self._loop.call_soon_threadsafe(self._type_soon)
 
     # --- in the event loop again ---
+
+    def _happened(self, kind: str, data: str) -> None:
+        self._do(self.events.add(kind, data))
 
     def _has_begun(self) -> None:
         if not self._begun.done():
