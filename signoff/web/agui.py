@@ -6,6 +6,7 @@ state are never believed. docs/how-to/ag-ui.md says what stands for what.
 """
 
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -47,6 +48,9 @@ from signoff.web.room import Room
 MOST_BYTES = 10_000_000
 """Of the body of a request: a client sends its whole history each time."""
 _MOST_TEXT = 400_000
+
+_NOTES = ("asked", "by", "expired", "granted", "not_run", "person", "seconds", "unknown", "waited")
+"""Of a result, beside what the protocol has a place for."""
 
 Event = core.BaseEvent
 _MOST_ID = 500
@@ -273,9 +277,9 @@ class Transcript:
             return
         if isinstance(event, CallFinished) or not self._knows(event.reply_id, event.call_id):
             yield from self.call(event.reply_id, event.call_id, name, args)
-        own, metadata = _call_id(event.reply_id, event.call_id), {"signoff": event.to_dict()}
-        for kept in ("args", "result", "answer", "question"):
-            metadata["signoff"].pop(kept, None)
+        own = _call_id(event.reply_id, event.call_id)
+        notes = {name: found for name in _NOTES if (found := getattr(event, name, None))}
+        metadata = {"signoff": {"ok": ok, **notes}}
         error = {} if ok else {"error": result}
         self.messages[event.message_id] = {
             "id": event.message_id,
@@ -452,6 +456,8 @@ class Run:
         status, _ = await self._read()
         if here:
             self.transcript.join()
+        elif waiting := asked_of(status):
+            deque(self._pending(waiting), maxlen=0)
         written = None if self.given.resume else self.given.written()
         new = None
         if written is not None and str(written.get("id")) not in self.transcript.messages:
