@@ -25,6 +25,7 @@ from signoff.session.commands import TooLate
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 from signoff.session.events import (
     Answered,
+    Called,
     CallFinished,
     CallStarted,
     Confirmed,
@@ -126,6 +127,8 @@ class Transcript:
 
     def __init__(self) -> None:
         self.messages: dict[str, dict[str, Any]] = {}
+        self._made: dict[str, Called] = {}
+        """The calls of the replies, as the model made them."""
         self._open = ""
         """The message that comes in."""
         self._step = ""
@@ -190,9 +193,11 @@ class Transcript:
             case CallFinished(args=args):
                 yield from self._result(event, event.name, args, event.result, event.ok)
             case Answered():
-                yield from self._result(event, "ask_user", {"question": event.question}, event.answer)
+                name, args = self.made(event, "ask_user", {"question": event.question})
+                yield from self._result(event, name, args, event.answer)
             case Confirmed():
-                yield from self._result(event, "finish_task", {}, event.words or "yes", event.ok)
+                name, args = self.made(event, "finish_task", {})
+                yield from self._result(event, name, args, event.words or "yes", event.ok)
 
     def _dropped(self) -> Iterator[Event]:
         """What had come in of a reply does not count."""
@@ -200,6 +205,13 @@ class Transcript:
         yield from self._end_text()
         del self.messages[dropped]
         yield self.snapshot()
+
+    def made(
+        self, of: Answered | Confirmed | Question | Confirmation, name: str, args: Mapping[str, Any]
+    ) -> tuple[str, Mapping[str, Any]]:
+        """The call that this is about, as the model made it; else what is known of it."""
+        found = self._made.get(_call_id(of.reply_id, of.call_id))
+        return (found.name, found.args) if found else (name, args)
 
     def _token(self, event: Token) -> Iterator[Event]:
         if not self._pieces or not event.text or (event.message_id in self.messages and not self._open):
@@ -219,6 +231,7 @@ class Transcript:
 
     def _said(self, event: Said) -> Iterator[Event]:
         opened, self._pieces = self._open, True
+        self._made |= {_call_id(event.message_id, made.call_id): made for made in event.calls}
         yield from self._end_text()
         known = self.messages.get(event.message_id)
         if opened and opened != event.message_id:
@@ -422,7 +435,7 @@ class Run:
 
     def __init__(self, hub: Hub, room: Room, given: RunInput, who: str) -> None:
         self.hub, self.room, self.given, self.who = hub, room, given, who
-        self.thread_id, self.run_id = valid_text(given.thread_id), valid_text(given.run_id)
+        self.thread_id, self.run_id = room.thread_id, valid_text(given.run_id)
         self.transcript = Transcript()
         self._cursor = 0
         self._unknown = False
@@ -606,12 +619,14 @@ class Run:
             yield from self.transcript.call(waiting.reply_id, call.call_id, call.name, call.args)
         if isinstance(waiting, Question) and waiting.call_id:
             asked = {"question": waiting.text, "options": list(waiting.options)}
-            yield from self.transcript.call(waiting.reply_id, waiting.call_id, "ask_user", asked)
+            name, args = self.transcript.made(waiting, "ask_user", asked)
+            yield from self.transcript.call(waiting.reply_id, waiting.call_id, name, args)
         if isinstance(waiting, Action):
             yield from self.transcript.call(waiting.reply_id, waiting.call_id, waiting.tool, waiting.args)
         if isinstance(waiting, Confirmation) and waiting.call_id:
             claimed = {"summary": waiting.summary, "pending_issues": list(waiting.pending_issues)}
-            yield from self.transcript.call(waiting.reply_id, waiting.call_id, "finish_task", claimed)
+            name, args = self.transcript.made(waiting, "finish_task", claimed)
+            yield from self.transcript.call(waiting.reply_id, waiting.call_id, name, args)
 
 
 def _outcome(status: ThreadStatus) -> dict[str, Any] | None:

@@ -186,7 +186,7 @@ class Application:
         given = await _body(request, RunInput, MOST_BYTES)
         if self.hub.readers >= MOST_READERS:
             raise NotLetIn(503, "Too many pages are open on this server.")
-        run = Run(self.hub, self.hub.room(valid_text(given.thread_id)), given, who)
+        run = Run(self.hub, self.hub.room(given.thread_id), given, who)
         return StreamingResponse(run.stream(), media_type="text/event-stream")
 
     async def _write(self, request: Request, who: str) -> Response:

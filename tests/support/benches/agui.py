@@ -1,5 +1,6 @@
 """Clients of the AG-UI protocol: its own package in a process of Node, and requests as they stand."""
 
+import copy
 import json
 import subprocess
 import uuid
@@ -8,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ag_ui import core
+from pydantic import TypeAdapter
 
 from tests.support.npm import client
 
@@ -98,3 +102,57 @@ def events_of(text: str) -> list[dict[str, Any]]:
     """The events of an answer."""
     found = [part.removeprefix("data: ") for part in text.split("\n\n") if part.startswith("data: ")]
     return [json.loads(one) for one in found]
+
+
+def checked(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events, each of which is one of the protocol, in an order that it allows."""
+    reader: TypeAdapter[Any] = TypeAdapter(core.Event)
+    for event in events:
+        reader.validate_python(event)
+    types = [event["type"] for event in events]
+    assert types[0] == "RUN_STARTED"
+    assert types[-1] in ("RUN_FINISHED", "RUN_ERROR")
+    assert not {"RUN_FINISHED", "RUN_ERROR"} & set(types[:-1])
+    is_open = list[tuple[str, str]]()
+    for event in events:
+        kind, _, moment = event["type"].rpartition("_")
+        own = (kind, event.get("messageId") or event.get("toolCallId") or event.get("stepName") or "")
+        if kind in ("TEXT_MESSAGE", "TOOL_CALL", "STEP", "REASONING_MESSAGE") and moment != "RESULT":
+            if moment in ("START", "STARTED"):
+                assert own not in is_open
+                is_open.append(own)
+            elif moment in ("END", "FINISHED"):
+                is_open.remove(own)
+            else:
+                assert own in is_open, event
+    assert is_open == []
+    return events
+
+
+def applied(events: list[dict[str, Any]]) -> Seen:
+    """What a client that does what the protocol says makes of one run."""
+    messages, state, interrupts = dict[str, Any](), dict[str, Any](), list[dict[str, Any]]()
+    for event in checked(events):
+        match event:
+            case {"type": "MESSAGES_SNAPSHOT"}:
+                messages = {one["id"]: one for one in copy.deepcopy(event["messages"])}
+            case {"type": "STATE_SNAPSHOT"}:
+                state = dict(event["snapshot"])
+            case {"type": "STATE_DELTA"}:
+                state |= {one["path"][1:]: one["value"] for one in event["delta"]}
+            case {"type": "TEXT_MESSAGE_START", "messageId": own}:
+                messages[own] = {"id": own, "role": event["role"], "content": ""}
+            case {"type": "TEXT_MESSAGE_CONTENT", "messageId": own}:
+                messages[own]["content"] += event["delta"]
+            case {"type": "TOOL_CALL_START", "parentMessageId": own}:
+                parent = messages.setdefault(own, {"id": own, "role": "assistant"})
+                function = {"name": event["toolCallName"], "arguments": ""}
+                parent.setdefault("toolCalls", []).append({"id": event["toolCallId"], "function": function})
+            case {"type": "TOOL_CALL_ARGS", "toolCallId": own}:
+                calls = [call for one in messages.values() for call in one.get("toolCalls", ())]
+                next(call for call in calls if call["id"] == own)["function"]["arguments"] += event["delta"]
+            case {"type": "TOOL_CALL_RESULT", "messageId": own}:
+                messages[own] = {"id": own, "role": "tool", **event}
+            case {"type": "RUN_FINISHED", "outcome": {"type": "interrupt"}}:
+                interrupts = event["outcome"]["interrupts"]
+    return Seen(events, [*messages.values()], state, interrupts)
