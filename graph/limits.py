@@ -32,8 +32,8 @@ class CheckedModel(BaseModel):
         names = [str(part["loc"][-1]) for part in error.errors() if part["type"] == "extra_forbidden"]
         if not names:
             return None
-        told = ", ".join(repr(name[:40]) for name in names[:_MOST])
-        return f"there is no {told}; there are {', '.join(cls.model_fields)}."
+        quoted = ", ".join(repr(name[:40]) for name in names[:_MOST])
+        return f"there is no {quoted}; there are {', '.join(cls.model_fields)}."
 
 
 _PER = 1_000_000

@@ -44,7 +44,7 @@ class Budget:
     def why(self) -> str:
         return self.words.format(used=self.used, limit=self.limit)
 
-    def left(self, texts: Texts) -> str:
+    def remaining(self, texts: Texts) -> str:
         """What is left of it, in words for the model."""
         left = max(0, self.limit - self.used)
         percent = round(100 * left / self.limit)

@@ -15,7 +15,7 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
-from signoff.graph.messages import not_run, noted
+from signoff.graph.messages import add_notes, not_run
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.delegates.run import ChildMachine, Children, place_of
 from signoff.nodes.descent import namespace
@@ -126,7 +126,7 @@ def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:
     if not any(signed.values()):
         return
     written.messages = [
-        noted(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
+        add_notes(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
         for found in written.messages
     ]
 

@@ -243,7 +243,7 @@ class NodeContext:
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
     @lazy
-    def _named(self) -> BoundModels:
+    def _models_by_config(self) -> BoundModels:
         name = (self.context.model or "").strip()
         if name:
             return self.deps.by_name(name)
@@ -253,17 +253,17 @@ class NodeContext:
     def models(self) -> tuple[AskedModel, ...]:
         """The models in the order in which they are asked: the graph's own, or as the run's context names or
         its config makes them. Raises SetupError when the model has no name to change."""
-        return self._named.asked
+        return self._models_by_config.asked
 
     @property
     def summariser(self) -> BaseChatModel | None:
         """The model that writes this run's summaries. Raises as `models`."""
-        return self._named.summariser
+        return self._models_by_config.summariser
 
     @property
     def continues(self) -> bool:
         """Whether the summariser is the model itself, asked on the prompt that it has. Raises as `models`."""
-        return self._named.continues
+        return self._models_by_config.continues
 
     @lazy
     def limits(self) -> Limits:
@@ -405,7 +405,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.deps, config or {})
+        run = _begin(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
@@ -414,7 +414,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begun(self.deps, config or {})
+        run = _begin(self.deps, config or {})
         work = self.work(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
@@ -425,11 +425,11 @@ class Node(Runnable[AgentState, dict[str, Any]]):
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
         if self.deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self.deps.keeper, state, update)
+            update |= keep_model_state(self.deps.keeper, state, update)
         return update
 
 
-def _begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+def _begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
     above = run.descent.policies if run.descent is not None else ()
     if policy.by_context or above:
@@ -439,11 +439,11 @@ def _begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     return run
 
 
-def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
+def keep_model_state(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
     """What the model keeps in the thread, where this step changes it."""
     before, task = state.get("acting"), update.get("task", state.get("task", ""))
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
-    found = keeper.kept(before, messages, task)
+    found = keeper.keep(before, messages, task)
     return {} if found == before else {"acting": found}
 
 

@@ -154,7 +154,7 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
         task=task.id,
         calls=mine["calls"] if mine else {},
         problem=mine["problem"] if mine else "",
-        asked=waiting.shown,
+        asked=waiting.hashes,
     )
 
 
@@ -169,11 +169,11 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return result(call.id, call.name, texts["thought"].format())
     if call.effect is Effect.MORE_TURNS:
         return more_turns(call, task, run)
-    if task.reply_of(call).held_back:
+    if task.reply_of(call).only_controls:
         text = texts["controls_only"].format(tools=", ".join(box.controls))
-        return not_run(call.id, call.shown_name, text, "controls_only")
+        return not_run(call.id, call.provider_name, text, "controls_only")
     if call.name in box.provided:
-        return not_run(call.id, call.shown_name, texts["provided"].format(name=call.name), "provided")
+        return not_run(call.id, call.provider_name, texts["provided"].format(name=call.name), "provided")
     offered = marks(task.reply_of(call).message).get("offered")
     if call.name not in box.tools or (offered is not None and call.name not in offered):
         return _unknown(call, run, offered)
@@ -205,7 +205,7 @@ def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> Too
     near = nearest_name(call.name, names)
     hint = texts["did_you_mean"].format(near=near) if near else ""
     text = texts["unknown"].format(name=call.name[:_NAME], tools=", ".join(names), hint=hint)
-    return not_run(call.id, call.shown_name, text, "unknown")
+    return not_run(call.id, call.provider_name, text, "unknown")
 
 
 def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:

@@ -24,7 +24,7 @@ from langgraph.constants import START
 from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
 from signoff.graph.outcome import current_outcome
@@ -225,7 +225,8 @@ def _check_is_no_other(
         return
     thread_id = place["configurable"]["thread_id"]
     raise ThreadError(
-        f"This point of thread {shown(thread_id)} was answered before ({reprlib.repr(before[-1])}), and that "
+        f"This point of thread {quote_id(thread_id)} was answered before "
+        f"({reprlib.repr(before[-1])}), and that "
         "answer would be taken again in place of yours. Fork the thread there and answer the fork: "
         f"Session(graph, thread_id).fork({at!r}).resume(answer), or `signoff fork THREAD --at {at}`. Nothing "
         "was changed."
@@ -385,8 +386,8 @@ def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
         raise SetupError(f"The input is {reprlib.repr(given)}; pass {EXAMPLE}.")
     if given and "messages" not in given and not nested():
-        told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
-        raise SetupError(f"The input has {told} and no 'messages'; pass {EXAMPLE}.")
+        keys = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
+        raise SetupError(f"The input has {keys} and no 'messages'; pass {EXAMPLE}.")
 
 
 def reason(error: Exception) -> str:

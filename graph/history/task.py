@@ -186,8 +186,8 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 
 def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
-    told = _reminders(section) if section.nudges else _NO_REMINDERS
-    marked = told.resumed
+    reminders = _reminders(section) if section.nudges else _NO_REMINDERS
+    marked = reminders.resumed
     since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
     spent = spent if spent and spent["task"] == section.id else None
@@ -207,9 +207,9 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         undecided=section.undecided(reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
-        nudges=told.kinds,
-        nudged=told.last,
-        reminded=told.near_limit,
+        nudges=reminders.kinds,
+        nudged=reminders.last,
+        reminded=reminders.near_limit,
         fresh=section.replies[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
         batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,
@@ -268,7 +268,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
         # What was not run since only a control call was asked for leads no step down the ladder.
-        if reply.works and not reply.held_back:
+        if reply.works and not reply.only_controls:
             break
         # A reply that the provider only interrupted is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
@@ -277,7 +277,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
 
 def _batch(reply: Reply) -> int:
     """The work calls of a reply that could run."""
-    if reply.held_back:
+    if reply.only_controls:
         return 0
     return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
 
@@ -300,4 +300,4 @@ def _answered(section: TaskSection) -> bool:
     call = section.replies[-1].control if section.replies else None
     if call is None or call.effect is not Effect.ASK:
         return False
-    return call.id in section.answers or section.replies[-1].ran(call)
+    return call.id in section.answers or section.replies[-1].was_run(call)

@@ -53,12 +53,12 @@ class Repeats:
             self._thoughts = self._thoughts or _Thoughts()
             self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
 
-    def shown(self, message: BaseMessage) -> None:
+    def note_display(self, message: BaseMessage) -> None:
         """What a tool shows beside its result."""
         if self._work.found:
             self._work.shows(_text(message))
 
-    def told(self) -> None:
+    def note_warning(self) -> None:
         """The model was told of the row that the task ends in."""
         self._work.told_at = len(self._work.found)
         if self._thoughts:
@@ -265,7 +265,7 @@ class Tally:
             self.granted += notes.get("granted", 0)
             self.requested = self.requested or "granted" in notes or why == "rejected"
         elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
-            self.heard()
+            self.note_person()
 
     def reminded(self, kind: str, message: BaseMessage) -> None:
         """A synthetic message of this kind."""
@@ -274,13 +274,13 @@ class Tally:
             if (spent := marks(message).get("extended")) is not None:
                 self._before = self._all.plus(_of_summaries(spent))
         elif kind == REPEATING:
-            self.repeats.told()
+            self.repeats.note_warning()
         elif kind == FROM_TOOL:
-            self.repeats.shown(message)
+            self.repeats.note_display(message)
         elif kind == SENT_BACK:
-            self.heard()
+            self.note_person()
 
-    def heard(self) -> None:
+    def note_person(self) -> None:
         """A person has spoken: what comes now does not repeat what came before."""
         self.repeats = Repeats()
 

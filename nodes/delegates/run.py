@@ -34,7 +34,7 @@ from signoff.graph.machine import Event, check_states, enters
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.rules import budget
 from signoff.graph.state import Context
-from signoff.nodes.delegates import told
+from signoff.nodes.delegates import results
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.descent import Descent, namespace, shared
 from signoff.nodes.node import Dependencies, NodeContext
@@ -107,7 +107,7 @@ class ChildMachine:
             state = yield from self.look()
             if state is not None and (found := self.result(state.values, over=self._is_over(state))):
                 return found
-            given = self._given(state)
+            given = self._input(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
@@ -154,24 +154,26 @@ class ChildMachine:
         if found is None:
             return None
         outcome = typed_outcome(found, None)
-        return told.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
+        return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
 
-    def left(self, state: StateSnapshot) -> ToolMessage:
+    def result_if_abandoned(self, state: StateSnapshot) -> ToolMessage:
         """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
         if found := self.result(state.values, over=self._is_over(state)):
             return found
         if self.deps is None:
-            return told.left(self.call, None, told.NOTHING_USED, bool, self.run)
+            return results.abandoned_result(self.call, None, results.NOTHING_USED, bool, self.run)
         task = self.task(state.values)
-        return told.left(self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run)
+        return results.abandoned_result(
+            self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run
+        )
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
         state: Any = values
         return read(state, self.deps.toolbox)
 
-    def used(self, task: Task) -> told.UsedBelow:
-        return told.used_by(task.total, task.turns, self._prices)
+    def used(self, task: Task) -> results.UsedBelow:
+        return results.used_by(task.total, task.turns, self._prices)
 
     @property
     def _prices(self) -> Prices | None:
@@ -183,7 +185,7 @@ class ChildMachine:
     def _is_over(self, state: StateSnapshot) -> bool:
         return not state.next and not state.tasks
 
-    def _given(self, state: StateSnapshot | None) -> Any:
+    def _input(self, state: StateSnapshot | None) -> Any:
         """What it is entered with: its task, or nothing where something is left to run."""
         if state is None:
             args = self.call.args if self.edited is None else self.edited
@@ -216,13 +218,13 @@ class ChildMachine:
             if gets_past(error):
                 raise
             return self._broken(error)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run, **notes)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run, **notes)
 
     def _broken(self, error: Exception) -> ToolMessage:
         """The result of a call whose graph, which is not Signoff's, has raised."""
         why = f"{type(error).__name__}: {words(error)}"
         found = Outcome(status="error", reason="raised", error=why, summary=why)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
 def place_of(run: NodeContext) -> str:
@@ -231,12 +233,12 @@ def place_of(run: NodeContext) -> str:
     return here.rpartition("|")[0]
 
 
-def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
+def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
     """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
     begun."""
     child = ChildMachine(call, reply_id, run)
     state = yield from child.look()
-    return None if state is None else child.left(state)
+    return None if state is None else child.result_if_abandoned(state)
 
 
 @dataclass(frozen=True)

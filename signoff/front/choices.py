@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from signoff.front.text import cut, named, one_line
+from signoff.front.text import cut, escape_invisible, one_line
 from signoff.graph.errors import ThreadError
 from signoff.session.decisions import (
     Action,
@@ -94,7 +94,7 @@ def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping
 
 def arguments_text(call: PendingCall) -> str:
     """The arguments of a call, to be edited."""
-    return named(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
+    return escape_invisible(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
 
 
 def hint(waiting: Waiting | None) -> str:

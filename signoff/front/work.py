@@ -62,8 +62,8 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
     return Story(status, list(_events(saved.chapters, ends)), _edges(ran, at), at, saved.running)
 
 
-def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
-    for chapter in told:
+def _events(history: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
+    for chapter in history:
         for words in chapter.words:
             yield Wrote(words)
         for turn in chapter.turns:
@@ -213,7 +213,9 @@ class Work:
 
         def run(status: ThreadStatus) -> Answer:
             if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
-                raise TooLate(f"Thread {status.shown!r} no longer waits for this action. Nothing was run.")
+                raise TooLate(
+                    f"Thread {status.quoted_id!r} no longer waits for this action. Nothing was run."
+                )
             return Answer(self.act(action, self.settings()), action.interrupt_id)
 
         return self.go(Choose(run))

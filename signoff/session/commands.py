@@ -129,13 +129,13 @@ def _on(status: ThreadStatus) -> Start:
 
 def _known(status: ThreadStatus) -> None:
     if status.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
+        raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
 
 
 def _stopped(status: ThreadStatus) -> Start:
     _known(status)
     if status.condition is Condition.ENDED:
-        raise ThreadError(f"Thread {status.shown!r} has ended; there is nothing to stop.")
+        raise ThreadError(f"Thread {status.quoted_id!r} has ended; there is nothing to stop.")
     return Start(None, "stop", stop=True)
 
 
@@ -145,19 +145,19 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
         raise TooLate(
-            f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
+            f"Thread {status.quoted_id!r} {state} and does not wait for an answer; nothing was changed."
         )
     if command.interrupt_id is None and len(status.waits) > 1:
-        told = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
+        waits = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
         raise ThreadError(
-            f"Thread {status.shown!r} waits for {len(status.waits)} answers; say which one is meant by "
-            f"interrupt_id= ({told}). Nothing was changed."
+            f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant by "
+            f"interrupt_id= ({waits}). Nothing was changed."
         )
     if command.interrupt_id is not None:
         waiting = status.wait(command.interrupt_id)
     if waiting is None:
         raise TooLate(
-            f"Thread {status.shown!r} no longer waits for this answer (interrupt "
+            f"Thread {status.quoted_id!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
@@ -186,7 +186,7 @@ def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPe
     open_work = status.condition in (Condition.WAITING, Condition.STOPPED)
     if status.waiting and on_pending == "refuse":
         raise ThreadError(
-            f"Thread {status.shown!r} waits for {status.waiting.waits_for}; answer that first. "
+            f"Thread {status.quoted_id!r} waits for {status.waiting.waits_for}; answer that first. "
             "Nothing was changed."
         )
     if open_work and on_pending == "supersede":

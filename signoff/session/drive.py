@@ -314,7 +314,7 @@ def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted
             return Paused(thread.asked.word)
         idle = 0 if happened or stop else idle + 1
         if idle > _IDLE:
-            raise ThreadError(f"Thread {status.shown!r} cannot continue; begin another one.")
+            raise ThreadError(f"Thread {status.quoted_id!r} cannot continue; begin another one.")
         given = status.go_on
 
 

@@ -93,17 +93,17 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
 
 def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
     """Everything in the messages as events, in order, each with the id of its task."""
-    for number, (task, event) in enumerate(_told(values, toolbox), 1):
+    for number, (task, event) in enumerate(_events_of(values, toolbox), 1):
         yield task, replace(event, seq=number)
 
 
 def conversation(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[SessionEvent]:
     """All that was said and done in the thread whose state this is, in order; the message that tells how a
     task ended is a `Said`, too."""
-    return (event for _, event in _told(values, toolbox, answers=True))
+    return (event for _, event in _events_of(values, toolbox, answers=True))
 
 
-def _told(
+def _events_of(
     values: Mapping[str, Any], toolbox: Toolbox, *, answers: bool = False
 ) -> Iterator[tuple[str, SessionEvent]]:
     messages: Sequence[BaseMessage] = values.get("messages", ())

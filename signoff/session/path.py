@@ -12,7 +12,7 @@ from langgraph.types import Command, StateSnapshot
 from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import entry_update, go_on
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import ALIASES, Event, State, next_states
 from signoff.graph.schemas.state import for_a_copy
@@ -149,7 +149,7 @@ class _Walk:
         return self.found[::-1]
 
     def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
-        name = ran_between(saved, parent)
+        name = node_between(saved, parent)
         # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
         # run that saves only its end there is an empty checkpoint.
         again = self.entered and saved.metadata.get("source") == "input"
@@ -183,7 +183,7 @@ def _next(channels: Collection[str]) -> tuple[str, ...]:
     return next_states(channels) or ((_START,) if _START in channels else ())
 
 
-def ran_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
+def node_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
     """The name of the node that ran between `parent` and `saved`; empty for none.
 
     More than one ran when steps between were not saved (`durability="exit"`): this is the last of them.
@@ -304,7 +304,7 @@ def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
     if at is None or at == turns:
         return now
     if isinstance(at, int) and not 0 <= at < turns:
-        raise ThreadError(f"The current task has {counted(turns, 'turn')}; there is no turn {at} in it.")
+        raise ThreadError(f"The current task has {count_noun(turns, 'turn')}; there is no turn {at} in it.")
     checkpointer = graph.checkpointer
     assert isinstance(checkpointer, BaseCheckpointSaver), "a session has one"
     checkpoint = at

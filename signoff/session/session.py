@@ -140,8 +140,8 @@ class Session(Generic[ResultT]):
         found = self.status()
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
-            told = chapters(found.values, self._thread.deps.toolbox, path)
-        return [turn for chapter in told for turn in chapter.turns]
+            history = chapters(found.values, self._thread.deps.toolbox, path)
+        return [turn for chapter in history for turn in chapter.turns]
 
     def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the

@@ -64,7 +64,7 @@ class ThreadStatus:
         return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
 
     @property
-    def shown(self) -> str:
+    def quoted_id(self) -> str:
         """The thread's id, for a message."""
         return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
 
@@ -211,13 +211,13 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
         answer = expired({"type": waiting.pause, **waiting.document()}, moment, deps_of(graph).texts)
         if answer is None:
             return None
-        name, reply_id = _asked_by(status.values, waiting.call_id)
+        name, reply_id = _caller_of(status.values, waiting.call_id)
         answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
         graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
     return Expired(thread_id, waiting.text, answer)
 
 
-def _asked_by(values: Mapping[str, Any], call_id: str) -> tuple[str, str]:
+def _caller_of(values: Mapping[str, Any], call_id: str) -> tuple[str, str]:
     """The tool and the reply of a call."""
     for message in reversed(values["messages"]):
         for call in message.tool_calls if isinstance(message, AIMessage) else ():

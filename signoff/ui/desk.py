@@ -187,8 +187,8 @@ class Desk(Board):
             self.remark(way)
 
     def _refused(self, error: BaseException) -> None:
-        told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
-        self.conversation.say(Card("It cannot continue", "red", plain(told)))
+        message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+        self.conversation.say(Card("It cannot continue", "red", plain(message)))
         self.status.end("error", "bold red")
 
     def _decided(self, decision: Decision, story: Story) -> None:

@@ -77,7 +77,7 @@ class RenderedThread:
         """All parts by name: those of the timeline, which begin with `p-`, in order, and the others."""
         shown = run if run.running or not stand.here else replace(run, running=True)
         before, self._pieces = self._pieces, {}
-        for name, piece, at in _named(shown):
+        for name, piece, at in _named_pieces(shown):
             known = before.get(name)
             markup = known[1] if known and known[0] == piece else _macro("piece", fitted(piece), at)
             self._pieces[name] = piece, markup
@@ -85,7 +85,7 @@ class RenderedThread:
         return {**timeline, **_others(shown, stand)}
 
 
-def _named(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
+def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
     """The pieces with their names, and for a turn the checkpoint to fork at."""
     if run.status.condition is Condition.UNKNOWN:
         return
@@ -128,7 +128,7 @@ def _ask(waiting: Waiting) -> str:
         AskedCall(call, arguments_text(call), list(choices(waiting, call)))
         for call in (waiting.calls if isinstance(waiting, Approval) else ())
     ]
-    drawn = Pause(waiting, _drawn_calls(waiting), 0, ())
+    drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
     offered = [(choice, _text(choice.answer)) for choice in choices(waiting, None)]
     # Whole, whatever its size: nobody is to approve what is not shown.
     return _macro("ask", waiting, draw(drawn, _WHOLE), calls, offered)
@@ -139,7 +139,7 @@ def _text(answer: Any) -> str | None:
     return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
 
 
-def _drawn_calls(waiting: Waiting) -> Any:
+def _calls_with_arguments(waiting: Waiting) -> Any:
     found = waiting.calls if isinstance(waiting, Approval) else ()
     if isinstance(waiting, Action):
         found = (PendingCall(waiting.tool, waiting.args),)

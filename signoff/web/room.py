@@ -131,7 +131,9 @@ class Room:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
         self.events = Log()
-        """What happens in the run, event by event, for who speaks a protocol; and `rests` when it is over."""
+        """What happens in a run, event by event, for who speaks a protocol; at its end `rests` with its
+        number."""
+        self.runs = 0
         self.error: BaseException | None = None
         """Why the last run here came to nothing."""
         self.parts: dict[str, str] = {}
@@ -199,7 +201,7 @@ class Room:
     def _terminal_document(self) -> dict[str, Any]:
         assert self.terminal is not None
         rows, cols = self.terminal.size
-        return {"data": self.terminal.kept, "rows": rows, "cols": cols, "used": self.terminal.used}
+        return {"data": self.terminal.recent_output, "rows": rows, "cols": cols, "used": self.terminal.used}
 
     # --- what is done ---
 
@@ -289,9 +291,10 @@ class Room:
             if not self._slots.acquire(blocking=False):
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
             self.here, self.problem, self.error, self._sure = True, "", None, False
+            self.runs += 1
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
-            begun.add_done_callback(_looked_at)
+            begun.add_done_callback(_retrieve_error)
             self._begun = begun
             runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
             runner.start()
@@ -326,11 +329,11 @@ class Room:
     def _rested(self, error: BaseException | None) -> None:
         self.here, self.used, self.error = False, time.monotonic(), error
         self.live.clear()
-        self._do(self.events.add("rests", "{}"))
+        self._do(self.events.add("rests", str(self.runs)))
         if error is not None:
-            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
-                self.problem = told
+                self.problem = message
             if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():
@@ -352,7 +355,7 @@ class Room:
             self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
             self._flushing = True
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._on_change)
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         return self.opened_terminal(settings.workspace).run(command, timeout)
@@ -375,7 +378,7 @@ class Room:
         if not self._begun.done():
             self._begun.set_result(None)
 
-    def _heard(self) -> None:
+    def _on_change(self) -> None:
         self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
 
     def _flush_soon(self) -> None:
@@ -427,7 +430,7 @@ class Room:
             self.terminal.close()
 
 
-def _looked_at(begun: "asyncio.Future[None]") -> None:
+def _retrieve_error(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
 

@@ -86,7 +86,7 @@ def why_not(outcome: Outcome) -> str:
     return f"{outcome.status}: {shown}"
 
 
-def left(
+def abandoned_result(
     call: Call,
     task: Task | None,
     used: UsedBelow,
