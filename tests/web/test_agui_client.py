@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ import pytest
 from tests.support.benches.agui import NodeClient, node_client, run_input
 from tests.support.benches.web import WebBench
 from tests.support.benches.web_browser import Served
+from tests.support.npm import client as npm_client
+from tests.support.pages import blocks
 from tests.web.test_agui import FAILING, LONG, TASK
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]
@@ -140,9 +143,14 @@ def test_fifty_megabytes_and_a_wrong_token(place: Place) -> None:
     assert stranger.failed["status"] == 401
 
 
-FLOOD = """[call("read_file", path=f"{at}.txt") for at in range(40)] + [
-    call("finish_task", summary="Read."),
-]"""
+# More than the buffers of a connection hold. It goes by the files: a prompt keeps only the last turns.
+FLOOD = """[
+    lambda messages: (
+        lambda done: call("finish_task", summary="Written.")
+        if done == 16
+        else call("write_file", path=f"w{done}.txt", content=f"{done} " * 150_000)
+    )(len(__import__("glob").glob(%r)))
+] * 60"""
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -153,14 +161,36 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 def test_a_client_that_never_reads(place: Place) -> None:
-    for at in range(40):
-        (place.bench.workspace / f"{at}.txt").write_text(f"line of file {at}\n" * 20_000)
-    server = place.serve(FLOOD, 0.0, "--turns", "60")
-    body = json.dumps(run_input("t1", "Read")).encode()
+    server = place.serve(FLOOD % str(place.bench.workspace / "w*.txt"))
+    body = json.dumps(run_input("t1", "Write")).encode()
     host, _, port = server.origin.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port))) as silent:
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect((host, int(port)))
         head = f"POST /agui HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {server.token}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         silent.sendall(head.encode() + body)
         client = place.client(server)
         until(lambda: client.run().last.get("result", {}).get("status") == "success")
+        assert len(list(place.bench.workspace.glob("w*.txt"))) == 16
+
+
+PAGE = blocks("docs/how-to/ag-ui.md")
+(PROGRAM,) = (block.text for block in PAGE if block.title == "client.mjs")
+(SAID,) = (block.text for block in PAGE if block.language == "text")
+SHOP = """[
+    call("ask_user", question="Which port?"),
+    call("run_shell", command="echo PORT = 8080 > config.py"),
+    call("finish_task", summary="The port is 8080."),
+]"""
+
+
+def test_the_program_of_the_page_prints_what_stands_there(place: Place, tmp_path: Path) -> None:
+    server = place.serve(SHOP)
+    command = npm_client("agui.mjs", tmp_path)[:1]
+    (tmp_path / "client.mjs").write_text(PROGRAM)
+    said = ""
+    for words in ("Set the port", "8080", "approve"):
+        run = [*command, "client.mjs", server.origin, server.token, "port", words]
+        said += subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert said == SAID
