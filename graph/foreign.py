@@ -434,6 +434,11 @@ def label(thread_id: str | None) -> str:
     )
 
 
+def pause_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:
+    """The namespace and the key of the request by which another process asks for a pause."""
+    return ("signoff", "requests", label(thread_id)), "pause"
+
+
 def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
     """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
     return ("signoff", sort, label(thread_id)), task or "-"

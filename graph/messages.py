@@ -73,6 +73,7 @@ class Marks(TypedDict, total=False):
     nudge: str  # why Signoff wrote it
     finish: str  # the finish that it is about, by `Reply.key`
     extended: dict[str, Any]  # what the summaries had cost when the task was extended
+    again: dict[str, Any]  # the delegates that go on, with what they had used, and how many turns they get
     approach: str | None  # what the summary says of the approach
     status: str | None  # what the summary says of the status
     begins: bool  # it began a task beside open calls

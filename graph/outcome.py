@@ -144,7 +144,8 @@ class Usage(BaseModel):
 
 
 class TreeUse(BaseModel):
-    """What a task and all delegates below it have used. delegates: the calls of delegates of this task."""
+    """What a task and all delegates below it have used. delegates: the calls of delegates of this task.
+    total_tokens: with those of replies that a crash cut short, as far as a ledger was kept."""
 
     delegates: int
     turns: int
@@ -382,7 +383,9 @@ def _tree(task: Task) -> dict[str, Any] | None:
         "delegates": total.children,
         "turns": task.turns + total.below_turns,
         "tool_calls": total.tool_calls + total.below_calls,
-        "total_tokens": total.total_tokens + total.below_tokens,
+        "total_tokens": total.total_tokens
+        + total.below_tokens
+        + int(task.lost("tokens", since_extended=False)),
         "seconds_active": round(total.seconds + total.below_seconds, 3),
     }
 

@@ -51,6 +51,7 @@ def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
 
 
 JOURNAL = "journal"
+_PAGE = 1_000
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
@@ -128,6 +129,19 @@ def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, call
     for call in calls:
         if item := store.get(source, call.id):
             store.put(target, call.id, item.value)
+
+
+def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Sequence[str]) -> None:
+    """Copies the journals of these machines, by their namespaces, from the first thread to the second."""
+    source, target = (label(thread_id) for thread_id in threads)
+    for ns in machines:
+        place = ("signoff", JOURNAL, source, label(ns))
+        at = 0
+        while found := store.search(place, limit=_PAGE, offset=at):
+            for item in found:
+                if item.namespace[3] == place[3]:
+                    store.put((*item.namespace[:2], target, *item.namespace[3:]), item.key, item.value)
+            at += len(found)
 
 
 def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:

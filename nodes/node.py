@@ -33,7 +33,7 @@ from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
-from signoff.nodes.descent import DESCENT, Descent
+from signoff.nodes.descent import DESCENT, Descent, place_of
 from signoff.nodes.model.models import (
     AskedModel,
     BoundModels,
@@ -173,6 +173,11 @@ class NodeContext:
         return found
 
     @lazy
+    def ns(self) -> str:
+        """The namespace of this machine among the checkpoints of its thread."""
+        return place_of(self._configurable)
+
+    @lazy
     def outputs(self) -> Outputs:
         """Where full texts are kept for this thread."""
         return Outputs.of(self.deps.outputs, saver_of(self._configurable), self.thread_id)
@@ -278,7 +283,8 @@ class NodeContext:
         if self.descent is not None:
             limits = self.descent.within(limits)
         name = (self.context.model or "").strip()
-        if limits.cost is None or self.deps.priced is None or (limits.prices is not None and not name):
+        costs = limits.cost is not None or (self.descent is not None and self.descent.costs)
+        if not costs or self.deps.priced is None or (limits.prices is not None and not name):
             return limits
         return limits.model_copy(update={"prices": self.deps.priced(name)})
 
@@ -396,17 +402,19 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, deps: Dependencies, work: Work) -> None:
+    def __init__(self, state: State, deps: Dependencies, work: Work, in_tree: Work | None = None) -> None:
+        """in_tree: its work in a graph that has delegates, or is one."""
         self.state = state
         self.deps = deps
         self.work = work
+        self._in_tree = in_tree or work
         self.name = str(state)
 
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begin(self.deps, config or {})
-        work = self.work(input, run)
+        work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
         return self._checked(report, input)
@@ -415,10 +423,14 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         run = _begin(self.deps, config or {})
-        work = self.work(input, run)
+        work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
         return self._checked(report, input)
+
+    def _work_of(self, run: NodeContext) -> Work:
+        alone = run.descent is None and not self.deps.toolbox.delegates
+        return self.work if alone else self._in_tree
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
         if report.event is not None or TRANSITIONS[self.state]:

@@ -245,7 +245,7 @@ class Tally:
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
         """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
         self.repeats.replied(reply)
-        self._all = self._all.plus(_of_reply(reply.message, estimate))
+        self._all = self._all.plus(of_reply(reply.message, estimate))
 
     def settled(self, call: Call, result: ToolMessage) -> None:
         notes = marks(result)
@@ -273,6 +273,9 @@ class Tally:
             self.repeats = Repeats()
             if (spent := marks(message).get("extended")) is not None:
                 self._before = self._all.plus(_of_summaries(spent))
+                for used in marks(message).get("again", {}).get("delegates", {}).values():
+                    # Its result was taken back, and the next one says what it has used in all.
+                    self._before = self._before.plus(of_child({"used": used})).plus(Used(tool_calls=1))
         elif kind == REPEATING:
             self.repeats.note_warning()
         elif kind == FROM_TOOL:
@@ -301,7 +304,7 @@ def of_child(found: Mapping[str, Any]) -> Used:
     )
 
 
-def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
+def of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
     usage, notes = message.usage_metadata, marks(message)
     seconds = notes.get("seconds", 0.0)
     if not usage:

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
+from signoff.front.choices import option_of
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import escape_invisible, one_line, plain, styled
@@ -229,9 +230,7 @@ class Dialogue:
         if isinstance(waiting, Confirmation):
             hint = "yes, or what is wrong"
         answer = self._line(hint, "Type an answer, or press Ctrl-C to answer later.")
-        if answer not in options and answer.isdecimal() and 0 < int(answer) <= len(options):
-            return options[int(answer) - 1]
-        return answer
+        return option_of(answer, options)
 
     def _decisions(self, approval: Approval) -> list[Mapping[str, Any]]:
         if len(approval.calls) == 1:

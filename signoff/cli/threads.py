@@ -38,14 +38,9 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
+from signoff.session.expiring import Expired, expire_all
 from signoff.session.history import Chapter, Turn
-from signoff.session.status import (
-    Condition,
-    Expired,
-    ThreadStatus,
-    expire,
-    reading_graph,
-)
+from signoff.session.status import Condition, ThreadStatus, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import QueueFigures
 from signoff.workers.inbox import read_inbox
@@ -175,8 +170,8 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
-                    if expired := expire(reading_graph(storage, thread_id), thread_id):
-                        found.append(expired)
+                    if expired := expire_all(reading_graph(storage, thread_id), thread_id):
+                        found += expired
                         _go_on(storage, thread_id)
     if as_json:
         print(json.dumps([asdict(item) for item in found], indent=2))

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 
-from signoff.front.choices import SHELL, choices, decision_of, decisions_of, option_of
+from signoff.front.choices import SHELL, answer_of, choices, decision_of, option_of, still_waiting
 from signoff.graph.errors import ThreadError
 from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
 from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
@@ -21,7 +21,7 @@ class Known(ThreadError):
     """A message that the thread has already. Nothing was changed."""
 
 
-def beginning(text: str, message_id: str = "") -> Choose:
+def begin_task(text: str, message_id: str = "") -> Choose:
     """The command that begins a task. message_id: of the message, where its sender has given it one.
 
     It raises ThreadError where the thread waits for something: the words were not meant for that. It raises
@@ -38,7 +38,7 @@ def beginning(text: str, message_id: str = "") -> Choose:
     return Choose(task)
 
 
-def answering(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "") -> Choose:
+def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "") -> Choose:
     """The command that answers what a person was shown. shown: the short id of an approval. texts: what they
     said, or what they said of each call. by: who they are.
 
@@ -46,32 +46,32 @@ def answering(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "")
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
-        waiting = still_waiting(status, interrupt_id)
-        return Answer(_meant(waiting, shown, texts), interrupt_id, by or None)
+        meant = answer_of(texts, still_waiting(status, interrupt_id), shown)
+        return Answer(meant, interrupt_id, by or None)
 
     return Choose(read)
 
 
-def answering_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: str = "") -> Choose:
+def give_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: str = "") -> Choose:
     """The command that answers with values, as a protocol carries them: any JSON, or what would be typed.
 
     values: the answer under 0; of an approval one for each call, by its place. None answers nothing: a
     question is told so, a call is rejected, a result is not confirmed, an action's outcome is not known. It
-    raises what `answering` raises.
+    raises what `give_answer` raises.
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
         waiting = still_waiting(status, interrupt_id)
-        if shown != shown_as(waiting):
+        if shown != get_short_id(waiting):
             raise TooLate(
                 "The thread waits for something else by now; look at that first. Nothing was changed."
             )
-        return Answer(_valued(waiting, shown, values), interrupt_id, by or None)
+        return Answer(_read_values(waiting, shown, values), interrupt_id, by or None)
 
     return Choose(read)
 
 
-def going_on() -> Choose:
+def go_on() -> Choose:
     """The command that goes on with what was stopped. It raises TooLate when the task has ended."""
 
     def on(status: ThreadStatus) -> ThreadCommand:
@@ -82,21 +82,14 @@ def going_on() -> Choose:
     return Choose(on)
 
 
-def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
-    """What was shown, if the thread still waits for it first. Raises TooLate otherwise."""
-    if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
-        raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-    return status.waiting
-
-
-def overtaken() -> TooLate:
+def make_too_late_error() -> TooLate:
     """The error for an answer to a thread that runs already."""
     return TooLate(
         "This came too late: the thread goes on already, by somebody else's answer. Nothing was changed."
     )
 
 
-def asked_of(status: ThreadStatus) -> Waiting | None:
+def get_asked(status: ThreadStatus) -> Waiting | None:
     """What a person is asked. A command that a front end runs itself, as soon as the thread goes on, is no
     question to anybody."""
     waiting = status.waiting
@@ -104,29 +97,17 @@ def asked_of(status: ThreadStatus) -> Waiting | None:
     return None if runs_here else waiting
 
 
-def shown_as(waiting: Waiting) -> str:
+def get_short_id(waiting: Waiting) -> str:
     """The short id of what waits, where a decision is bound to it; empty where none is."""
     return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
 
 
-def _meant(waiting: Waiting, shown: str, texts: Sequence[str]) -> Any:
-    """What the person's words mean for what waits, bound to what they were shown."""
-    if isinstance(waiting, Approval):
-        # One word for all calls, as on a command line.
-        every = [*texts] * len(waiting.calls) if len(texts) == 1 else texts
-        return decisions_of(every, waiting, shown)
-    (text,) = texts
-    if isinstance(waiting, Question):
-        return option_of(text, waiting)
-    return text
-
-
-def _valued(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
+def _read_values(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
     """What these values mean for what waits."""
     if isinstance(waiting, Approval):
         if sorted(values) != [*range(len(waiting.calls))]:
             raise ThreadError(f"There are {len(waiting.calls)} calls to decide on; decide on each of them.")
-        found = [_decided(values[at], call) for at, call in enumerate(waiting.calls)]
+        found = [_read_decision(values[at], call) for at, call in enumerate(waiting.calls)]
         return {"shown": shown, "decisions": found}
     if sorted(values) != [0]:
         raise ThreadError("One answer is wanted here.")
@@ -135,10 +116,12 @@ def _valued(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
         return _GIVEN_UP
     if value is None and isinstance(waiting, Action):
         return list(choices(waiting, None))[-1].answer
-    return option_of(value, waiting) if isinstance(waiting, Question) and isinstance(value, str) else value
+    if isinstance(waiting, Question) and isinstance(value, str):
+        return option_of(value, waiting.options)
+    return value
 
 
-def _decided(value: Any, call: PendingCall) -> Any:
+def _read_decision(value: Any, call: PendingCall) -> Any:
     if value is None:
         return {"type": "reject", "message": _GIVEN_UP}
     return decision_of(value, call) if isinstance(value, str) else value

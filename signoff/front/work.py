@@ -142,7 +142,7 @@ def _enter(resource: AbstractContextManager[object]) -> None:
 
 @dataclass
 class Work:
-    """Drives one thread by its session.
+    """Drives one run of a thread by its session; the next run is another one's work.
 
     tell: called with events, in the worker's thread. run_command: runs a command where a person sees it.
     """
@@ -167,7 +167,6 @@ class Work:
         """
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
-        self._asked = ""
         status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as found:
@@ -231,7 +230,8 @@ class Work:
         return {"output": output, "seconds": result.seconds}
 
     def ask(self, word: str) -> None:
-        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state."""
+        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state, also before it has
+        begun."""
         session = self._session
         if session is None or not session.pause(word):
             self._asked = word

@@ -344,6 +344,9 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
                     control.request_drain("step")
                 yield event
         yield from _listen(thread)
+    if thread.deps.toolbox.delegates:
+        # One of them may have come to a stop for it.
+        yield from _listen(thread)
     return happened, said
 
 

@@ -97,7 +97,7 @@ def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, Se
         yield task, replace(event, seq=number)
 
 
-def conversation(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[SessionEvent]:
+def read_conversation(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[SessionEvent]:
     """All that was said and done in the thread whose state this is, in order; the message that tells how a
     task ended is a `Said`, too."""
     return (event for _, event in _events_of(values, toolbox, answers=True))

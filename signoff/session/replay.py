@@ -49,8 +49,8 @@ DECIDED = frozenset(
 """The states that are decided again. The others do what cannot be done again, or wait for a person."""
 
 _SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
-# Which machine a thread was run with says nothing of what it decided.
-_NOT_COMPARED = frozenset({"machine"})
+# Which machine a thread was run with says nothing of what it decided; what was read of a ledger is known.
+_NOT_COMPARED = frozenset({"machine", "tree"})
 _LATER_MARKS = frozenset({"said", "ran", "phase"})
 _CLOCK = frozenset({"seconds", "waited", "at"})
 

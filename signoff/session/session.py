@@ -27,8 +27,9 @@ from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, Thr
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
+from signoff.session.forking import fork
 from signoff.session.history import Turn, chapters
-from signoff.session.path import fork, steps
+from signoff.session.path import steps
 from signoff.session.status import ThreadStatus, config_of, deps_of, readable
 
 _ON_PENDING = ("answer", "supersede", "refuse")

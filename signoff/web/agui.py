@@ -16,18 +16,18 @@ from ag_ui.encoder import EventEncoder
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from signoff.front.answering import Known, answering_values, asked_of, beginning, overtaken
+from signoff.front.answering import Known, begin_task, get_asked, give_values, make_too_late_error
 from signoff.front.choices import moves
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.commands import TooLate
 from signoff.session.decisions import Action
 from signoff.session.events import Decided, Ended, from_dict
-from signoff.session.history import conversation
+from signoff.session.history import read_conversation
 from signoff.session.status import Condition, ThreadStatus, deps_of, look, readable, reading_graph
 from signoff.web.hub import Hub
 from signoff.web.room import Room
-from signoff.web.transcript import Event, Transcript, interrupts
+from signoff.web.transcript import Event, Transcript, list_interrupts
 
 MOST_BYTES = 10_000_000
 """Of the body of a request: a client sends its whole history each time."""
@@ -83,7 +83,7 @@ class RunInput(_Sent):
         return next(users, None)
 
 
-def _words(message: Mapping[str, Any]) -> tuple[str, str]:
+def _read_words(message: Mapping[str, Any]) -> tuple[str, str]:
     """The id and the text of a message. Raises SetupError for one that is no text."""
     own, content = message.get("id"), message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
@@ -98,7 +98,7 @@ def _words(message: Mapping[str, Any]) -> tuple[str, str]:
     return valid_text(own), text
 
 
-def _answers(given: Sequence[Resume]) -> tuple[str, str, dict[int, Any]]:
+def _read_answers(given: Sequence[Resume]) -> tuple[str, str, dict[int, Any]]:
     """The interrupt that is answered, what of it was shown, and the answers by their places. Raises
     SetupError for answers that contradict each other."""
     found: dict[int, Any] = {}
@@ -144,7 +144,7 @@ class Run:
             except SignoffError as error:
                 for closing in self.transcript.close():
                     yield encode(closing)
-                yield encode(core.RunErrorEvent(message=str(error), code=_code(error)))
+                yield encode(core.RunErrorEvent(message=str(error), code=_get_code(error)))
         finally:
             self.room.events.readers -= 1
             self.hub.readers -= 1
@@ -155,14 +155,14 @@ class Run:
         status, _ = await self._read()
         if here:
             self.transcript.join()
-        elif waiting := asked_of(status):
-            deque(self.transcript.pending(waiting), maxlen=0)
+        elif waiting := get_asked(status):
+            deque(self.transcript.add_pending(waiting), maxlen=0)
         written = None if self.given.resume else self.given.written()
         new = None
         if written is not None and str(written.get("id")) not in self.transcript.messages:
-            new = _words(written)
-            self.transcript.user(*new)
-        yield self.transcript.snapshot()
+            new = _read_words(written)
+            self.transcript.add_user(*new)
+        yield self.transcript.make_snapshot()
         yield self._state(status, here)
         if ran := await self._ask(new) or here:
             async for event in self._follow():
@@ -184,7 +184,7 @@ class Run:
                 return self.room.here or own.move != "pause"
             elif written is not None:
                 message_id, text = written
-                await self.room.run(beginning(text, message_id))
+                await self.room.run(begin_task(text, message_id))
             else:
                 return False
         except Known:
@@ -197,11 +197,11 @@ class Run:
         return True
 
     async def _resume(self, given: Sequence[Resume]) -> None:
-        name, shown, values = _answers(given)
+        name, shown, values = _read_answers(given)
         try:
-            await self.room.run(answering_values(name, shown, values, self.who))
+            await self.room.run(give_values(name, shown, values, self.who))
         except ThreadBusy as error:
-            raise overtaken() from error
+            raise make_too_late_error() from error
 
     # --- following ---
 
@@ -217,7 +217,7 @@ class Run:
                     yield event
                 self.transcript.join()
                 status, _ = await self._read()
-                yield self.transcript.snapshot()
+                yield self.transcript.make_snapshot()
                 yield self._state(status, self.room.here)
                 if not self.room.here:
                     return
@@ -229,13 +229,13 @@ class Run:
                         # The end of the run before, told after this one has begun.
                         continue
                     if self.room.error is not None:
-                        raise _told(self.room.error)
+                        raise _make_error(self.room.error)
                     return
                 for event in self._happened(entry.kind, json.loads(entry.data)):
                     yield event
             if self.hub.closing.is_set() or self.room.gone:
                 raise ThreadError("The server ends, or the thread was deleted; what was saved stays.")
-            if self._cursor == log.last and not await self.hub.more(log, self._cursor):
+            if self._cursor == log.last and not await self.hub.wait_for_more(log, self._cursor):
                 yield None
 
     def _happened(self, kind: str, found: dict[str, Any]) -> Iterator[Event]:
@@ -245,7 +245,7 @@ class Run:
         event = from_dict(found)
         if isinstance(event, Decided):
             self._unknown = isinstance(event.decision, Action) and event.decision.unknown
-        yield from self.transcript.of(event)
+        yield from self.transcript.tell(event)
 
     async def _read(self) -> tuple[ThreadStatus, list[Event]]:
         """The thread as it is saved, and what of its messages was not told yet."""
@@ -255,8 +255,8 @@ class Run:
         graph = reading_graph(self.room.storage)
         status = look(graph, self.thread_id)
         with readable(self.thread_id):
-            told = conversation(status.values, deps_of(graph).toolbox)
-            return status, [part for event in told for part in self.transcript.of(event)]
+            told = read_conversation(status.values, deps_of(graph).toolbox)
+            return status, [part for event in told for part in self.transcript.tell(event)]
 
     async def _elsewhere(self) -> bool:
         return bool(await self.hub.beside.do(self.room.storage.checkpointer.is_running, self.thread_id))
@@ -264,7 +264,7 @@ class Run:
     # --- how it stands ---
 
     def _state(self, status: ThreadStatus, running: bool) -> Event:
-        waiting = None if running else asked_of(status)
+        waiting = None if running else get_asked(status)
         shown: dict[str, Any] = {
             "thread": self.thread_id,
             "condition": "running" if running else str(status.condition),
@@ -274,7 +274,7 @@ class Run:
             "turns": None,
             "tokens": status.task.total.total_tokens,
             "moves": [move.name for move in moves(status, running=running, here=self.room.here)],
-            "outcome": None if running else _outcome(status),
+            "outcome": None if running else _get_outcome(status),
         }
         return core.StateSnapshotEvent(snapshot=shown)
 
@@ -283,18 +283,18 @@ class Run:
         something has run for it."""
         if self._unknown and isinstance(status.waiting, Action):
             status = replace(status, waiting=replace(status.waiting, unknown=True))
-        waiting = None if running else asked_of(status)
+        waiting = None if running else get_asked(status)
         if waiting is not None:
-            yield from self.transcript.pending(waiting)
+            yield from self.transcript.add_pending(waiting)
         yield self._state(status, running)
-        outcome = None if running else _outcome(status)
+        outcome = None if running else _get_outcome(status)
         cancelled = outcome is not None and outcome["reason"] == "cancelled"
         if ran and outcome is not None and outcome["status"] == "error" and not cancelled:
             yield core.RunErrorEvent(message=outcome["error"] or outcome["reason"], code=outcome["reason"])
             return
         found: Any = None
         if waiting is not None:
-            found = core.RunFinishedInterruptOutcome(interrupts=interrupts(waiting))
+            found = core.RunFinishedInterruptOutcome(interrupts=list_interrupts(waiting))
         elif not running and (cancelled or status.condition in (Condition.STOPPED, Condition.WAITING)):
             found = core.RunFinishedCancelledOutcome()
         result = outcome or {"status": "running" if running else str(status.condition)}
@@ -303,16 +303,16 @@ class Run:
         )
 
 
-def _outcome(status: ThreadStatus) -> dict[str, Any] | None:
+def _get_outcome(status: ThreadStatus) -> dict[str, Any] | None:
     """How the task has ended, as plain JSON."""
     return None if status.outcome is None else dict(Ended(status.outcome).to_dict()["outcome"])
 
 
-def _told(error: BaseException) -> SignoffError:
+def _make_error(error: BaseException) -> SignoffError:
     return error if isinstance(error, SignoffError) else ThreadError(f"{type(error).__name__}: {error}")
 
 
-def _code(error: SignoffError) -> str:
+def _get_code(error: SignoffError) -> str:
     """What a program may go by."""
     kinds = ((TooLate, "too_late"), (ThreadBusy, "busy"), (StorageError, "storage"))
     return next((code for kind, code in kinds if isinstance(error, kind)), "refused")

@@ -1,6 +1,5 @@
 """The parts of the application's page, drawn on the server by templates that escape all they print."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment
 
-from signoff.front.choices import SHELL, Choice, arguments_text, choices, hint, moves
+from signoff.front.choices import SHELL, Choice, arguments_text, as_typed, choices, hint, moves
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
 from signoff.front.record.machine import picture
 from signoff.front.record.run import Run
@@ -129,14 +128,9 @@ def _ask(waiting: Waiting) -> str:
         for call in (waiting.calls if isinstance(waiting, Approval) else ())
     ]
     drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
-    offered = [(choice, _text(choice.answer)) for choice in choices(waiting, None)]
+    offered = [(choice, as_typed(choice.answer)) for choice in choices(waiting, None)]
     # Whole, whatever its size: nobody is to approve what is not shown.
     return _macro("ask", waiting, draw(drawn, _WHOLE), calls, offered)
-
-
-def _text(answer: Any) -> str | None:
-    """An answer as it would be typed."""
-    return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
 
 
 def _calls_with_arguments(waiting: Waiting) -> Any:

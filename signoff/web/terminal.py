@@ -38,6 +38,8 @@ class SharedTerminal:
         self._turn = threading.Lock()
         self._backlog = Backlog()
         self._kept: deque[bytes] = deque()
+        self.typed = 0
+        """Bytes that were ever shown in it."""
         self._size = 0
 
     def run(self, command: str, timeout: float) -> ShellResult:
@@ -106,6 +108,7 @@ class SharedTerminal:
     def _keep(self, data: bytes) -> None:
         self._kept.append(data)
         self._size += len(data)
+        self.typed += len(data)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
 

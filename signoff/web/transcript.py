@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ag_ui import core
 
-from signoff.front.answering import shown_as
+from signoff.front.answering import get_short_id
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 from signoff.session.events import (
     Answered,
@@ -44,12 +44,12 @@ class Transcript:
         """The message that comes in."""
         self._step = ""
         self._pieces = True
-        """Whether pieces of a reply are told: not of one whose beginning was missed."""
+        """Whether pieces of a reply are told: not of one whose begin_task was missed."""
 
-    def snapshot(self) -> Event:
+    def make_snapshot(self) -> Event:
         return core.MessagesSnapshotEvent.model_validate({"messages": [*self.messages.values()]})
 
-    def user(self, message_id: str, text: str) -> bool:
+    def add_user(self, message_id: str, text: str) -> bool:
         """Adds what a user wrote; False when it is there."""
         if message_id in self.messages:
             return False
@@ -67,20 +67,20 @@ class Transcript:
             yield core.StepFinishedEvent(step_name=self._step)
             self._step = ""
 
-    def of(self, event: SessionEvent) -> Iterator[Event]:
+    def tell(self, event: SessionEvent) -> Iterator[Event]:
         """What an event means; of one that was told already nothing."""
         if event.path:
             # A delegate's: its own messages are not of this conversation.
             if not isinstance(event, Token):
-                yield _custom(event)
+                yield _make_custom(event)
             return
         match event:
             case Token():
                 yield from self._token(event)
             case Said():
                 yield from self._said(event)
-            case Wrote() if not event.answers and self.user(event.message_id, event.text):
-                yield from _text(event.message_id, event.text, "user")
+            case Wrote() if not event.answers and self.add_user(event.message_id, event.text):
+                yield from _tell_text(event.message_id, event.text, "user")
             case Entered():
                 yield from self._entered(event)
             case Thought() if event.message_id not in self.messages:
@@ -89,25 +89,25 @@ class Transcript:
                 yield from self._phase(event)
             case Retrying(dropped=True) if self._open:
                 yield from self._dropped()
-                yield _custom(event)
+                yield _make_custom(event)
             case CallStarted() | CallFinished() | Answered() | Confirmed():
                 yield from self._work(event)
             case Wrote() | Thought() | PhaseAccepted() | Ended() | Decided():
                 pass
             case _:
-                yield _custom(event)
+                yield _make_custom(event)
 
     def _work(self, event: CallStarted | CallFinished | Answered | Confirmed) -> Iterator[Event]:
         match event:
             case CallStarted():
-                yield from self.call(event.reply_id, event.call_id, event.name, event.args)
+                yield from self.add_call(event.reply_id, event.call_id, event.name, event.args)
             case CallFinished(args=args):
                 yield from self._result(event, event.name, args, event.result, event.ok)
             case Answered():
-                name, args = self.made(event, "ask_user", {"question": event.question})
+                name, args = self.find_call(event, "ask_user", {"question": event.question})
                 yield from self._result(event, name, args, event.answer)
             case Confirmed():
-                name, args = self.made(event, "finish_task", {})
+                name, args = self.find_call(event, "finish_task", {})
                 yield from self._result(event, name, args, event.words or "yes", event.ok)
 
     def _dropped(self) -> Iterator[Event]:
@@ -115,13 +115,13 @@ class Transcript:
         dropped = self._open
         yield from self._end_text()
         del self.messages[dropped]
-        yield self.snapshot()
+        yield self.make_snapshot()
 
-    def made(
+    def find_call(
         self, of: Answered | Confirmed | Question | Confirmation, name: str, args: Mapping[str, Any]
     ) -> tuple[str, Mapping[str, Any]]:
         """The call that this is about, as the model made it; else what is known of it."""
-        found = self._made.get(_call_id(of.reply_id, of.call_id))
+        found = self._made.get(_make_call_id(of.reply_id, of.call_id))
         return (found.name, found.args) if found else (name, args)
 
     def _token(self, event: Token) -> Iterator[Event]:
@@ -142,7 +142,7 @@ class Transcript:
 
     def _said(self, event: Said) -> Iterator[Event]:
         opened, self._pieces = self._open, True
-        self._made |= {_call_id(event.message_id, made.call_id): made for made in event.calls}
+        self._made |= {_make_call_id(event.message_id, made.call_id): made for made in event.calls}
         yield from self._end_text()
         known = self.messages.get(event.message_id)
         if opened and opened != event.message_id:
@@ -152,12 +152,12 @@ class Transcript:
         if known is None and (event.text or opened):
             self._assistant(event.message_id)["content"] = event.text
             if opened:
-                yield self.snapshot()
+                yield self.make_snapshot()
             else:
-                yield from _text(event.message_id, event.text, "assistant")
+                yield from _tell_text(event.message_id, event.text, "assistant")
         elif opened and known and known["content"].strip() != event.text:
             known["content"] = event.text
-            yield self.snapshot()
+            yield self.make_snapshot()
 
     def _assistant(self, message_id: str) -> dict[str, Any]:
         return self.messages.setdefault(message_id, {"id": message_id, "role": "assistant"})
@@ -171,9 +171,12 @@ class Transcript:
         patch = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in now.items()]
         yield core.StateDeltaEvent.model_validate({"delta": patch})
 
-    def call(self, reply_id: str, call_id: str, name: str, args: Mapping[str, Any]) -> Iterator[Event]:
+    def add_call(self, reply_id: str, call_id: str, name: str, args: Mapping[str, Any]) -> Iterator[Event]:
         """A call of a tool, unless it is known; with its new arguments if a person has changed them."""
-        own, arguments = _call_id(reply_id, call_id), json.dumps(dict(args), ensure_ascii=False, default=str)
+        own, arguments = (
+            _make_call_id(reply_id, call_id),
+            json.dumps(dict(args), ensure_ascii=False, default=str),
+        )
         parent = reply_id or own
         calls = self._assistant(parent).setdefault("toolCalls", [])
         known = next((one for one in calls if one["id"] == own), None)
@@ -187,22 +190,22 @@ class Transcript:
             yield core.ToolCallEndEvent(tool_call_id=own)
         elif args and known["function"]["arguments"] != arguments:
             known["function"]["arguments"] = arguments
-            yield self.snapshot()
+            yield self.make_snapshot()
 
-    def pending(self, waiting: Waiting) -> Iterator[Event]:
+    def add_pending(self, waiting: Waiting) -> Iterator[Event]:
         """The calls that wait, as the conversation has them."""
         for call in waiting.calls if isinstance(waiting, Approval) else ():
-            yield from self.call(waiting.reply_id, call.call_id, call.name, call.args)
+            yield from self.add_call(waiting.reply_id, call.call_id, call.name, call.args)
         if isinstance(waiting, Question) and waiting.call_id:
             asked = {"question": waiting.text, "options": list(waiting.options)}
-            name, args = self.made(waiting, "ask_user", asked)
-            yield from self.call(waiting.reply_id, waiting.call_id, name, args)
+            name, args = self.find_call(waiting, "ask_user", asked)
+            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
         if isinstance(waiting, Action):
-            yield from self.call(waiting.reply_id, waiting.call_id, waiting.tool, waiting.args)
+            yield from self.add_call(waiting.reply_id, waiting.call_id, waiting.tool, waiting.args)
         if isinstance(waiting, Confirmation) and waiting.call_id:
             claimed = {"summary": waiting.summary, "pending_issues": list(waiting.pending_issues)}
-            name, args = self.made(waiting, "finish_task", claimed)
-            yield from self.call(waiting.reply_id, waiting.call_id, name, args)
+            name, args = self.find_call(waiting, "finish_task", claimed)
+            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
 
     def _result(
         self,
@@ -215,8 +218,8 @@ class Transcript:
         if event.message_id in self.messages:
             return
         if isinstance(event, CallFinished) or not self._knows(event.reply_id, event.call_id):
-            yield from self.call(event.reply_id, event.call_id, name, args)
-        own = _call_id(event.reply_id, event.call_id)
+            yield from self.add_call(event.reply_id, event.call_id, name, args)
+        own = _make_call_id(event.reply_id, event.call_id)
         notes = {name: found for name in _NOTES if (found := getattr(event, name, None))}
         metadata = {"signoff": {"ok": ok, **notes}}
         error = {} if ok else {"error": result}
@@ -234,7 +237,7 @@ class Transcript:
 
     def _knows(self, reply_id: str, call_id: str) -> bool:
         calls = self.messages.get(reply_id, {}).get("toolCalls", ())
-        return any(one["id"] == _call_id(reply_id, call_id) for one in calls)
+        return any(one["id"] == _make_call_id(reply_id, call_id) for one in calls)
 
     def _thought(self, event: Thought) -> Iterator[Event]:
         own = event.message_id
@@ -253,23 +256,23 @@ class Transcript:
         yield core.ActivitySnapshotEvent(message_id=event.message_id, activity_type="phase", content=content)
 
 
-def _text(message_id: str, text: str, role: Literal["user", "assistant"]) -> Iterator[Event]:
+def _tell_text(message_id: str, text: str, role: Literal["user", "assistant"]) -> Iterator[Event]:
     yield core.TextMessageStartEvent(message_id=message_id, role=role)
     if text:
         yield core.TextMessageContentEvent(message_id=message_id, delta=text)
     yield core.TextMessageEndEvent(message_id=message_id)
 
 
-def _call_id(reply_id: str, own: str) -> str:
+def _make_call_id(reply_id: str, own: str) -> str:
     """The id of a call in the conversation: a model may repeat its own in another reply."""
     return f"{reply_id}/{own}" if reply_id else own
 
 
-def _custom(event: SessionEvent) -> Event:
+def _make_custom(event: SessionEvent) -> Event:
     return core.CustomEvent(name=f"signoff.{event.type}", value=event.to_dict())
 
 
-def interrupts(waiting: Waiting) -> list[core.Interrupt]:
+def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
     """What the thread waits for; of an approval one for each call. Their ids name exactly what is shown."""
     document = waiting.document()
     if not isinstance(waiting, Approval):
@@ -277,22 +280,22 @@ def interrupts(waiting: Waiting) -> list[core.Interrupt]:
         deadline = waiting.deadline if isinstance(waiting, Question) else None
         return [
             core.Interrupt(
-                id=interrupt_id(waiting),
+                id=make_interrupt_id(waiting),
                 reason=waiting.pause,
                 message=told or f"The result of {getattr(waiting, 'tool', 'this')} is wanted.",
-                tool_call_id=_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
-                response_schema=_schema(waiting),
+                tool_call_id=_make_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
+                response_schema=_make_schema(waiting),
                 expires_at=None if deadline is None else datetime.fromtimestamp(deadline, UTC).isoformat(),
                 metadata={"signoff": document},
             )
         ]
     return [
         core.Interrupt(
-            id=interrupt_id(waiting, at),
+            id=make_interrupt_id(waiting, at),
             reason=waiting.pause,
             message=call.note or f"May {call.name} run?",
-            tool_call_id=_call_id(waiting.reply_id, call.call_id) if call.call_id else None,
-            response_schema=_decision_schema(call.name, call.allowed, call.args_schema),
+            tool_call_id=_make_call_id(waiting.reply_id, call.call_id) if call.call_id else None,
+            response_schema=_make_decision_schema(call.name, call.allowed, call.args_schema),
             metadata={
                 "signoff": {
                     "tool": call.name,
@@ -308,11 +311,11 @@ def interrupts(waiting: Waiting) -> list[core.Interrupt]:
     ]
 
 
-def interrupt_id(waiting: Waiting, at: int = 0) -> str:
-    return f"{waiting.interrupt_id}:{shown_as(waiting)}:{at}"
+def make_interrupt_id(waiting: Waiting, at: int = 0) -> str:
+    return f"{waiting.interrupt_id}:{get_short_id(waiting)}:{at}"
 
 
-def _schema(waiting: Waiting) -> dict[str, Any]:
+def _make_schema(waiting: Waiting) -> dict[str, Any]:
     if isinstance(waiting, Question) and waiting.options:
         return {"type": "string", "examples": list(waiting.options)}
     if isinstance(waiting, Confirmation):
@@ -320,7 +323,9 @@ def _schema(waiting: Waiting) -> dict[str, Any]:
     return {"type": "string"}
 
 
-def _decision_schema(name: str, allowed: Sequence[str], args: Mapping[str, Any] | None) -> dict[str, Any]:
+def _make_decision_schema(
+    name: str, allowed: Sequence[str], args: Mapping[str, Any] | None
+) -> dict[str, Any]:
     edited = {
         "type": "object",
         "properties": {"name": {"const": name}, "args": dict(args or {"type": "object"})},
