@@ -44,7 +44,7 @@ class Transcript:
         """The message that comes in."""
         self._step = ""
         self._pieces = True
-        """Whether pieces of a reply are told: not of one whose begin_task was missed."""
+        """Whether pieces of a reply are told: not of one whose beginning was missed."""
 
     def make_snapshot(self) -> Event:
         return core.MessagesSnapshotEvent.model_validate({"messages": [*self.messages.values()]})
@@ -125,7 +125,8 @@ class Transcript:
         return (found.name, found.args) if found else (name, args)
 
     def _token(self, event: Token) -> Iterator[Event]:
-        if not self._pieces or not event.text or (event.message_id in self.messages and not self._open):
+        known = event.message_id in self.messages and self._open != event.message_id
+        if known or not self._pieces or not event.text:
             return
         if self._open != event.message_id:
             yield from self._end_text()
