@@ -22,7 +22,7 @@ from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadB
 from signoff.graph.foreign import valid_text
 from signoff.session.commands import TooLate
 from signoff.session.decisions import Action
-from signoff.session.events import Decided, Ended, from_dict
+from signoff.session.events import Ended, from_dict
 from signoff.session.history import read_conversation
 from signoff.session.status import Condition, ThreadStatus, deps_of, look, readable, reading_graph
 from signoff.web.hub import Hub
@@ -124,8 +124,6 @@ class Run:
         self.thread_id, self.run_id = room.thread_id, valid_text(given.run_id)
         self.transcript = Transcript()
         self._cursor = 0
-        self._unknown = False
-        """Whether nobody knows what came of the action that is handed out: only its driver is told."""
 
     async def stream(self) -> AsyncGenerator[str, None]:
         """The events, as they are sent. Whoever leaves here changes nothing."""
@@ -242,10 +240,7 @@ class Run:
         if kind == "loading":
             yield core.CustomEvent(name="signoff.loading", value=found)
             return
-        event = from_dict(found)
-        if isinstance(event, Decided):
-            self._unknown = isinstance(event.decision, Action) and event.decision.unknown
-        yield from self.transcript.tell(event)
+        yield from self.transcript.tell(from_dict(found))
 
     async def _read(self) -> tuple[ThreadStatus, list[Event]]:
         """The thread as it is saved, and what of its messages was not told yet."""
@@ -254,6 +249,9 @@ class Run:
     def _saved(self) -> tuple[ThreadStatus, list[Event]]:
         graph = reading_graph(self.room.storage)
         status = look(graph, self.thread_id)
+        if isinstance(status.waiting, Action) and status.waiting.interrupt_id == self.room.unknown:
+            # What is saved does not say that nobody knows what came of it: only its driver is told.
+            status = replace(status, waiting=replace(status.waiting, unknown=True))
         with readable(self.thread_id):
             told = read_conversation(status.values, deps_of(graph).toolbox)
             return status, [part for event in told for part in self.transcript.tell(event)]
@@ -281,8 +279,6 @@ class Run:
     def _end(self, status: ThreadStatus, ran: bool, running: bool) -> Iterator[Event]:
         """How the thread stands at the end of this run: what it waits for, or how the task has ended. ran:
         something has run for it."""
-        if self._unknown and isinstance(status.waiting, Action):
-            status = replace(status, waiting=replace(status.waiting, unknown=True))
         waiting = None if running else get_asked(status)
         if waiting is not None:
             yield from self.transcript.add_pending(waiting)

@@ -280,11 +280,15 @@ async def _body(request: Request, kind: type[Any], most: int = MOST_BYTES) -> An
     except TimeoutError as error:
         raise NotLetIn(408, "The request did not arrive in time.") from error
     try:
-        return kind.model_validate(json.loads(data))
+        return kind.model_validate(json.loads(data, parse_constant=_refuse_constant))
     except ValidationError as error:
         raise NotLetIn(422, f"The request does not fit: {explain(error)}") from error
     except (ValueError, RecursionError) as error:
         raise NotLetIn(400, "The request is no valid JSON.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
 
 
 class Headed:

@@ -154,7 +154,7 @@ class Room:
         self._work: Work | None = None
         self._told = 0
         self._flushing = self._typing = self._sure = self._awaited = False
-        self._unknown = ""
+        self.unknown = ""
         """The pause of an action of which the last run here has learned that it may have been done."""
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -190,7 +190,7 @@ class Room:
         if run.settings is None:
             run = replace(run, settings=self._settings())
         waiting = run.status.waiting
-        if isinstance(waiting, Action) and waiting.interrupt_id == self._unknown:
+        if isinstance(waiting, Action) and waiting.interrupt_id == self.unknown:
             run = replace(run, status=replace(run.status, waiting=replace(waiting, unknown=True)))
         return self.drawn.parts(run, Stand(self.here, self.problem))
 
@@ -278,7 +278,7 @@ class Room:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
         waiting = still_waiting(run.status, interrupt_id)
-        if not isinstance(waiting, Action) or self._unknown != interrupt_id:
+        if not isinstance(waiting, Action) or self.unknown != interrupt_id:
             raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
         await self._in_time(lambda work: work.again(waiting))
 
@@ -351,7 +351,7 @@ class Room:
         try:
             decision = goes(work)
             # The thread itself does not say so: whether it was handed out before, its driver is told.
-            self._unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
+            self.unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
         except BaseException as found:  # noqa: BLE001  it is told to whoever began the run
             error = found
         finally:

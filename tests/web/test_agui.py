@@ -346,6 +346,9 @@ async def test_a_body_that_is_too_large_or_no_json() -> None:
         assert (large.status_code, "10,000,000" in large.text) == (413, True)
         assert (await found.post("/agui", content=b"[" * 100_000, headers=json_type)).status_code == 400
         assert (await found.post("/agui", content=b"{}")).status_code == 415
+        for word in (b"NaN", b"Infinity"):
+            body = b'{"threadId": "t", "runId": "r", "messages": [], "state": %b}' % word
+            assert (await found.post("/agui", content=body, headers=json_type)).status_code == 400
         assert (await found.get("/agui")).status_code == 405
 
 

@@ -1,6 +1,7 @@
 """AG-UI by the protocol's own client (npm's `@ag-ui/client`), against servers in processes of their own."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -194,3 +195,35 @@ def test_the_program_of_the_page_prints_what_stands_there(place: Place, tmp_path
         run = [*command, "client.mjs", server.origin, server.token, "port", words]
         said += subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert said == SAID
+
+
+CUT = """[
+    call("run_shell", command="echo it ran >> ran.txt; sleep 60"),
+    call("finish_task", summary="Done."),
+]"""
+
+
+def test_a_command_in_which_the_server_was_killed_is_not_run_again(place: Place) -> None:
+    server = place.serve(CUT)
+    client = place.client(server)
+    seen = client.run(text="Run it")
+    client.run(leaveAt="STEP_STARTED", **seen.answer("approve"))
+    until(lambda: (place.bench.workspace / "ran.txt").exists())
+    for child in server.children():
+        os.kill(child, signal.SIGKILL)
+    server.end(signal.SIGKILL)
+
+    server = place.serve(CUT)
+    client = place.client(server)
+    seen = client.run()
+    assert (seen.last["outcome"], seen.state["moves"]) == ({"type": "cancelled"}, ["go_on", "stop"])
+    late = client.run(resume=[{"interruptId": "x:y:0", "status": "resolved", "payload": "approve"}])
+    assert late.error[0] == "too_late"
+    seen = client.run(forwardedProps={"signoff": {"move": "go_on"}})
+    (waiting,) = seen.interrupts
+    assert (waiting["reason"], waiting["metadata"]["signoff"]["unknown"]) == ("action", True)
+    assert place.client(server).run().interrupts == [waiting]
+    seen = client.run(**seen.answer("It ran; I have looked."))
+    assert seen.last["result"]["status"] == "success"
+    assert "It ran; I have looked." in seen.results()
+    assert place.ran() == "it ran\n"
