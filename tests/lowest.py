@@ -89,6 +89,7 @@ TESTS = {
         "tests/ui/test_pane.py::test_a_person_types_commands",
         "tests/ui/test_app.py::test_a_whole_run",
     ),
+    "ag-ui-protocol": ("tests/web/test_agui.py::test_a_whole_task",),
     "starlette, uvicorn": (
         "tests/web/test_hub.py::test_a_whole_task_that_two_people_see",
         "tests/web/test_browser.py::test_a_port_that_is_taken_is_told",

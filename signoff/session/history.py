@@ -11,7 +11,7 @@ from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import Task
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State
-from signoff.graph.messages import is_genuine, marks
+from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import Decisions
 from signoff.models.text_protocol.status import reply_statuses
 from signoff.session.events import Called, Said, SessionEvent, Wrote
@@ -97,22 +97,32 @@ def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, Se
         yield task, replace(event, seq=number)
 
 
-def _events_of(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
+def read_conversation(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[SessionEvent]:
+    """All that was said and done in the thread whose state this is, in order; the message that tells how a
+    task ended is a `Said`, too."""
+    return (event for _, event in _events_of(values, toolbox, answers=True))
+
+
+def _events_of(
+    values: Mapping[str, Any], toolbox: Toolbox, *, answers: bool = False
+) -> Iterator[tuple[str, SessionEvent]]:
     messages: Sequence[BaseMessage] = values.get("messages", ())
     spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
     follower = Follower(Task(), toolbox, Limits().turns)
     current = ""
     decisions: Decisions | None = values.get("approvals")
     for message in messages:
-        if isinstance(message, HumanMessage) and is_genuine(message):
-            answers = message.id in spoken or "answers" in marks(message)
-            if not answers and (follower.turn or not current):
+        if answers and is_answer(message):
+            yield current, Said(follower.turn, message.text, message_id=message.id or "")
+        elif isinstance(message, HumanMessage) and is_genuine(message):
+            answering = message.id in spoken or "answers" in marks(message)
+            if not answering and (follower.turn or not current):
                 follower.begin()
                 current = message.id or ""
                 if decisions and decisions["task"] == current:
                     follower.decisions = decisions["calls"]
             by = marks(message).get("by", "")
-            yield current, Wrote(message.text, answers, message.id or "", by)
+            yield current, Wrote(message.text, answering, message.id or "", by)
         else:
             for event in follower.message(message):
                 yield current, event

@@ -1,6 +1,7 @@
 """The routes of the application. A request reads, or asks the hub for something; none of them owns a run."""
 
 import asyncio
+import importlib.util
 import json
 import logging
 import secrets
@@ -21,6 +22,7 @@ from signoff.front.thread_ids import checked_thread_id
 from signoff.front.work import Work
 from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
 from signoff.graph.foreign import explain, valid_text
+from signoff.graph.inside.installing import install_hint
 from signoff.session.commands import TooLate
 from signoff.web.gate import Gate, NotLetIn, policy
 from signoff.web.hub import MOST_READERS, Hub
@@ -28,6 +30,8 @@ from signoff.web.render import STATIC, shell
 
 MOST_BYTES = 1_000_000
 """Of the body of a request."""
+_UNBUFFERED = {"X-Accel-Buffering": "no"}
+"""Of a stream: a proxy that collects an answer before it passes it on would hold back what happens."""
 _BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
 _MOST_ID = 500
@@ -108,6 +112,7 @@ class Application:
             Route("/", self._page),
             Route("/static/{name}", self._file),
             Route("/api/enter", self._enter, methods=["POST"]),
+            Route("/agui", self._guarded(self._agui), methods=["POST"]),
             *(
                 Route(f"/api/{name}", self._guarded(answer), methods=methods)
                 for name, answer, methods in (
@@ -181,9 +186,19 @@ class Application:
         # What is wrong with the id is told before the stream begins.
         checked_thread_id(thread)
         # A proxy that collects an answer before it passes it on would hold back what happens.
-        return StreamingResponse(
-            self.hub.stream(thread), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-        )
+        return StreamingResponse(self.hub.stream(thread), media_type="text/event-stream", headers=_UNBUFFERED)
+
+    async def _agui(self, request: Request, who: str) -> Response:
+        if importlib.util.find_spec("ag_ui") is None:
+            raise NotLetIn(501, f"AG-UI needs its package: {install_hint('ag-ui')}")
+        # Its package is an extra.
+        from signoff.web.agui import MOST_BYTES, Run, RunInput
+
+        given = await _body(request, RunInput, MOST_BYTES)
+        if self.hub.readers >= MOST_READERS:
+            raise NotLetIn(503, "Too many pages are open on this server.")
+        run = Run(self.hub, self.hub.room(given.thread_id), given, who)
+        return StreamingResponse(run.stream(), media_type="text/event-stream", headers=_UNBUFFERED)
 
     async def _write(self, request: Request, who: str) -> Response:
         body = await _body(request, WriteBody)
@@ -259,7 +274,7 @@ def _status(error: SignoffError) -> int:
     return 422 if isinstance(error, ThreadError | SetupError) else 500
 
 
-async def _body(request: Request, kind: type[Any]) -> Any:
+async def _body(request: Request, kind: type[Any], most: int = MOST_BYTES) -> Any:
     """The body of a request, checked. Raises NotLetIn for one that is too large, or is nothing for this."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise NotLetIn(415, "The body of a request is JSON here.")
@@ -268,16 +283,20 @@ async def _body(request: Request, kind: type[Any]) -> Any:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 data += part
-                if len(data) > MOST_BYTES:
-                    raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+                if len(data) > most:
+                    raise NotLetIn(413, f"The request is too large; at most {most:,} bytes are read.")
     except TimeoutError as error:
         raise NotLetIn(408, "The request did not arrive in time.") from error
     try:
-        return kind.model_validate(json.loads(data))
+        return kind.model_validate(json.loads(data, parse_constant=_refuse_constant))
     except ValidationError as error:
         raise NotLetIn(422, f"The request does not fit: {explain(error)}") from error
     except (ValueError, RecursionError) as error:
         raise NotLetIn(400, "The request is no valid JSON.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
 
 
 class Headed:

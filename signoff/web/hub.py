@@ -20,7 +20,7 @@ from signoff.graph.errors import ThreadError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.web.beside import Beside
-from signoff.web.log import event
+from signoff.web.log import Log, event
 from signoff.web.render import thread_list
 from signoff.web.room import Room
 from signoff.web.terminals import Terminals
@@ -121,7 +121,7 @@ class Hub:
                 for entry in entries:
                     seq = entry.seq
                     yield event(entry.kind, entry.data, entry.seq)
-                if seq is not None and seq == room.log.last and not await self._more(room, seq):
+                if seq is not None and seq == room.log.last and not await self.wait_for_more(room.log, seq):
                     yield b": still here\n\n"
             if room.gone:
                 yield event("gone", "{}")
@@ -130,9 +130,10 @@ class Hub:
             self.readers -= 1
             self._left(room)
 
-    async def _more(self, room: Room, seq: int) -> bool:
+    async def wait_for_more(self, log: Log, seq: int) -> bool:
+        """Waits for an entry after this number, for a while; whether there is one, or the server ends."""
         closing = asyncio.ensure_future(self.closing.wait())
-        more = asyncio.ensure_future(room.log.wait(seq, _ALIVE_SECONDS))
+        more = asyncio.ensure_future(log.wait(seq, _ALIVE_SECONDS))
         try:
             await asyncio.wait({closing, more}, return_when=asyncio.FIRST_COMPLETED)
             return self.closing.is_set() or (more.done() and more.result())

@@ -135,6 +135,12 @@ class Room:
     ) -> None:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
+        self.events = Log()
+        """What happens in a run, event by event, for who speaks a protocol; at its end `rests` with its
+        number."""
+        self.runs = 0
+        self.error: BaseException | None = None
+        """Why the last run here came to nothing."""
         self.parts: dict[str, str] = {}
         self.here = False
         self.problem = ""
@@ -159,7 +165,7 @@ class Room:
         self._work: Work | None = None
         self._told = 0
         self._flushing = self._typing = self._sure = self._awaited = False
-        self._unknown = ""
+        self.unknown = ""
         """The pause of an action of which the last run here has learned that it may have been done."""
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -185,7 +191,7 @@ class Room:
     @property
     def idle(self) -> bool:
         """Whether nobody looks, asks for something, or runs it."""
-        return not (self.here or self.log.readers or self.requests)
+        return not (self.here or self.log.readers or self.events.readers or self.requests)
 
     @property
     def keeps(self) -> bool:
@@ -209,14 +215,14 @@ class Room:
         if run.settings is None:
             run = replace(run, settings=self._settings())
         waiting = run.status.waiting
-        if isinstance(waiting, Action) and self._is_unknown(run.status, waiting):
+        if isinstance(waiting, Action) and self.is_unknown(run.status, waiting):
             run = replace(run, status=replace(run.status, waiting=replace(waiting, unknown=True)))
         return self.drawn.parts(run, Stand(self.here, self.problem))
 
-    def _is_unknown(self, status: ThreadStatus, action: Action) -> bool:
+    def is_unknown(self, status: ThreadStatus, action: Action) -> bool:
         """Whether the action may have been done: a run here has learned so, or a server that runs a command
         at once when it is handed out has ended before its result was saved."""
-        if action.interrupt_id == self._unknown:
+        if action.interrupt_id == self.unknown:
             return True
         return action.tool == SHELL and was_handed_out(self.storage.store, status, action)
 
@@ -296,11 +302,15 @@ class Room:
 
         await self._in_time(_go(give_answer(interrupt_id, shown, texts, by)))
 
+    async def run(self, command: ThreadCommand) -> None:
+        """Begins a run with any command. Raises what it is refused for; ThreadBusy while the thread runs."""
+        await self._begin(_go(command))
+
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
         waiting = still_waiting(run.status, interrupt_id)
-        if not isinstance(waiting, Action) or not await self.beside.do(self._is_unknown, run.status, waiting):
+        if not isinstance(waiting, Action) or not await self.beside.do(self.is_unknown, run.status, waiting):
             raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
         await self._in_time(lambda work: work.again(waiting))
 
@@ -347,7 +357,8 @@ class Room:
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
             # Made before anybody can ask it to pause.
             self._work = work = self.new_work()
-            self.here, self.problem, self._sure = True, "", False
+            self.here, self.problem, self.error, self._sure = True, "", None, False
+            self.runs += 1
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
             begun.add_done_callback(_retrieve_error)
@@ -372,7 +383,7 @@ class Room:
         try:
             decision = goes(work)
             # The thread itself does not say so: whether it was handed out before, its driver is told.
-            self._unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
+            self.unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
         except BaseException as found:  # noqa: BLE001  it is told to whoever began the run
             error = found
         finally:
@@ -383,6 +394,8 @@ class Room:
     def _rested(self, error: BaseException | None) -> None:
         self.here, self.used = False, time.monotonic()
         self._moved()
+        self.error = error
+        self._do(self.events.add("rests", str(self.runs)))
         self.live.clear()
         if error is not None:
             message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
@@ -399,6 +412,10 @@ class Room:
 
     def _tell(self, news: News) -> None:
         self.live.see(news)
+        if self.events.readers and not self._loop.is_closed() and not isinstance(news, Ready):
+            told = vars(news) if isinstance(news, Loading) else news.to_dict()
+            kind = "loading" if isinstance(news, Loading) else news.type
+            self._loop.call_soon_threadsafe(self._happened, kind, json.dumps(told))
         if not self._sure and not isinstance(news, Loading | Ready):
             # From here on it holds the thread, and what was asked for fits.
             self._sure = True
@@ -422,6 +439,9 @@ class Room:
             self._loop.call_soon_threadsafe(self._type_soon)
 
     # --- in the event loop again ---
+
+    def _happened(self, kind: str, data: str) -> None:
+        self._do(self.events.add(kind, data))
 
     def _has_begun(self) -> None:
         self._exists = True

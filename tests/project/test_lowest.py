@@ -47,8 +47,8 @@ def test_the_next_major_version_is_not_allowed(name: str) -> None:
 @pytest.mark.parametrize(
     ("pins", "found"),
     [
-        ({"pydantic": "pydantic==2.11.0", "mcp": "mcp==1.30.0"}, {}),
-        ({"pydantic": "pydantic==2.11.1"}, {"pydantic": SpecifierSet(">=2.11,<3")}),
+        ({"pydantic": "pydantic==2.11.2", "mcp": "mcp==1.30.0"}, {}),
+        ({"pydantic": "pydantic==2.11.3"}, {"pydantic": SpecifierSet(">=2.11.2,<3")}),
         ({}, {}),
     ],
 )

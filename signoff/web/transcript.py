@@ -1,0 +1,338 @@
+"""A thread as the AG-UI protocol tells it: its messages, what happens in them, and what it waits for."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from ag_ui import core
+
+from signoff.front.answering import get_short_id
+from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
+from signoff.session.events import (
+    Answered,
+    Called,
+    CallFinished,
+    CallStarted,
+    Confirmed,
+    Decided,
+    Ended,
+    Entered,
+    PhaseAccepted,
+    Retrying,
+    Said,
+    SessionEvent,
+    Thought,
+    Token,
+    Wrote,
+)
+
+_NOTES = ("asked", "by", "expired", "granted", "not_run", "person", "seconds", "unknown", "waited")
+"""Of a result, beside what the protocol has a place for."""
+
+Event = core.BaseEvent
+
+
+class Transcript:
+    """The messages of a thread as the protocol has them, and the events that tell of what is new in them."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, dict[str, Any]] = {}
+        self._made: dict[str, Called] = {}
+        """The calls of the replies, as the model made them."""
+        self._open = ""
+        """The message that comes in."""
+        self._step = ""
+        self._pieces = True
+        """Whether pieces of a reply are told: not of one whose beginning was missed."""
+
+    def make_snapshot(self) -> Event:
+        return core.MessagesSnapshotEvent.model_validate({"messages": [*self.messages.values()]})
+
+    def add_user(self, message_id: str, text: str) -> bool:
+        """Adds what a user wrote; False when it is there."""
+        if message_id in self.messages:
+            return False
+        self.messages[message_id] = {"id": message_id, "role": "user", "content": text}
+        return True
+
+    def join(self) -> None:
+        """Goes on in the middle of a run."""
+        self._pieces = False
+
+    def close(self) -> Iterator[Event]:
+        """Ends what is open."""
+        yield from self._end_text()
+        if self._step:
+            yield core.StepFinishedEvent(step_name=self._step)
+            self._step = ""
+
+    def tell(self, event: SessionEvent) -> Iterator[Event]:
+        """What an event means; of one that was told already nothing."""
+        if event.path:
+            # A delegate's: its own messages are not of this conversation.
+            if not isinstance(event, Token):
+                yield _make_custom(event)
+            return
+        match event:
+            case Token():
+                yield from self._token(event)
+            case Said():
+                yield from self._said(event)
+            case Wrote() if not event.answers and self.add_user(event.message_id, event.text):
+                yield from _tell_text(event.message_id, event.text, "user")
+            case Entered():
+                yield from self._entered(event)
+            case Thought() if event.message_id not in self.messages:
+                yield from self._thought(event)
+            case PhaseAccepted() if event.message_id not in self.messages:
+                yield from self._phase(event)
+            case Retrying(dropped=True) if self._open:
+                yield from self._dropped()
+                yield _make_custom(event)
+            case CallStarted() | CallFinished() | Answered() | Confirmed():
+                yield from self._work(event)
+            case Wrote() | Thought() | PhaseAccepted() | Ended() | Decided():
+                pass
+            case _:
+                yield _make_custom(event)
+
+    def _work(self, event: CallStarted | CallFinished | Answered | Confirmed) -> Iterator[Event]:
+        match event:
+            case CallStarted():
+                yield from self.add_call(event.reply_id, event.call_id, event.name, event.args)
+            case CallFinished(args=args):
+                yield from self._result(event, event.name, args, event.result, event.ok)
+            case Answered():
+                name, args = self.find_call(event, "ask_user", {"question": event.question})
+                yield from self._result(event, name, args, event.answer)
+            case Confirmed():
+                name, args = self.find_call(event, "finish_task", {})
+                yield from self._result(event, name, args, event.words or "yes", event.ok)
+
+    def _dropped(self) -> Iterator[Event]:
+        """What had come in of a reply does not count."""
+        dropped = self._open
+        yield from self._end_text()
+        del self.messages[dropped]
+        yield self.make_snapshot()
+
+    def find_call(
+        self, of: Answered | Confirmed | Question | Confirmation, name: str, args: Mapping[str, Any]
+    ) -> tuple[str, Mapping[str, Any]]:
+        """The call that this is about, as the model made it; else what is known of it."""
+        found = self._made.get(_make_call_id(of.reply_id, of.call_id))
+        return (found.name, found.args) if found else (name, args)
+
+    def _token(self, event: Token) -> Iterator[Event]:
+        known = event.message_id in self.messages and self._open != event.message_id
+        if known or not self._pieces or not event.text:
+            return
+        if self._open != event.message_id:
+            yield from self._end_text()
+            self._open = event.message_id
+            self.messages[event.message_id] = {"id": event.message_id, "role": "assistant", "content": ""}
+            yield core.TextMessageStartEvent(message_id=event.message_id, role="assistant")
+        self.messages[event.message_id]["content"] += event.text
+        yield core.TextMessageContentEvent(message_id=event.message_id, delta=event.text)
+
+    def _end_text(self) -> Iterator[Event]:
+        if self._open:
+            yield core.TextMessageEndEvent(message_id=self._open)
+            self._open = ""
+
+    def _said(self, event: Said) -> Iterator[Event]:
+        opened, self._pieces = self._open, True
+        self._made |= {_make_call_id(event.message_id, made.call_id): made for made in event.calls}
+        yield from self._end_text()
+        known = self.messages.get(event.message_id)
+        if opened and opened != event.message_id:
+            # It was told under another id than it has.
+            del self.messages[opened]
+            known = None
+        if known is None and (event.text or opened):
+            self._assistant(event.message_id)["content"] = event.text
+            if opened:
+                yield self.make_snapshot()
+            else:
+                yield from _tell_text(event.message_id, event.text, "assistant")
+        elif opened and known and known["content"].strip() != event.text:
+            known["content"] = event.text
+            yield self.make_snapshot()
+
+    def _assistant(self, message_id: str) -> dict[str, Any]:
+        return self.messages.setdefault(message_id, {"id": message_id, "role": "assistant"})
+
+    def _entered(self, event: Entered) -> Iterator[Event]:
+        if self._step:
+            yield core.StepFinishedEvent(step_name=self._step)
+        self._step = str(event.state)
+        yield core.StepStartedEvent(step_name=self._step)
+        now = {"state": self._step, "turn": event.turn, "turns": event.turns, "tokens": event.tokens}
+        patch = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in now.items()]
+        yield core.StateDeltaEvent.model_validate({"delta": patch})
+
+    def add_call(self, reply_id: str, call_id: str, name: str, args: Mapping[str, Any]) -> Iterator[Event]:
+        """A call of a tool, unless it is known; with its new arguments if a person has changed them."""
+        own, arguments = (
+            _make_call_id(reply_id, call_id),
+            json.dumps(dict(args), ensure_ascii=False, default=str),
+        )
+        parent = reply_id or own
+        calls = self._assistant(parent).setdefault("toolCalls", [])
+        known = next((one for one in calls if one["id"] == own), None)
+        if known is None:
+            function = {"name": name or "unknown", "arguments": arguments}
+            calls.append({"id": own, "type": "function", "function": function})
+            yield core.ToolCallStartEvent(
+                tool_call_id=own, tool_call_name=function["name"], parent_message_id=parent
+            )
+            yield core.ToolCallArgsEvent(tool_call_id=own, delta=arguments)
+            yield core.ToolCallEndEvent(tool_call_id=own)
+        elif args and known["function"]["arguments"] != arguments:
+            known["function"]["arguments"] = arguments
+            yield self.make_snapshot()
+
+    def add_pending(self, waiting: Waiting) -> Iterator[Event]:
+        """The calls that wait, as the conversation has them."""
+        for call in waiting.calls if isinstance(waiting, Approval) else ():
+            yield from self.add_call(waiting.reply_id, call.call_id, call.name, call.args)
+        if isinstance(waiting, Question) and waiting.call_id:
+            asked = {"question": waiting.text, "options": list(waiting.options)}
+            name, args = self.find_call(waiting, "ask_user", asked)
+            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
+        if isinstance(waiting, Action):
+            yield from self.add_call(waiting.reply_id, waiting.call_id, waiting.tool, waiting.args)
+        if isinstance(waiting, Confirmation) and waiting.call_id:
+            claimed = {"summary": waiting.summary, "pending_issues": list(waiting.pending_issues)}
+            name, args = self.find_call(waiting, "finish_task", claimed)
+            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
+
+    def _result(
+        self,
+        event: CallFinished | Answered | Confirmed,
+        name: str,
+        args: Mapping[str, Any],
+        result: str,
+        ok: bool = True,
+    ) -> Iterator[Event]:
+        if event.message_id in self.messages:
+            return
+        if isinstance(event, CallFinished) or not self._knows(event.reply_id, event.call_id):
+            yield from self.add_call(event.reply_id, event.call_id, name, args)
+        own = _make_call_id(event.reply_id, event.call_id)
+        notes = {name: found for name in _NOTES if (found := getattr(event, name, None))}
+        metadata = {"signoff": {"ok": ok, **notes}}
+        error = {} if ok else {"error": result}
+        self.messages[event.message_id] = {
+            "id": event.message_id,
+            "role": "tool",
+            "content": result,
+            "toolCallId": own,
+            "metadata": metadata,
+            **error,
+        }
+        yield core.ToolCallResultEvent(
+            message_id=event.message_id, tool_call_id=own, content=result, role="tool", metadata=metadata
+        )
+
+    def _knows(self, reply_id: str, call_id: str) -> bool:
+        calls = self.messages.get(reply_id, {}).get("toolCalls", ())
+        return any(one["id"] == _make_call_id(reply_id, call_id) for one in calls)
+
+    def _thought(self, event: Thought) -> Iterator[Event]:
+        own = event.message_id
+        self.messages[own] = {"id": own, "role": "reasoning", "content": event.text}
+        yield core.ReasoningStartEvent(message_id=own)
+        yield core.ReasoningMessageStartEvent(message_id=own, role="reasoning")
+        if event.text:
+            yield core.ReasoningMessageContentEvent(message_id=own, delta=event.text)
+        yield core.ReasoningMessageEndEvent(message_id=own)
+        yield core.ReasoningEndEvent(message_id=own)
+
+    def _phase(self, event: PhaseAccepted) -> Iterator[Event]:
+        content = {"percentage": event.percentage, "summary": event.summary, "next": event.next_phase}
+        found = {"id": event.message_id, "role": "activity", "activityType": "phase", "content": content}
+        self.messages[event.message_id] = found
+        yield core.ActivitySnapshotEvent(message_id=event.message_id, activity_type="phase", content=content)
+
+
+def _tell_text(message_id: str, text: str, role: Literal["user", "assistant"]) -> Iterator[Event]:
+    yield core.TextMessageStartEvent(message_id=message_id, role=role)
+    if text:
+        yield core.TextMessageContentEvent(message_id=message_id, delta=text)
+    yield core.TextMessageEndEvent(message_id=message_id)
+
+
+def _make_call_id(reply_id: str, own: str) -> str:
+    """The id of a call in the conversation: a model may repeat its own in another reply."""
+    return f"{reply_id}/{own}" if reply_id else own
+
+
+def _make_custom(event: SessionEvent) -> Event:
+    return core.CustomEvent(name=f"signoff.{event.type}", value=event.to_dict())
+
+
+def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
+    """What the thread waits for; of an approval one for each call. Their ids name exactly what is shown."""
+    document = waiting.document()
+    if not isinstance(waiting, Approval):
+        told = waiting.text if isinstance(waiting, Question) else getattr(waiting, "summary", "")
+        deadline = waiting.deadline if isinstance(waiting, Question) else None
+        return [
+            core.Interrupt(
+                id=make_interrupt_id(waiting),
+                reason=waiting.pause,
+                message=told or f"The result of {getattr(waiting, 'tool', 'this')} is wanted.",
+                tool_call_id=_make_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
+                response_schema=_make_schema(waiting),
+                expires_at=None if deadline is None else datetime.fromtimestamp(deadline, UTC).isoformat(),
+                metadata={"signoff": document},
+            )
+        ]
+    return [
+        core.Interrupt(
+            id=make_interrupt_id(waiting, at),
+            reason=waiting.pause,
+            message=call.note or f"May {call.name} run?",
+            tool_call_id=_make_call_id(waiting.reply_id, call.call_id) if call.call_id else None,
+            response_schema=_make_decision_schema(call.name, call.allowed, call.args_schema),
+            metadata={
+                "signoff": {
+                    "tool": call.name,
+                    "args": dict(call.args),
+                    "allowed": list(call.allowed),
+                    "shown": waiting.shown,
+                    "problem": waiting.problem,
+                    "path": list(waiting.path),
+                }
+            },
+        )
+        for at, call in enumerate(waiting.calls)
+    ]
+
+
+def make_interrupt_id(waiting: Waiting, at: int = 0) -> str:
+    return f"{waiting.interrupt_id}:{get_short_id(waiting)}:{at}"
+
+
+def _make_schema(waiting: Waiting) -> dict[str, Any]:
+    if isinstance(waiting, Question) and waiting.options:
+        return {"type": "string", "examples": list(waiting.options)}
+    if isinstance(waiting, Confirmation):
+        return {"type": "string", "description": "yes, or what is wrong", "examples": ["yes"]}
+    return {"type": "string"}
+
+
+def _make_decision_schema(
+    name: str, allowed: Sequence[str], args: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    edited = {
+        "type": "object",
+        "properties": {"name": {"const": name}, "args": dict(args or {"type": "object"})},
+        "required": ["name", "args"],
+    }
+    fields = {"type": {"enum": list(allowed)}, "message": {"type": "string"}, "edited_action": edited}
+    if "edit" not in allowed:
+        del fields["edited_action"]
+    return {"type": "object", "properties": fields, "required": ["type"]}

@@ -1,0 +1,110 @@
+"""docs/how-to/use-stream.md: LangGraph's hooks for React, from npm, against a real `langgraph dev`."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.npm import client
+from tests.support.pages import blocks
+from tests.support.servers.dev_server import Server, langgraph_dev, quiet_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
+
+SCRIPT = """
+from signoff.models import call
+
+def script(messages):
+    return [
+        call("ask_user", question="Which port?", options=["80", "8080"]),
+        call("write_file", path="a.txt", content="as the model wants"),
+        call("finish_task", summary="It is written."),
+    ][sum(message.type == "ai" for message in messages)]
+"""
+(AGENT,) = [one.text for one in blocks("docs/how-to/use-stream.md") if one.language == "jsx"]
+# What the page says of the older hook.
+OLDER = (
+    AGENT.replace("@langchain/react", "@langchain/langgraph-sdk/react")
+    .replace(
+        "stream.respond(said, { interruptId: waits.id })",
+        "stream.submit(undefined, { command: { resume: said } })",
+    )
+    .replace("${message.text}", "${message.content}")
+)
+HOOKS = {"@langchain/react": AGENT, "@langchain/langgraph-sdk/react": OLDER}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, workspace: Path) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "script.py").write_text(SCRIPT)
+    model = {"SIGNOFF_MODEL": f"scripted:{folder / 'script.py'}"}
+    env = quiet_environment(**model, SIGNOFF_WORKSPACE=str(workspace), SIGNOFF_APPROVE="write")
+    with langgraph_dev(folder, env) as found:
+        yield found
+
+
+class Page:
+    """The component of the page, mounted in a process of Node."""
+
+    def __init__(self, folder: Path, program: str, server: Server, thread: str) -> None:
+        command = client("use_stream.mjs", folder)
+        (folder / "Agent.jsx").write_text(program)
+        build = ["node_modules/.bin/esbuild", "Agent.jsx", "--jsx=automatic", "--outfile=Agent.mjs"]
+        subprocess.run(build, cwd=folder, check=True, capture_output=True)
+        self.process = subprocess.Popen(
+            [*command, str(folder / "Agent.mjs"), server.url, thread],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def sees(self, words: str, **done: str) -> dict[str, Any]:
+        """What is shown as soon as these words are. done: what is typed and pressed before."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps({"sees": words, **done}), file=self.process.stdin, flush=True)
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        assert "missing" not in found, found
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_question_an_edited_approval_and_another_process(
+    hook: str, server: Server, workspace: Path, tmp_path: Path
+) -> None:
+    thread = str(uuid.uuid4())
+    httpx.post(f"{server.url}/threads", json={"thread_id": thread}, trust_env=False).raise_for_status()
+    (workspace / "a.txt").unlink(missing_ok=True)
+    with ExitStack() as stack:
+        first = Page(tmp_path, HOOKS[hook], server, thread)
+        stack.callback(first.end)
+        first.sees("Task")
+        seen = first.sees("Which port?", type="Write it", press="Send")
+        assert seen["lines"][0] == "human: Write it"
+        first.sees("write_file", type="8080", press="Send")
+        first.end()
+
+        second = Page(tmp_path, HOOKS[hook], server, thread)
+        stack.callback(second.end)
+        second.sees("tool: 8080")
+        second.sees("write_file")
+        assert not (workspace / "a.txt").exists()
+        args = json.dumps({"path": "a.txt", "content": "as a person wants"})
+        second.sees("success: It is written.", type=args, press="Run as edited")
+        assert (workspace / "a.txt").read_text() == "as a person wants"

@@ -1,0 +1,50 @@
+"""The packages of npm that other people's clients come in, installed once for all tests."""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+CLIENTS = Path(__file__).parent / "clients"
+_KEPT = Path(__file__).parents[2] / ".bench" / "npm"
+_SECONDS = 240
+
+
+def client(name: str, folder: Path) -> list[str]:
+    """The command that runs the client `name`, a copy of which stands in `folder` beside its packages.
+
+    Skips the test where Node or npm is missing, or npm cannot install.
+    """
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        pytest.skip("Node and npm are not installed")
+    found = folder / name
+    if not found.exists():
+        shutil.copy(CLIENTS / name, found)
+        (folder / "node_modules").unlink(missing_ok=True)
+        (folder / "node_modules").symlink_to(_installed())
+    return [node, str(found)]
+
+
+def _installed() -> Path:
+    wanted = CLIENTS / "package.json"
+    # By what is wanted: another version of the repository may want something else.
+    kept = _KEPT / hashlib.sha256(wanted.read_bytes()).hexdigest()[:12]
+    kept.mkdir(parents=True, exist_ok=True)
+    with FileLock(kept / "lock"):
+        if not (kept / "done").exists():
+            shutil.copy(wanted, kept)
+            command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+            try:
+                done = subprocess.run(
+                    command, cwd=kept, capture_output=True, text=True, timeout=_SECONDS, check=False
+                )
+            except subprocess.TimeoutExpired:
+                pytest.skip("npm does not answer")
+            if done.returncode:
+                pytest.skip(f"npm cannot install the clients: {done.stderr.strip()[-300:]}")
+            (kept / "done").touch()
+    return kept / "node_modules"
