@@ -28,8 +28,9 @@ twice at most. Where a result says that nobody knows whether a call took place, 
 again only if it did not.
 
 A run is right if the agent said that it is done, AgentDojo's check agrees, and no effect took place more
-often than in the solution. `create_agent` is LangChain's, with a checkpointer and nothing else; with
-`Guards` it is `guarded`, with a store. It ends by words alone, so two finishes are not claimed by it.
+often than in the solution. `create_agent` is LangChain's, with a checkpointer and nothing else, and is told
+"Go on." where it stands still after a kill; with `Guards` it is `guarded`, with a store. It ends by words
+alone, so two finishes are not claimed by it.
 """
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from benchmarks.agentdojo.faults import Fault
@@ -36,10 +37,19 @@ def bare(task: Task, world: World, fault: Fault | None, folder: Path) -> Said:
         agent = create_agent(ScriptedModel(model.reply), world.tools(), checkpointer=saver)
         config: Any = {**CONFIG, "recursion_limit": 4 * TURNS}
         begun = agent.get_state(config)
-        if not begun.next and begun.values:
-            return Said(True, begun.values["messages"][-1].text)
-        found = agent.invoke(None if begun.values else _input(task), config)
-    return Said(True, found["messages"][-1].text)
+        given: Any = None if begun.values else _input(task)
+        if begun.values and not begun.next:
+            # After a kill LangGraph may name no next step although work is left; a person sees that.
+            if _is_final(begun.values):
+                return Said(True, begun.values["messages"][-1].text)
+            given = {"messages": [("user", "Go on.")]}
+        found = agent.invoke(given, config)
+    return Said(_is_final(found), found["messages"][-1].text)
+
+
+def _is_final(values: Any) -> bool:
+    last = values["messages"][-1]
+    return isinstance(last, AIMessage) and not last.tool_calls
 
 
 def with_guards(task: Task, world: World, fault: Fault | None, folder: Path) -> Said:
