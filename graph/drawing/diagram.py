@@ -160,14 +160,14 @@ def _edge(line: Line) -> str:
     name = escape(f"{line.source} to {line.target}: {line.label}")
     return (
         f"<g><title>{name}</title>"
-        f'<path class="edge {line.look.split()[0]}" d="{drawn_path(route.points)}" stroke="{colour}" '
+        f'<path class="edge {line.look.split()[0]}" d="{round_path(route.points)}" stroke="{colour}" '
         f'marker-end="url(#{_marker(line.look)})"/>'
         f'<text x="{route.label.x}" y="{route.label.y}" text-anchor="{route.anchor}" fill="{colour}">'
         f"{escape(line.label)}</text></g>"
     )
 
 
-def drawn_path(points: Sequence[Point]) -> str:
+def round_path(points: Sequence[Point]) -> str:
     """The line through `points` with round corners, ending where the arrow's head begins."""
     steps = [f"M{points[0].x} {points[0].y}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -214,8 +214,8 @@ def _ends() -> Iterator[str]:
     after the last."""
     colour = _COLOURS["plain"][0]
     first, last, tip = BOXES[FIRST], BOXES[LAST], _marker("plain")
-    begin = drawn_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
-    end = drawn_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
+    begin = round_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
+    end = round_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
     yield f"<g><title>START to {FIRST}: {' / '.join(ENTRIES)}</title>"
     yield f'<path class="edge" d="{begin}" stroke="{colour}" marker-end="url(#{tip})"/>'
     for at, event in enumerate(ENTRIES):

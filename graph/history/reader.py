@@ -326,14 +326,14 @@ class Reader:
         return lineage(self.source)
 
     @property
-    def noted(self) -> Ledger:
+    def index(self) -> Ledger:
         """Where the messages stand."""
         return self._ledger.upto(self.messages)
 
     @property
     def sums(self) -> "array[int]":
         """At each place the tokens of all messages before it."""
-        return self.noted.weights(self.messages)
+        return self.index.weights(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly those that were read: the very same objects."""
@@ -363,7 +363,7 @@ class Reader:
         elif kind := nudge_kind(message):
             self.section.nudges.append((kind, len(self.section.replies)))
             self.section.tally.reminded(kind, message)
-            self._sent_back(marks(message).get("finish"))
+            self._note_rejection(marks(message).get("finish"))
         self.adjacent = is_genuine(message)
         if not self.adjacent:
             self.answering = None
@@ -410,7 +410,7 @@ class Reader:
         sections = (self.section, self.before)
         return next((s for s in sections if s and any(reply is r for r in reversed(s.replies))), None)
 
-    def _sent_back(self, key: str | None) -> None:
+    def _note_rejection(self, key: str | None) -> None:
         """Notes a finish that a person did not accept and whose call the history had answered before."""
         if key is None:
             return
@@ -425,7 +425,7 @@ class Reader:
             self.answering = waiting
             wait, calls = waiting
             if wait in (Wait.ANSWER, Wait.WORD, Wait.CONFIRMATION):
-                self.section.tally.heard()
+                self.section.tally.note_person()
             if wait is Wait.WORD:
                 self.section.heard.append(len(self.section.replies))
             else:

@@ -77,7 +77,7 @@ class Follower:
         if state is State.APPROVE and (approvals := written.get("approvals")):
             yield from self._decided(approvals["calls"])
         for message in written.get("messages", ()):
-            yield from self.message(self._placed(message))
+            yield from self.message(self._with_history_id(message))
         if "task" in written:
             self.begin()
         if written.get("outcome"):
@@ -120,7 +120,7 @@ class Follower:
         elif why := nudge_kind(message):
             yield Nudged(why, message.text, message.id or "")
 
-    def _placed(self, message: BaseMessage) -> BaseMessage:
+    def _with_history_id(self, message: BaseMessage) -> BaseMessage:
         """`message` with its id in the history."""
         if self._history is None:
             return message
@@ -138,7 +138,7 @@ class Follower:
             alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name)
             if at and alone:
                 return
-            args, asked = self._ran(called)
+            args, asked = self._arguments_of(called)
             yield CallStarted(self.turn, name, args, called.call_id, asked, self.reply_id)
             if alone:
                 return
@@ -156,7 +156,7 @@ class Follower:
                 called.name,
                 call_id,
                 found["type"],
-                self._ran(called)[0] if runs else None,
+                self._arguments_of(called)[0] if runs else None,
                 found["message"],
                 found.get("by", ""),
                 self.reply_id,
@@ -167,7 +167,7 @@ class Follower:
         found = self.decisions.get(called.call_id)
         return found if found and found["hash"] == fingerprint(called.name, called.args) else None
 
-    def _ran(
+    def _arguments_of(
         self, called: Called, kept: Mapping[str, Any] | None = None
     ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
         """The arguments that a call runs with, and the model's own where those are others. kept: what its
@@ -225,7 +225,9 @@ class Follower:
 
     def _finished(self, called: Called, message: ToolMessage, ids: Mapping[str, Any]) -> CallFinished:
         notes, ok = marks(message), message.status != "error"
-        args, asked = self._ran(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
+        args, asked = (
+            self._arguments_of(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
+        )
         return CallFinished(
             self.turn,
             called.name,
