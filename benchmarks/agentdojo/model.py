@@ -120,6 +120,7 @@ def _error(name: str) -> Exception:
     if name == PROVIDER[0]:
         return httpx.RemoteProtocolError("peer closed connection without sending complete message body")
     status = 429 if name == PROVIDER[1] else 500
-    response = httpx.Response(status, request=request)
+    # The package of OpenAI has its own type for it.
+    response: Any = httpx.Response(status, request=request)
     kind = openai.RateLimitError if status == 429 else openai.InternalServerError
     return kind(f"Error code: {status}", response=response, body=None)
