@@ -25,7 +25,7 @@ PACKAGES = (
     "langgraph-checkpoint-sqlite==3.1.2",
     "openai==3.54.0",
 )
-TASKS, SEED = 10, 1
+TASKS, SEED = 5, 1
 
 
 def install() -> None:
@@ -44,7 +44,7 @@ def main() -> int:
     )
     parser.add_argument("--install", action="store_true", help="make the environment first")
     parser.add_argument("--seed", type=int, default=SEED, help="draws the tasks and the places of the faults")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="how many of the 97 are drawn (default: 10)")
+    parser.add_argument("--tasks", type=int, default=TASKS, help="how many of the 97 are drawn (default: 5)")
     parser.add_argument("--record", action="store_true", help="keep the results, and write the page")
     given = parser.parse_args()
     if given.tasks < 1:
