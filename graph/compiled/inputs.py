@@ -65,9 +65,9 @@ def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 # Under this channel LangGraph keeps that a task waits for an answer.
-_INTERRUPT = "__interrupt__"
+INTERRUPT = "__interrupt__"
 # And under this one, what it was answered.
-_RESUME = "__resume__"
+RESUME = "__resume__"
 _ID_DIGITS = 32
 
 
@@ -172,7 +172,7 @@ def _check_says_something(command: Command[Any]) -> None:
 def _answers(saved: CheckpointTuple | None) -> list[Any]:
     """The answers that were given at a checkpoint."""
     found = (
-        [value for _, channel, value in (saved.pending_writes or ()) if channel == _RESUME] if saved else []
+        [value for _, channel, value in (saved.pending_writes or ()) if channel == RESUME] if saved else []
     )
     return [one for value in found for one in (value if isinstance(value, list) else [value])]
 
@@ -275,7 +275,7 @@ def _with_id(write: Any) -> Any:
 
 def _is_at_rest(saved: CheckpointTuple | None) -> bool:
     """Whether nothing is left to do in the thread: it has not begun, has ended, or waits for a person."""
-    if saved is None or any(channel == _INTERRUPT for _, channel, _ in saved.pending_writes or ()):
+    if saved is None or any(channel == INTERRUPT for _, channel, _ in saved.pending_writes or ()):
         return True
     values = saved.checkpoint["channel_values"]
     return START not in values and not next_states(values)

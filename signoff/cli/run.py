@@ -22,7 +22,7 @@ from signoff.graph.foreign import valid_text
 from signoff.session.commands import Answer, Extend, Retry, request_pause
 from signoff.session.decisions import Question
 from signoff.session.session import Session
-from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.session.status import Condition, ThreadStatus, is_guarded, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
 from signoff.workers.submitting import check, of_workers, submit
@@ -216,6 +216,7 @@ def finish(
     bare: the thread continues without anything new.
     """
     display = display_for(as_json, quiet)
+    refuse_guarded(thread_id, file)
     if is_handed_over(thread_id, file):
         result = hand_over(thread_id, file, given, plan, display, bare=bare)
     else:
@@ -237,6 +238,19 @@ def refuse_handed_over(thread_id: str, file: Database) -> None:
     if is_handed_over(thread_id, file):
         raise ThreadError(
             f"Thread {thread_id!r} belongs to the workers; give it to them: {_next_task(thread_id, file)}"
+        )
+
+
+def refuse_guarded(thread_id: str, file: Database) -> None:
+    """Raises ThreadError for a thread of an agent with guards."""
+    if not file.exists():
+        return
+    with file.open() as storage:
+        guarded = is_guarded(storage, thread_id)
+    if guarded:
+        raise ThreadError(
+            f"Thread {thread_id!r} is of an agent of LangChain with Guards, which goes on in its own "
+            "program: invoke the agent with Command(resume=…), extend(…) or retry(…)."
         )
 
 

@@ -33,7 +33,7 @@ from signoff.graph.history.replies import Call, in_order, normal, with_calls
 from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
-from signoff.graph.messages import KEY, marks, slim
+from signoff.graph.messages import KEY, is_reply, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
@@ -289,9 +289,16 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _turn(
         self, walk: Walk, request: Request, handler: Callable[[Request], Any]
     ) -> Part[ExtendedModelResponse[Any]]:
+        position: GuardPosition | None = walk.given.get("guards")
+        if position is not None and not position["at"]:
+            raise SetupError(_BACK)
+        # LangChain's loop runs the calls of a reply before it comes back to the model.
+        skipped = walk.at is State.EXECUTE and bool(walk.before) and is_reply(walk.before[-1])
         if walk.at is State.EXECUTE:
             walk.take(Report(Event.DONE))
         yield from walk.go()
+        if walk.at is State.EXECUTE and skipped:
+            yield from walk.fail("middleware", _OVER)
         if walk.at is State.CALL_LLM:
             yield from self._ask(walk, request, handler)
         walk.run.give_back()
@@ -453,6 +460,14 @@ for _hook in (Guards.wrap_model_call, Guards.awrap_model_call, Guards.wrap_tool_
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
     "past the guards. Retry the thread, and it goes on from here."
+)
+_OVER = (
+    "The calls of the last reply were not run: another middleware jumped over them, back to the model. Retry "
+    "the thread, and it goes on from here."
+)
+_BACK = (
+    "A middleware goes back to the model after the task has ended, which nothing would end again; leave out "
+    "its jump, or jump only where state.get('outcome') is None."
 )
 
 

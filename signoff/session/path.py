@@ -211,7 +211,8 @@ def step_of(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Ste
         at=saved.checkpoint["ts"],
         checkpoint_id=_id(saved),
         state=state,
-        event=values["event"] if is_state else source,
+        # A step of another middleware, in an agent with guards, may come before there is any event.
+        event=values.get("event", "") if is_state else source,
         rule=decision["rule"],
         why=decision["why"],
         next=_next(values),

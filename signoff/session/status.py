@@ -12,11 +12,12 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.types import Command, StateSnapshot
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.types import Command, Interrupt, StateSnapshot
 from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
+from signoff.graph.compiled.inputs import INTERRUPT, RESUME
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.finish.again import entering
 from signoff.graph.foreign import checked_thread_id
@@ -158,7 +159,8 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadSta
     task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
         return ThreadStatus(thread_id, Condition.UNKNOWN)
-    waits = tuple(_waiting(waiting_of(found.id, found.value), task) for found in state.interrupts)
+    interrupts = state.interrupts or _interrupts_of_guards(graph, state)
+    waits = tuple(_waiting(waiting_of(found.id, found.value), task) for found in interrupts)
     waiting = waits[0] if waits else None
     if current_outcome(values) is not None:
         condition = Condition.ENDED
@@ -170,6 +172,32 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadSta
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left, waits)
+
+
+GUARDS = "guards"
+"""The channel by which the threads of agents with guards are known."""
+
+
+def is_guarded(storage: Storage, thread_id: str) -> bool:
+    """Whether the thread is of an agent of LangChain with guards: it is read here, and goes on in its own
+    program alone."""
+    with readable(thread_id):
+        saved = storage.checkpointer.get_tuple(config_of(thread_id))
+    return saved is not None and GUARDS in saved.checkpoint["channel_values"]
+
+
+def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]:
+    """What a thread of an agent with guards waits for: its steps are no nodes of this graph, so LangGraph
+    names none here."""
+    if state.tasks or not isinstance(graph.checkpointer, BaseCheckpointSaver):
+        return []
+    saved = graph.checkpointer.get_tuple(state.config)
+    if saved is None or GUARDS not in saved.checkpoint["channel_values"]:
+        return []
+    writes = saved.pending_writes or []
+    answered = {task for task, channel, _ in writes if channel == RESUME}
+    found = [value for task, channel, value in writes if channel == INTERRUPT and task not in answered]
+    return [one for value in found for one in value if isinstance(one, Interrupt)]
 
 
 def _waiting(found: Waiting, task: Task) -> Waiting:

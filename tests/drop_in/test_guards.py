@@ -254,6 +254,38 @@ def test_what_jumps_past_the_guards_is_an_error_and_no_success(past: Any, first:
     assert (outcome.status, outcome.reason) == ("error", "middleware")
 
 
+class JumpsOverCalls(AgentMiddleware[Any, Any, Any]):
+    """Back to the model from a reply with calls; always: from every reply."""
+
+    def __init__(self, *, always: bool) -> None:
+        super().__init__()
+        self._always = always
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"jump_to": "model"} if self._always or state["messages"][-1].tool_calls else None
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+@pytest.mark.parametrize("way", ways(), ids=["sync", "async"])
+def test_what_jumps_back_over_the_calls_of_a_reply_is_an_error(first: bool, way: Any) -> None:
+    past = JumpsOverCalls(always=False)
+    around = [Guards(), past] if first else [past, Guards()]
+    found = way(create_agent(ScriptedModel([call("save", name="a")]), tools(), middleware=around), GO)
+    outcome = outcome_of(found)
+    assert (outcome.status, outcome.reason, outcome.tool_calls) == ("error", "middleware", 0)
+    assert "jumped over them" in str(outcome.error)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+def test_what_goes_back_to_the_model_for_ever_is_told(first: bool) -> None:
+    past = JumpsOverCalls(always=True)
+    around = [Guards(), past] if first else [past, Guards()]
+    endless = guarded(create_agent(ScriptedModel([call("look", name="a")]), tools(), middleware=around))
+    with pytest.raises(SetupError, match="goes back to the model after the task has ended"):
+        endless.invoke(GO)
+
+
 def test_a_tool_that_returns_directly_ends_no_task() -> None:
     model = ScriptedModel([call("returns", name="a")])
     outcome = outcome_of(create_agent(model, [returns], middleware=[Guards()]).invoke(GO))
