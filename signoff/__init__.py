@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from signoff.graph.build import Graph, Storage, build_graph
     from signoff.graph.compiled.delegates import delegate
-    from signoff.graph.compiled.inputs import extend, go_on, retry
+    from signoff.graph.compiled.inputs import extend, go_on, retry, undo
     from signoff.graph.errors import (
         SetupError,
         SignoffError,
@@ -28,14 +28,26 @@ if TYPE_CHECKING:
         CheckRun,
         Outcome,
         RunResult,
+        StandingCall,
         TreeUse,
+        UndoneCall,
+        UndoReport,
         Usage,
         current_outcome,
         outcome_of,
     )
     from signoff.graph.texts import Texts
     from signoff.nodes.model.retries import ModelRetries
-    from signoff.session.commands import Answer, Choose, Extend, Retry, Stop, ThreadCommand, request_pause
+    from signoff.session.commands import (
+        Answer,
+        Choose,
+        Extend,
+        Retry,
+        Stop,
+        ThreadCommand,
+        Undo,
+        request_pause,
+    )
     from signoff.session.decisions import (
         Action,
         Approval,
@@ -95,6 +107,7 @@ __all__ = [
     "SetupError",
     "SignoffError",
     "SqliteStorage",
+    "StandingCall",
     "State",
     "Step",
     "Stop",
@@ -110,6 +123,9 @@ __all__ = [
     "TokenCounts",
     "TreeUse",
     "Turn",
+    "Undo",
+    "UndoReport",
+    "UndoneCall",
     "Usage",
     "Waiting",
     "build_graph",
@@ -125,6 +141,7 @@ __all__ = [
     "retry",
     "sqlite_storage",
     "standard_controls",
+    "undo",
 ]
 
 # By module what stands above for type checkers, and nothing else.
@@ -139,6 +156,7 @@ _NAMES = {
         "extend",
         "go_on",
         "retry",
+        "undo",
     ),
     "signoff.graph.errors": (
         "SetupError",
@@ -164,8 +182,11 @@ _NAMES = {
         "CheckRun",
         "Outcome",
         "TreeUse",
+        "UndoneCall",
+        "UndoReport",
         "Usage",
         "RunResult",
+        "StandingCall",
         "current_outcome",
         "outcome_of",
     ),
@@ -190,6 +211,7 @@ _NAMES = {
         "Choose",
         "Extend",
         "ThreadCommand",
+        "Undo",
         "Retry",
         "Stop",
         "request_pause",

@@ -27,9 +27,9 @@ from pydantic import BaseModel
 from signoff.graph.errors import SetupError, ThreadError, shown
 from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
-from signoff.graph.outcome import current_outcome
+from signoff.graph.outcome import current_outcome, undone_lines
 from signoff.graph.schemas.context import ContextForm
-from signoff.graph.state import Context
+from signoff.graph.state import Context, Undoing
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 from signoff.nodes.requests import Operation
 
@@ -56,7 +56,7 @@ def extend(
     spent = state.get("spent") or {}
     mine = spent if spent.get("task") == outcome["task"] else {}
     extra = {"task": outcome["task"], "turns": granted + turns}
-    return _again(Event.EXTEND, texts, {"extended": dict(mine)}, extra=extra)
+    return _again(Event.EXTEND, outcome, texts, {"extended": dict(mine)}, extra=extra)
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
@@ -65,8 +65,22 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
     `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
     end with an error.
     """
-    _ended_by(_values(state), "error")
-    return _again(Event.RETRY, texts, {}, stop="")
+    outcome = _ended_by(_values(state), "error")
+    return _again(Event.RETRY, outcome, texts, {}, stop="")
+
+
+def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
+    """The input that undoes the effects of a task that has ended, the newest first.
+
+    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person is asked about all of
+    it first; without it about those that the policy of approvals names. Raises ThreadError when the task has
+    not ended. What was undone before stays so, and is listed again.
+    """
+    outcome = current_outcome(_values(state))
+    if outcome is None:
+        raise ThreadError("The task has not ended; stop it first, or let it end, and undo it then.")
+    begun = Undoing(task=outcome["task"], ask=ask, decisions={}, problem="", done=[], over=False)
+    return entering(Event.UNDO, outcome=None, undo=begun)
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
@@ -123,9 +137,16 @@ def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
     return outcome
 
 
-def _again(event: Event, texts: Texts, notes: Mapping[str, Any], **update: Any) -> Command[Any]:
-    mark = nudge("resumed", texts.nudges["resumed"].format(), **notes)
-    return entering(event, messages=[mark], outcome=None, **update)
+def _again(
+    event: Event, outcome: Mapping[str, Any], texts: Texts, notes: Mapping[str, Any], **update: Any
+) -> Command[Any]:
+    text = texts.nudges["resumed"].format()
+    if outcome.get("undo"):
+        # What the model still reads of its work is not so any more, and it would build on that.
+        undone = undone_lines(outcome)
+        text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
+        notes, update = {**notes, "undone": undone}, {**update, "undo": None}
+    return entering(event, messages=[nudge("resumed", text, **notes)], outcome=None, **update)
 
 
 # Under this channel LangGraph keeps that a task waits for an answer.

@@ -22,7 +22,7 @@ from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.graph.foreign import counted
 from signoff.models.choose import check_model, choose_model
-from signoff.session.commands import Answer, Extend, Retry, ThreadCommand
+from signoff.session.commands import Answer, Extend, Retry, ThreadCommand, Undo
 from signoff.session.decisions import (
     Action,
     Approval,
@@ -155,6 +155,21 @@ def to_retry(database: Database) -> Plan:
         if _end(thread, database, "an error") == "error":
             return Begin(Retry())
         raise _has_ended(thread, database)
+
+    return plan
+
+
+def to_undo(ask: bool, database: Database) -> Plan:
+    """Plans to undo a task that has ended."""
+
+    def plan(thread: ThreadStatus) -> Begin:
+        _known(thread, database)
+        if thread.outcome is None:
+            raise ThreadError(
+                f"Thread {thread.shown!r} has not ended, and what goes on is not undone; end it first: "
+                f"{command('resume', thread.thread_id, database)}"
+            )
+        return Begin(Undo(ask))
 
     return plan
 

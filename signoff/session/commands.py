@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry
+from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry, undo
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
@@ -53,6 +53,13 @@ class Retry:
 
 
 @dataclass(frozen=True)
+class Undo:
+    """Undo the effects of a task that has ended. ask: put all of it to a person first."""
+
+    ask: bool = False
+
+
+@dataclass(frozen=True)
 class Stop:
     """End the task as cancelled."""
 
@@ -69,9 +76,9 @@ class TooLate(ThreadError):
     """The answer came too late: what it was given for no longer waits. Nothing was changed."""
 
 
-ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
-"""What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
-on."""
+ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Undo | Stop | Choose | None
+"""What a session continues with: a task, messages, an answer, more turns, another try, an undo, a stop, or
+None to go on."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,9 @@ def start(
             return Start(_marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
             return Start(_marked(retry(status.values, texts), mark), "retry")
+        case Undo(ask=ask):
+            _known(status)
+            return Start(undo(status.values, ask=ask), "undo")
         case Stop():
             return _stopped(status)
     messages = _task(command)

@@ -22,7 +22,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp
 from signoff.graph.compiled.states import NODES
 from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
-from signoff.graph.machine import TRANSITIONS, Event, State, enters, next_state
+from signoff.graph.machine import LAST, Event, State, enters, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
@@ -313,7 +313,7 @@ class Machine:
         run.give_back()
         after = replace(
             point,
-            place=next_state(point.place, report.event) if TRANSITIONS[point.place] else None,
+            place=None if _is_over(point.place, report) else next_state(point.place, report.event),
             state=merged(point.state, {"event": str(report.event or "ended"), **report.update}),
             shelf=shelf.entries,
             waiting=None,
@@ -391,6 +391,10 @@ class _World:
         return ToolResult(
             result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok)
         )
+
+
+def _is_over(place: State, report: Report) -> bool:
+    return place is LAST and report.event is None
 
 
 def next_request(work: Any, answer: Any, error: Exception | None) -> Any:
