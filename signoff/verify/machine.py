@@ -238,7 +238,8 @@ class MachinePoint:
 
     waiting: what a person is asked, once it is known. outside: how many events from outside may still come.
     fresh: at which reply the task began that was sent when nothing was open. ran: how often each call ran, by
-    id. agreed: the calls that a person approved. via: the event that led here.
+    id. undone: the same of what undoes a call. agreed: the calls that a person approved. via: the event that
+    led here.
     """
 
     place: State | None
@@ -248,6 +249,7 @@ class MachinePoint:
     outside: int = 0
     fresh: int = 0
     ran: Mapping[str, int] = field(default_factory=dict)
+    undone: Mapping[str, int] = field(default_factory=dict)
     agreed: frozenset[str] = frozenset()
     via: Event | None = None
     path: tuple[str, ...] = ()
@@ -266,6 +268,7 @@ class MachineStep:
     said: str = ""
     prompt: list[BaseMessage] | None = None
     ran: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
     operations: int = 0
 
@@ -296,9 +299,10 @@ class Machine:
         with what the store and the world have stored.
         """
         assert point.place is not None, "a thread that has ended does nothing"
-        shelf, ran, prompt = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
+        shelf, prompt = Shelf(point.shelf, lives), list[BaseMessage]()
+        ran, undone = list[str](), list[str]()
         run = self._run(shelf, answer, drained=symbol is STOPPED)
-        seen = _World(self, point, symbol, ran, prompt)
+        seen = _World(self, point, symbol, undone if point.place is State.UNDO else ran, prompt)
         token = var_child_runnable_config.set(run.config)
         try:
             report = seen.drive(NODES[point.place](point.state, run), run)
@@ -306,8 +310,11 @@ class Machine:
             after = replace(point, waiting=stop.args[0][0].value, shelf=shelf.entries)
             return MachineStep(point, after, operations=shelf.operations)
         except Killed:
-            after = replace(point, waiting=None, shelf=shelf.entries, ran=_more(point.ran, ran))
-            return MachineStep(point, after, ran=tuple(ran), operations=shelf.operations)
+            more, less = _more(point.ran, ran), _more(point.undone, undone)
+            after = replace(point, waiting=None, shelf=shelf.entries, ran=more, undone=less)
+            return MachineStep(
+                point, after, ran=tuple(ran), undone=tuple(undone), operations=shelf.operations
+            )
         finally:
             var_child_runnable_config.reset(token)
         run.give_back()
@@ -318,10 +325,12 @@ class Machine:
             shelf=shelf.entries,
             waiting=None,
             ran=_more(point.ran, ran),
+            undone=_more(point.undone, undone),
             via=report.event,
         )
         shown = prompt if symbol is not None else None
-        return MachineStep(point, after, "", shown, tuple(ran), report.update, shelf.operations)
+        told = tuple(ran), tuple(undone)
+        return MachineStep(point, after, "", shown, *told, report.update, shelf.operations)
 
     def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> NodeContext:
         counter = count()
@@ -387,7 +396,9 @@ class _World:
 
     def _ran(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
-        ok = (job.edited or job.call.args).get("plays") != "fail"
+        given = job.edited or job.call.args
+        # What undoes a call is given its arguments as a whole.
+        ok = given.get("args", given).get("plays") != "fail"
         return ToolResult(
             result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok)
         )

@@ -79,7 +79,7 @@ def test_langgraph_draws_the_states_and_labels_of_the_table() -> None:
 
 def test_langgraphs_mermaid_shows_the_same() -> None:
     text = build_graph(ScriptedModel([])).get_graph().draw_mermaid()
-    plain = re.findall(r"^\t(\w+) --> (\w+);$", text, re.MULTILINE)
+    plain = re.findall(r"^\t(\w+) -(?:->|\.->) (\w+);$", text, re.MULTILINE)
     labelled = re.findall(r"^\t(\w+) -\. &nbsp;(.+)&nbsp; \.-> (\w+);$", text, re.MULTILINE)
     drawn = [*((a, b, "") for a, b in plain), *((a, b, label) for a, label, b in labelled)]
     assert sorted(drawn) == sorted(langgraph_edges())

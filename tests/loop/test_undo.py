@@ -346,6 +346,7 @@ def test_a_person_decides_on_an_undo_as_on_other_effects(
     else:
         assert world.there == calls
         assert set(told(outcome)[1].values()) == {"rejected"}
+        assert outcome.undo is not None
         assert {one.said for one in outcome.undo.standing} == {"leave it"}
         # What a person did not want is asked again when it is asked for again.
         assert isinstance(session.undo(ask=True), Approval)
@@ -386,6 +387,7 @@ def test_an_undo_may_wait_for_a_person_itself(world: World, storage: SqliteStora
     session.run("go")
     assert world.there == ["a"]
     outcome = session.resume("yes").outcome  # type: ignore[union-attr]  # it ends
+    assert outcome.undo is not None
     assert [one.said for one in outcome.undo.undone] == ["put a, and took it away since yes"]
 
 
