@@ -37,6 +37,7 @@ from signoff.session.decisions import (
 from signoff.session.events import Decided, Wrote
 from signoff.session.session import Session
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.session.tracing import tracing
 from signoff.tools.approvals import looks_named, take_ids
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -325,7 +326,7 @@ class _Launch:
         with chosen.resource:
             graph = graph_of(settings, chosen, tools, self.storage, policy, handed_over)
             streamed = Streamed(self.display.show)
-            session = Session(graph, self.thread_id, config={"callbacks": [streamed]})
+            session = Session(graph, self.thread_id, config={"callbacks": [streamed, *tracing(graph)]})
             remember(self.storage.store, self.thread_id, settings)
             self.display.begin(self.thread_id, settings, note)
             try:

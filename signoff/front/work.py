@@ -26,6 +26,7 @@ from signoff.session.history import Chapter
 from signoff.session.path import Step
 from signoff.session.session import Session
 from signoff.session.status import ThreadStatus, look, reading_graph
+from signoff.session.tracing import tracing
 from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
@@ -175,7 +176,8 @@ class Work:
             tools, handed_over = for_waiting(found, status.waiting)
             shell = [SHELL] if any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
-            self._session = Session(graph, self.thread_id)
+            traced = tracing(graph)
+            self._session = Session(graph, self.thread_id, config={"callbacks": traced} if traced else None)
             remember(self.storage.store, self.thread_id, settings)
             self.tell(Ready(settings))
             try:

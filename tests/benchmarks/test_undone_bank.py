@@ -12,7 +12,7 @@ PYTHON = ROOT / ".bench" / "agentdojo" / "bin" / "python"
 
 def is_there() -> bool:
     """Whether the environment has AgentDojo and what Signoff needs."""
-    wanted = [PYTHON, "-c", "import agentdojo, deepdiff, signoff.storage.sqlite"]
+    wanted = [str(PYTHON), "-c", "import agentdojo, deepdiff, signoff.storage.sqlite"]
     return PYTHON.exists() and subprocess.run(wanted, cwd=ROOT, capture_output=True).returncode == 0
 
 
@@ -20,13 +20,15 @@ def is_there() -> bool:
 def test_the_bank_is_as_before_after_an_undone_task() -> None:
     if not is_there():
         pytest.skip("AgentDojo is not installed in .bench/agentdojo; see benchmarks/undone_bank.py")
-    command = [PYTHON, "-m", "benchmarks.undone_bank"]
+    command = [str(PYTHON), "-m", "benchmarks.undone_bank"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     tasks = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(tasks) == 17
     for task in tasks:
         assert task["after"] == task["before"], task
-        assert (task["changed"] != task["before"], task["undone"]) == (task["effects"] > 0, task["effects"])
+        assert task["undone"] == task["effects"]
+        # One of them writes what stands there already.
+        assert task["changed"] == task["before"] or task["effects"] > 0
     assert max(task["effects"] for task in tasks) > 5
     assert sum(task["effects"] > 0 for task in tasks) >= 9
