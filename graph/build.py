@@ -26,12 +26,12 @@ from signoff.graph.compiled.settings import (
     checked_prompt,
     checked_retries,
     checked_texts,
+    describe,
     flag,
     listed,
     one_of,
     positive,
     renamed_option,
-    shown,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, outputs_folder
@@ -265,9 +265,9 @@ def build_graph(
     waits = storage is not None or checkpointer is not None
     given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
-    told = one_of("answer", answer, ("summary", "argument", "none"))
+    source = one_of("answer", answer, ("summary", "argument", "none"))
     finishes = finishing(
-        controls, response_format, evidence=flag("evidence", evidence), answer=told == "argument"
+        controls, response_format, evidence=flag("evidence", evidence), answer=source == "argument"
     )
     prompt, function = checked_prompt(system_prompt)
     form = context_form(context_schema)
@@ -330,7 +330,7 @@ def build_graph(
         evidence=evidence,
         streaming=when,
         keeper=keeper_of(own.offers),
-        answers=told != "none",
+        answers=source != "none",
         name=checked_name(name),
         shape=result_shape(response_format),
         parallel=positive("parallel", parallel, whole=True),
@@ -407,7 +407,8 @@ def _controls(given: Sequence[ControlTool]) -> Sequence[ControlTool]:
     for control in found:
         if not isinstance(control, ControlTool):
             raise SetupError(
-                f"control_tools= holds {shown(control)}; write ControlTool(tool, Effect.FINISH) in its place."
+                f"control_tools= holds {describe(control)}; write ControlTool(tool, Effect.FINISH) in "
+                "its place."
             )
     return found
 

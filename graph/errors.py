@@ -52,6 +52,6 @@ class ThreadLost(ThreadError):
     """Another runner has taken the thread over; this one has stopped, and what it saved is kept."""
 
 
-def shown(thread_id: str) -> str:
+def quote_id(thread_id: str) -> str:
     """A thread id as an error shows it."""
     return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")

@@ -37,7 +37,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from signoff.graph.errors import SetupError, shown
+from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def words(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """`number` and `noun` in words: "1 line", "2 lines"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
@@ -215,14 +215,14 @@ def _gap(count: int, where: str) -> str:
     return f"\n[... {count} characters left out; {where} ...]\n"
 
 
-def kept_name(name: str, text: str) -> str:
+def file_name_of(name: str, text: str) -> str:
     """The file name under which `text` is kept: the same text under the same `name` is kept once."""
     label = _NOT_IN_NAMES.sub("_", name)[:60] or "output"
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
     return f"{label}-{digest}.txt"
 
 
-def kept_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
+def keep_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
     """A `keep` for `capped` that writes into `folder` (made when missing) and returns the file's path.
 
     For a folder that nobody else can change. Inside a workspace use `Workspace.keep`, which does not
@@ -230,7 +230,7 @@ def kept_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
     """
 
     def keep(text: str) -> str:
-        target = Path(folder).resolve() / kept_name(name, text)
+        target = Path(folder).resolve() / file_name_of(name, text)
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".signoff-", suffix=".tmp")
         try:
@@ -275,12 +275,12 @@ def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
     validator = kind(schema)
 
     def check(value: Any) -> str:
-        return "; ".join([_told(error) for error in validator.iter_errors(value)][:_MOST_ERRORS])
+        return "; ".join([_describe(error) for error in validator.iter_errors(value)][:_MOST_ERRORS])
 
     return check
 
 
-def _told(error: Any) -> str:
+def _describe(error: Any) -> str:
     place = ".".join(map(str, error.absolute_path))
     message = error.message
     short = message if len(message) <= _MOST_CHARACTERS else f"{message[:_MOST_CHARACTERS]}…"
@@ -332,7 +332,7 @@ class Outputs:
 
     def keep(self, name: str) -> Callable[[str], str]:
         """A `keep` for `signoff.graph.foreign.capped`."""
-        write = kept_in(self.own, name)
+        write = keep_in(self.own, name)
 
         def keep(text: str) -> str:
             where = write(text)
@@ -418,8 +418,8 @@ def checked_thread_id(given: object) -> str:
     """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
     if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
         return given
-    told = shown(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {told}.")
+    quoted = quote_id(given) if isinstance(given, str) else reprlib.repr(given)
+    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {quoted}.")
 
 
 OUTCOMES = "outcomes"
@@ -432,6 +432,11 @@ def label(thread_id: str | None) -> str:
     return (
         quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
     )
+
+
+def pause_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:
+    """The namespace and the key of the request by which another process asks for a pause."""
+    return ("signoff", "requests", label(thread_id)), "pause"
 
 
 def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:

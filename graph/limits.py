@@ -32,8 +32,8 @@ class CheckedModel(BaseModel):
         names = [str(part["loc"][-1]) for part in error.errors() if part["type"] == "extra_forbidden"]
         if not names:
             return None
-        told = ", ".join(repr(name[:40]) for name in names[:_MOST])
-        return f"there is no {told}; there are {', '.join(cls.model_fields)}."
+        quoted = ", ".join(repr(name[:40]) for name in names[:_MOST])
+        return f"there is no {quoted}; there are {', '.join(cls.model_fields)}."
 
 
 _PER = 1_000_000
@@ -77,6 +77,8 @@ class Limits(CheckedModel):
     """The limits of one task. Reaching one is an outcome with status `limit`, never an exception.
 
     turns: replies of the model, counted from the message that began the task.
+    tree_turns: replies of this task and of all delegates below it together; exact, however many run beside
+        each other.
     tool_calls: work calls that run, so none of an unknown tool or with arguments that do not fit. One more is
         refused, and the task ends; so the model can still finish when the last one has run.
     calls_per_reply: calls of one reply that are run; the ones above it are answered "not run".
@@ -106,6 +108,7 @@ class Limits(CheckedModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     turns: int = Field(default=30, ge=1)
+    tree_turns: int | None = Field(default=None, ge=1)
     tool_calls: int | None = Field(default=None, ge=1)
     calls_per_reply: int = Field(default=32, ge=1)
     tokens: int | None = Field(default=None, ge=1)

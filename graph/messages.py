@@ -74,6 +74,7 @@ class Marks(TypedDict, total=False):
     nudge: str  # why Signoff wrote it
     finish: str  # the finish that it is about, by `Reply.key`
     extended: dict[str, Any]  # what the summaries had cost when the task was extended
+    again: dict[str, Any]  # the delegates that go on, with what they had used, and how many turns they get
     approach: str | None  # what the summary says of the approach
     status: str | None  # what the summary says of the status
     begins: bool  # it began a task beside open calls
@@ -91,7 +92,7 @@ def marks(message: BaseMessage) -> Marks:
     return cast(Marks, found) if isinstance(found, dict) else {}
 
 
-def noted(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
+def add_notes(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
     """The result with more notes on it; as it is when there are none."""
     if not notes:
         return message
@@ -186,7 +187,7 @@ class History(list[BaseMessage]):
         # A copy is a list like any other.
         return list, (list(self),)
 
-    def taken(self) -> set[str | None] | None:
+    def take_ids(self) -> set[str | None] | None:
         """The ids, to whoever asks first."""
         ids: set[str | None] | None = self.__dict__.pop("ids", None)
         return ids
@@ -248,7 +249,7 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     """
     before = history if history is not None else ()
     merged: Messages = History(before)
-    ids = before.taken() if isinstance(before, History) else None
+    ids = before.take_ids() if isinstance(before, History) else None
     lineage = before.lineage if isinstance(before, History) and ids is not None else None
     taken = {message.id for message in merged} if ids is None else ids
     for write in writes:

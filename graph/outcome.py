@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.finish.delegated import passed_over
+from signoff.graph.finish.delegated import unmentioned_failures
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
@@ -86,8 +86,8 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
 
 def shown_call(call: Call) -> str:
     """The call in one line, its arguments short."""
-    told = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
-    return _line(f"{call.name}({told})", _CALL)
+    arguments = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
+    return _line(f"{call.name}({arguments})", _CALL)
 
 
 def _status(task: Task) -> str:
@@ -117,7 +117,7 @@ def _why_not(task: Task, reply: Reply, call: Call) -> str:
         return refused["why"]
     if refused and refused["kind"] == SENT_BACK:
         return found.text if found else "a person sent it back"
-    return found.text if found is not None and reply.failed(call) and reply.ran(call) else ""
+    return found.text if found is not None and reply.failed(call) and reply.was_run(call) else ""
 
 
 def _line(text: str, most: int) -> str:
@@ -144,7 +144,8 @@ class Usage(BaseModel):
 
 
 class TreeUse(BaseModel):
-    """What a task and all delegates below it have used. delegates: the calls of delegates of this task."""
+    """What a task and all delegates below it have used. delegates: the calls of delegates of this task.
+    total_tokens: with those of replies that a crash cut short, as far as a ledger was kept."""
 
     delegates: int
     turns: int
@@ -393,7 +394,7 @@ def conclude(
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed if holds else last_claim(task))
     if success and task.total.children:
-        issues += passed_over(task, claimed, issues)
+        issues += unmentioned_failures(task, claimed, issues)
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     reported = ending["status"] == "limit" and bool(task.phases)
@@ -475,14 +476,16 @@ def _tree(task: Task) -> dict[str, Any] | None:
         "delegates": total.children,
         "turns": task.turns + total.below_turns,
         "tool_calls": total.tool_calls + total.below_calls,
-        "total_tokens": total.total_tokens + total.below_tokens,
+        "total_tokens": total.total_tokens
+        + total.below_tokens
+        + int(task.lost("tokens", since_extended=False)),
         "seconds_active": round(total.seconds + total.below_seconds, 3),
     }
 
 
 def _models(task: Task) -> dict[str, int]:
     notes = ((marks(reply.message), reply.message.response_metadata) for reply in task.replies)
-    names = (own.get("model") or told.get("model_name") for own, told in notes)
+    names = (own.get("model") or answers.get("model_name") for own, answers in notes)
     return dict(Counter(name for name in names if isinstance(name, str) and name))
 
 
@@ -495,22 +498,22 @@ def _claim(claimed: Mapping[str, Any]) -> str | None:
 def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts) -> str:
     """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
     has; of anything but a finished task first that it is not, and why."""
-    told = texts.answers
+    answers = texts.answers
     said_of_undo = "" if outcome.undo is None else told_undone(outcome.undo, texts)
     if outcome.status == "success":
         words = claim.get("answer")
         said = words if isinstance(words, str) and words.strip() else outcome.summary
         if not said.strip() and isinstance(outcome.result, str):
             said = outcome.result
-        said = said if said.strip() else told["no_words"].format()
+        said = said if said.strip() else answers["no_words"].format()
         key = "success" if outcome.claim in ("done", None) else "claimed"
         claimed = CLAIMS[outcome.claim].shown if outcome.claim else ""
-        return told[key].format(said=said, claim=claimed) + said_of_undo
+        return answers[key].format(said=said, claim=claimed) + said_of_undo
     shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
     why = f"{shown}: {_sentence(why)}" if why else _sentence(shown)
     last = outcome.summary or outcome.last_text
-    said = told["last_words"].format(said=last) if last else ""
-    return told[outcome.status].format(why=why, next=outcome.next, said=said).strip() + said_of_undo
+    said = answers["last_words"].format(said=last) if last else ""
+    return answers[outcome.status].format(why=why, next=outcome.next, said=said).strip() + said_of_undo
 
 
 def _sentence(words: str) -> str:
@@ -537,7 +540,8 @@ def issues_of(claimed: Mapping[str, Any]) -> list[str]:
 def _refusals(task: Task) -> int:
     calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
     return sum(
-        reply.key(call) in task.refused or (reply.failed(call) and reply.ran(call)) for reply, call in calls
+        reply.key(call) in task.refused or (reply.failed(call) and reply.was_run(call))
+        for reply, call in calls
     )
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from signoff.graph.history.replies import StopReason
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import ROUND
+from signoff.graph.history.usage import ROUND, Used
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event
 from signoff.graph.state import Decision
@@ -44,7 +44,7 @@ class Budget:
     def why(self) -> str:
         return self.words.format(used=self.used, limit=self.limit)
 
-    def left(self, texts: Texts) -> str:
+    def remaining(self, texts: Texts) -> str:
         """What is left of it, in words for the model."""
         left = max(0, self.limit - self.used)
         percent = round(100 * left / self.limit)
@@ -55,13 +55,19 @@ class Budget:
 class CountedLimit:
     """A limit that is used up bit by bit. words: why the task ends with it. used: what of it the task has
     used. most: how much there is; None for no limit. ends: whether the task ends as soon as it is used up,
-    and not only when one more is wanted.
+    and not only when one more is wanted. total: what this task and all below it have used since it began,
+    for a limit that bounds the whole tree; None for one that bounds a single machine.
     """
 
     words: str
     used: Callable[[Task, Limits], float]
     most: Callable[[Task, Limits], float | None]
     ends: bool = True
+    total: Callable[[Task, Limits], float] | None = None
+
+
+def _cost(used: Used, limits: Limits) -> float:
+    return limits.prices.cost(used) + used.below_cost if limits.prices else 0.0
 
 
 COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
@@ -71,11 +77,18 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
             lambda task, _: task.turns,
             lambda task, limits: limits.turns + task.extra_turns,
         ),
+        "tree_turns": CountedLimit(
+            "{used} of {limit} turns of the tree are used",
+            lambda task, _: task.turns + task.total.below_turns,
+            lambda task, limits: limits.tree_turns and limits.tree_turns + task.extra_turns,
+            total=lambda task, _: task.turns + task.total.below_turns,
+        ),
         "tool_calls": CountedLimit(
             "{used} of {limit} tool calls are used",
             lambda task, _: task.used.tool_calls + task.used.below_calls,
             lambda _, limits: limits.tool_calls,
             ends=False,
+            total=lambda task, _: task.total.tool_calls + task.total.below_calls,
         ),
         "children": CountedLimit(
             "{used} of {limit} delegates are begun",
@@ -85,31 +98,47 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
         ),
         "tokens": CountedLimit(
             "{used:,} of {limit:,} tokens are used",
-            lambda task, _: task.used.total_tokens + task.used.below_tokens,
+            lambda task, _: int(task.used.total_tokens + task.used.below_tokens + task.lost("tokens")),
             lambda _, limits: limits.tokens,
+            total=lambda task, _: (
+                task.total.total_tokens
+                + task.total.below_tokens
+                + int(task.lost("tokens", since_extended=False))
+            ),
         ),
         "cost": CountedLimit(
             "{used:.6g} of {limit:g} is spent",
-            lambda task, limits: (
-                limits.prices.cost(task.used) + task.used.below_cost if limits.prices else 0.0
-            ),
+            lambda task, limits: _cost(task.used, limits) + task.lost("cost"),
             lambda _, limits: limits.cost if limits.prices else None,
+            total=lambda task, limits: _cost(task.total, limits) + task.lost("cost", since_extended=False),
         ),
         "seconds": CountedLimit(
             "{used:.1f} of {limit:g} seconds of working time are used",
             lambda task, _: task.used.seconds + task.used.below_seconds,
             lambda _, limits: limits.seconds,
+            total=lambda task, _: task.total.seconds + task.total.below_seconds,
         ),
     }
 )
 """The limits of which a budget says how much is left, by their names in `Limits`, the turns first."""
 
 
+SHARED = tuple(name for name, counted in COUNTED.items() if counted.total is not None)
+"""The limits that bound a whole tree of machines."""
+
+
 def budget(name: str, task: Task, limits: Limits) -> Budget | None:
-    """The budget of this name; None when it has no limit."""
+    """The budget of this name; None when it has no limit. In a delegate that is the limit of its own, or one
+    of the machines above it, whichever leaves less."""
     counted = COUNTED[name]
     most = counted.most(task, limits)
-    return None if most is None else Budget(name, counted.used(task, limits), most, counted.words)
+    own = None if most is None else Budget(name, counted.used(task, limits), most, counted.words)
+    above = task.tree["above"].get(name) if task.tree else None
+    if above is None or counted.total is None:
+        return own
+    used = above["others"] + counted.total(task, limits)
+    tree = Budget(name, used, above["limit"], counted.words)
+    return tree if own is None or tree.limit - tree.used < own.limit - own.used else own
 
 
 def budgets(task: Task, limits: Limits) -> Iterator[Budget]:
@@ -298,6 +327,7 @@ RULES: tuple[Rule, ...] = (
     Rule("claimed", Event.CLAIMED, _claimed),
     Rule("content_filter", Event.FAILED, _content_filter),
     Rule("turns", Event.EXHAUSTED, _used_up("turns")),
+    Rule("tree_turns", Event.EXHAUSTED, _used_up("tree_turns")),
     Rule("tool_calls", Event.EXHAUSTED, _tool_calls),
     Rule("children", Event.EXHAUSTED, _children),
     Rule("depth", Event.EXHAUSTED, _depth),

@@ -247,6 +247,35 @@ class Spent(TypedDict):
     cached_tokens: NotRequired[int]
 
 
+class BoundAbove(TypedDict):
+    """A limit of a machine above this one. others: what all other machines below that one have used, and have
+    begun."""
+
+    others: float
+    limit: float
+
+
+class GrantedCalls(TypedDict):
+    """How many work calls of one reply may run."""
+
+    reply: str
+    calls: int
+
+
+class TreeBudget(TypedDict):
+    """What one task has last read from the ledger of its tree; see `nodes/delegates/ledger.py`.
+
+    above: by the name of the limit, that of the machines above which leaves the least. lost: what replies
+    have cost that a crash cut short; counted: how much of it was there when the task was last extended.
+    """
+
+    task: str
+    above: dict[str, BoundAbove]
+    lost: NotRequired[dict[str, float]]
+    counted: NotRequired[dict[str, float]]
+    granted: NotRequired[GrantedCalls]
+
+
 class HookMarks(TypedDict):
     """Which hooks of middleware have run in one task. begun: `before_agent`. heard: `after_model`, on the
     reply with this id; why: in a sentence, if one of them ended the task there."""
@@ -292,6 +321,7 @@ class AgentState(Output):
     machine: NotRequired[int]
     acting: NotRequired[Acting]
     undo: NotRequired[Undoing | None]
+    tree: NotRequired[TreeBudget]
 
 
 class Context(CheckedModel):
@@ -322,6 +352,11 @@ class Context(CheckedModel):
         json_schema_extra={"langgraph_nodes": ["call_llm"]},
     )
     turns: int | None = Field(default=None, ge=1, description="At most this many turns of the model.")
+    tree_turns: int | None = Field(
+        default=None,
+        ge=1,
+        description="At most this many turns of this graph and all its delegates together.",
+    )
     tool_calls: int | None = Field(default=None, ge=1, description="At most this many tool calls.")
     calls_per_reply: int | None = Field(
         default=None, ge=1, description="At most this many tool calls of one reply are run."

@@ -97,7 +97,7 @@ class ServedGraph(JournalledGraph):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        with _told():
+        with _refusals():
             async with aclosing(super().astream(input, config, **kwargs)) as stream:  # type: ignore[type-var]  # it is a generator
                 async for item in stream:
                     if not _changes_nothing(item):
@@ -145,7 +145,7 @@ class ServedGraph(JournalledGraph):
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        with _told():
+        with _refusals():
             async with in_thread(self.runner(config)):
                 return await super().abulk_update_state(config, supersteps)
 
@@ -160,7 +160,7 @@ def _changes_nothing(item: Any) -> bool:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _refusals() -> Iterator[None]:
     try:
         yield
     except SignoffError as error:
@@ -182,7 +182,7 @@ def compose(env: Mapping[str, str]) -> Graph:
     key, for example) is not an obstacle here: a task then ends with the error `model_error` that says what is
     missing.
     """
-    given = _given(env)
+    given = _settings_in(env)
     settings = settle(given, None, env)
     try:
         chosen = choose_model(settings.model, settings.base_url, env)
@@ -197,7 +197,7 @@ def compose(env: Mapping[str, str]) -> Graph:
         return served(graph_of(settings, chosen, tools, None, policy_of(settings, tools, None), ()))
 
 
-def _given(env: Mapping[str, str]) -> Given:
+def _settings_in(env: Mapping[str, str]) -> Given:
     """The settings in `env` as the command line is given them."""
     protocol, constitution = env.get("SIGNOFF_PROTOCOL") or None, env.get("SIGNOFF_CONSTITUTION")
     return Given(

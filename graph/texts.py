@@ -85,6 +85,7 @@ Ask for more turns, once in a task, when it cannot be done in the turns that are
 AMOUNTS: Mapping[str, str] = MappingProxyType(
     {
         "turns": "{left} turn(s)",
+        "tree_turns": "{left} turn(s), together with all delegates,",
         "tool_calls": "{left} tool call(s)",
         "children": "{left} delegate(s)",
         "tokens": "about {left:,} tokens",
@@ -176,6 +177,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "did_you_mean": " Did you mean {near!r}?",
         "truncated": "Not run: the reply was cut off at the length limit. Call {name} again in a smaller step.",
         "tool_calls": "Not run: all tool calls that this task may make are used up.",
+        "tree_turns": "Not run: all turns of this task and its delegates are used up.",
         "children": "Not run: all delegates that this task may begin are used up.",
         "depth": "Not run: {name} would stand deeper than delegates may here.",
         "tokens": "Not run: all tokens of this task are used up.",
@@ -361,7 +363,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     **{f"results.{name}": _CALL for name in ("malformed", "invalid", "truncated")},
     **{
         f"results.{name}": {"name": "text"}
-        for name in ("tool_calls", "children", "depth", "tokens", "cost", "seconds")
+        for name in ("tree_turns", "tool_calls", "children", "depth", "tokens", "cost", "seconds")
     },
     **{
         f"results.{name}": {"control": "text"}

@@ -141,6 +141,9 @@ REASONS: Mapping[str, ReasonWord] = MappingProxyType(
             "finished", "the model signed off; another finishing tool gives its own name"
         ),
         "turns": ReasonWord("Turn limit reached", "all turns are used"),
+        "tree_turns": ReasonWord(
+            "Turn limit of the tree reached", "all turns of the task and its delegates together are used"
+        ),
         "tool_calls": ReasonWord(
             "Limit of tool calls reached", "all tool calls are used, and one more was made"
         ),

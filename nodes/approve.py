@@ -12,7 +12,14 @@ from signoff.graph.state import AgentState, CallDecision, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.tools.answers import unsigned
-from signoff.tools.approvals import ANYBODY, ApprovalDecision, Review, read_answer, request, shown_calls
+from signoff.tools.approvals import (
+    ANYBODY,
+    ApprovalDecision,
+    Review,
+    content_id_of_calls,
+    read_answer,
+    request,
+)
 
 
 def approve(state: AgentState, run: NodeContext) -> Steps:
@@ -27,21 +34,22 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
         )
     shown = [(call.id, call.name, call.args) for call in waiting.calls]
     reviews = [_review(call, run) for call in waiting.calls]
-    told = [
-        _told(call, review, waiting, state, run) for call, review in zip(waiting.calls, reviews, strict=True)
+    descriptions = [
+        _description(call, review, waiting, state, run)
+        for call, review in zip(waiting.calls, reviews, strict=True)
     ]
-    payload = request(shown, reviews, told)
+    payload = request(shown, reviews, descriptions)
     answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
     try:
         # An exception after the interrupt has returned would be replayed forever: ask again and say why.
-        if asked != waiting.shown:
+        if asked != waiting.hashes:
             raise ValueError("the calls have changed since they were shown; look at them again")
         found = read_answer(
             answer,
             [(call.name, call.args) for call in waiting.calls],
             [review.allowed for review in reviews],
             ids=[call.id for call in waiting.calls],
-            shown=shown_calls(run.interrupt_id, shown),
+            shown=content_id_of_calls(run.interrupt_id, shown),
             schemas=[review.args_schema for review in reviews],
         )
     except ValueError as error:
@@ -72,11 +80,11 @@ def _review(call: Call, run: NodeContext) -> Review:
     return found if found.allowed else ANYBODY
 
 
-def _told(call: Call, review: Review, waiting: Unsettled, state: AgentState, run: NodeContext) -> str:
+def _description(call: Call, review: Review, waiting: Unsettled, state: AgentState, run: NodeContext) -> str:
     texts = run.deps.texts.results
     if waiting.attempts.get(call.id):
         return texts["unknown_outcome"].format(name=call.name)
     if call.effect is Effect.MORE_TURNS:
         return texts["wants_turns"].format(turns=call.args.get("turns"), reason=call.args.get("reason"))
     given = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
-    return review.told(given, state, run.users_runtime, f"{call.name} waits for approval.")
+    return review.describe(given, state, run.users_runtime, f"{call.name} waits for approval.")

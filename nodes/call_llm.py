@@ -33,18 +33,18 @@ from signoff.nodes.model.guard import is_guarded
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     FittedPrompt,
+    bind_to_thread,
     in_loops,
     is_listened_to,
     is_streamed,
     model_input,
-    placed,
     sanitize,
     show,
     unique_ids,
 )
 from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.trying import Ask, Tries, WaitEnded, tried_again
+from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
@@ -134,11 +134,11 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
     del task
     run.forget_task(state)
-    call = ModelCall(models, shown, offered, watch, placed(state, run), run, names)
+    call = ModelCall(models, shown, offered, watch, bind_to_thread(state, run), run, names)
     around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
-            return _replied(state, run, call, (yield from call.asked(models, shown.messages)), begun)
+            return _replied(state, run, call, (yield from call.reply(models, shown.messages)), begun)
         found = yield from around.model_call(call, state, run)
         report: Report = found.beside(_replied(state, run, call, found.message, begun))
         return report
@@ -169,7 +169,7 @@ class ModelCall:
     names: tuple[str, ...] | None = None
     tries: Tries = field(default_factory=Tries)
 
-    def asked(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
+    def reply(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
         """A part of a node: the reply of the first model that answers; None when the run is asked to stop."""
 
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
@@ -179,7 +179,7 @@ class ModelCall:
             return _reply_of(chunks, self.run)
 
         try:
-            return (yield from _asked(models, self.watch, self.tries, ask))
+            return (yield from _ask_models(models, self.watch, self.tries, ask))
         except WaitEnded:
             return None
         except ValidationError as error:
@@ -188,7 +188,7 @@ class ModelCall:
             raise
 
 
-def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
     """The model's reply. Nearly always the first try is the only one."""
     first, bounds = models[0], watch.renewed()
     tries.model = first.name if len(models) > 1 else ""
@@ -198,7 +198,7 @@ def _asked(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask:
         if gets_past(error) or (len(models) == 1 and (first.retries is None or not first.passes(error))):
             raise
         failed, tries.heard = error, bounds.heard
-    return (yield from tried_again(models, watch, tries, ask, failed, _gives_way))
+    return (yield from try_again(models, watch, tries, ask, failed, _gives_way))
 
 
 def _gives_way(error: BaseException) -> bool:
@@ -319,13 +319,19 @@ def _replied(
     if message is None:
         return Report(Event.STOPPED)
     ended, size = time.time(), call.shown.size
-    notes = {**marks(message), "at": ended, "seconds": ended - begun, "shown": size, **_noted(call.tries)}
+    notes = {
+        **marks(message),
+        "at": ended,
+        "seconds": ended - begun,
+        "shown": size,
+        **_marks_of_tries(call.tries),
+    }
     if call.names is not None:
         notes["offered"] = list(call.names)
     if call.offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True
     message.response_metadata = {**message.response_metadata, KEY: notes}
-    taken = run.reader(state).noted.places
+    taken = run.reader(state).index.places
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(state['messages'])}"
     if notes.get("ended") == EarlyEnd.SIZE:
@@ -333,7 +339,7 @@ def _replied(
     return Report(Event.REPLIED, {"messages": [slim(message)]})
 
 
-def _noted(tries: Tries) -> dict[str, Any]:
+def _marks_of_tries(tries: Tries) -> dict[str, Any]:
     """What the reply's marks say of the tries; nothing for nearly every reply."""
     noted: dict[str, Any] = {"model": tries.model} if tries.model else {}
     return {**noted, "retries": tries.again, "held": round(tries.waited, 3)} if tries.again else noted

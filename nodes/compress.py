@@ -14,6 +14,7 @@ from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
+from signoff.nodes.delegates.ledger import fresh
 from signoff.nodes.journal import answer_waiting, close, look_up, measured
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
@@ -83,7 +84,10 @@ def _compacted(
         state, reader = after, read_messages(after, run.deps.toolbox)
         task = current_task(reader, state, can_ask=run.can_ask)
     most, size = budget(state, task.id, run), prompt_size(state, reader, run.system_prompt, run.deps.texts)
-    if size + beyond(reader, most) <= most or decide(task, run.limits)["event"] != Event.THINK:
+    if size + beyond(reader, most) <= most:
+        return {}
+    task = yield from fresh(task, run)
+    if decide(task, run.limits)["event"] != Event.THINK:
         return {}
     compaction = compact(state, reader, most, run.system_prompt, run.deps.texts)
     if compaction is None:

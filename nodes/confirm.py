@@ -15,7 +15,7 @@ from signoff.graph.outcome import issues_of, summary_of
 from signoff.graph.state import AgentState, RefusedFinish
 from signoff.nodes.ask_user import asked_at
 from signoff.nodes.finishing.case import Case, accept_confirmed
-from signoff.nodes.journal import sent_back
+from signoff.nodes.journal import rejection
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
 from signoff.nodes.tool_calls.run import as_json
@@ -24,7 +24,7 @@ from signoff.tools.answers import ConfirmationAnswer, read_confirmation, unsigne
 
 def confirm(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
-    asked = case.asked if case is not None and case.verdict == PENDING else None
+    asked = case.confirmation if case is not None and case.verdict == PENDING else None
     if case is None or asked is None:
         # The history was changed by another way: compress writes a message of the user down as feedback, or
         # review judges what is claimed now.
@@ -44,9 +44,9 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
     notes["said"] = said.feedback
     if not said.ok:
         feedback = said.feedback or texts["no_feedback"].format()
-        told = sent_back(case.reply, case.call, feedback, run.deps.texts, **notes)
+        message = rejection(case.reply, case.call, feedback, run.deps.texts, **notes)
         verdicts = case.verdicts(RefusedFinish(kind=SENT_BACK, why=feedback))
-        return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [told]})
+        return Report(Event.SENT_BACK, {"verdicts": verdicts, "messages": [message]})
     text = texts["confirmed"].format(words=said.feedback).rstrip()
     fits = not asked["problem"]
     return (

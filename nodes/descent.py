@@ -5,8 +5,7 @@ It is handed down in the configuration of the run, which LangGraph passes on and
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass
 from typing import Any
 
 from signoff.graph.limits import Limits
@@ -15,7 +14,14 @@ from signoff.tools.approvals import Approvals
 DESCENT = "__signoff_descent"
 """The key under which it stands among what LangGraph calls configurable."""
 
-_SHARED = ("tool_calls", "tokens", "seconds", "cost")
+
+@dataclass(frozen=True)
+class Bound:
+    """Limits of one machine that bound all below it, by their names: how much all of them together may use
+    since its task began. ns: its namespace among the checkpoints of the thread."""
+
+    ns: str
+    limits: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -23,22 +29,27 @@ class Descent:
     """What stands above a machine.
 
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
-    below it. policies: of approvals, of all machines above it. left: of the limits that bound the whole tree
-    what was left when it was called, by their names.
+    below it. policies: of approvals, of all machines above it. bounds: the limits above it that bound the
+    whole tree. root: the task at the top. ledger: of the tree, where it is kept in the process. listens:
+    whoever runs the thread can be asked to pause by another process.
     """
 
     ns: str
     deeper: int
     policies: Sequence[Approvals] = ()
-    left: Mapping[str, float] = field(default_factory=dict)
+    bounds: tuple[Bound, ...] = ()
+    root: str = ""
+    ledger: Any = None
+    listens: bool = False
 
     def within(self, own: Limits) -> Limits:
-        """The machine's own limits, or what is left above it, whichever is less."""
-        update: dict[str, Any] = {"depth": min(own.depth, self.deeper)}
-        for name, left in self.left.items():
-            most = getattr(own, name)
-            update[name] = min(inf if most is None else most, left)
-        return own.model_copy(update=update)
+        """The machine's own limits, no deeper than it may be."""
+        return own if own.depth <= self.deeper else own.model_copy(update={"depth": self.deeper})
+
+    @property
+    def costs(self) -> bool:
+        """Whether a limit of cost stands above it."""
+        return any("cost" in bound.limits for bound in self.bounds)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -46,9 +57,15 @@ class Descent:
         return {DESCENT: self}
 
 
-def shared(limits: Limits) -> tuple[str, ...]:
-    """The limits that bound all machines below, of those that are set."""
-    return tuple(name for name in _SHARED if getattr(limits, name) is not None)
+def place_of(configurable: Mapping[str, Any]) -> str:
+    """The namespace of the machine whose node runs with this configuration."""
+    here: str = configurable.get("checkpoint_ns", "")
+    return here.rpartition("|")[0]
+
+
+def is_within(ns: str, above: str) -> bool:
+    """Whether a namespace is that of `above`, or of a machine below it."""
+    return not above or ns == above or ns.startswith(f"{above}|")
 
 
 def namespace(above: str, name: str, reply_id: str, call_id: str) -> str:

@@ -10,14 +10,16 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from signoff.graph.errors import ThreadError
+from signoff.graph.finish.again import going_on
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
-from signoff.graph.messages import not_run, noted
+from signoff.graph.messages import add_notes, not_run
 from signoff.graph.state import AgentState, CallDecision
-from signoff.nodes.delegates.run import ChildMachine, Children, place_of
+from signoff.nodes.delegates.ledger import ledger_below
+from signoff.nodes.delegates.run import ChildMachine, Children
 from signoff.nodes.descent import namespace
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -36,7 +38,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
     if batch[0].name in run.deps.toolbox.delegates:
-        written = yield from _delegates(batch, task, run)
+        written = yield from _delegates(batch, task, state, run)
     elif run.deps.toolbox.is_effect(batch[0].name):
         written = yield from _effect(batch[0], task, state, run)
     else:
@@ -92,15 +94,16 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
     return written
 
 
-def _delegates(batch: Sequence[Call], task: Task, run: NodeContext) -> Part[Written]:
+def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
     """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
     are only looked at when the state runs again."""
-    children = list[ChildMachine]()
+    children, again = list[ChildMachine](), going_on(state["messages"])
     for call in batch:
         decision = decided(call, task.decisions)
         if _may_run(call, decision, run):
-            children.append(ChildMachine(call, task.reply_of(call).message.id or "", run, _edited(decision)))
-    results: list[ToolMessage] = (yield Children(children, task)) if children else []
+            reply_id = task.reply_of(call).message.id or ""
+            children.append(ChildMachine(call, reply_id, run, _edited(decision), again.get(call.id)))
+    results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     return Written([done.get(call.index) or _not_approved(call, run) for call in batch])
 
@@ -111,7 +114,7 @@ def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]
     saver = saver_of(run.config.get("configurable", {}))
     if not saver:
         return
-    ns = namespace(place_of(run), call.name, task.reply_of(call).message.id or "", call.id)
+    ns = namespace(run.ns, call.name, task.reply_of(call).message.id or "", call.id)
     place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
     if (yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))) is not None:
         raise ThreadError(
@@ -126,7 +129,7 @@ def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:
     if not any(signed.values()):
         return
     written.messages = [
-        noted(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
+        add_notes(found, signed.get(found.tool_call_id, {})) if isinstance(found, ToolMessage) else found
         for found in written.messages
     ]
 

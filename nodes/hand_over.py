@@ -69,9 +69,9 @@ def _worked(answer: Any) -> tuple[float, Any]:
         measured, answer = answer[KEY]["seconds"], answer["observed"]
     if not isinstance(answer, Mapping) or not _SAID & set(answer):
         return measured, answer
-    told = answer.get("seconds")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < inf:
-        return float(told), answer
+    duration = answer.get("seconds")
+    if isinstance(duration, int | float) and not isinstance(duration, bool) and 0 <= duration < inf:
+        return float(duration), answer
     return measured, answer
 
 

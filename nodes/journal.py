@@ -23,12 +23,12 @@ from signoff.graph.history.reader import Stray, Wait, decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import not_run, noted, nudge, result
+from signoff.graph.messages import add_notes, not_run, nudge, result
 from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
-from signoff.nodes.delegates.run import left_behind
+from signoff.nodes.delegates.run import abandon
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -51,6 +51,7 @@ def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
 
 
 JOURNAL = "journal"
+_PAGE = 1_000
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
@@ -133,13 +134,26 @@ def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, call
             store.put(target, call.id, item.value)
 
 
+def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Sequence[str]) -> None:
+    """Copies the journals of these machines, by their namespaces, from the first thread to the second."""
+    source, target = (label(thread_id) for thread_id in threads)
+    for ns in machines:
+        place = ("signoff", JOURNAL, source, label(ns))
+        at = 0
+        while found := store.search(place, limit=_PAGE, offset=at):
+            for item in found:
+                if item.namespace[3] == place[3]:
+                    store.put((*item.namespace[:2], target, *item.namespace[3:]), item.key, item.value)
+            at += len(found)
+
+
 def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:
     """The operation that writes `entry` for `call`."""
     return PutOp(_of(run, reply_id), call.id, _value(call, entry))
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
-    more: dict[str, Any] = {"update": _kept(entry.update)} if entry.update else {}
+    more: dict[str, Any] = {"update": _plain_update(entry.update)} if entry.update else {}
     if entry.at:
         more["at"] = entry.at
     return {
@@ -153,7 +167,7 @@ def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
     }
 
 
-def _kept(update: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_update(update: Mapping[str, Any]) -> dict[str, Any]:
     """An update as plain values: `{"plain": …}` as it is, else `{"typed": [type, bytes]}` as a checkpoint has
     it."""
     try:
@@ -220,7 +234,7 @@ class Unsettled:
     attempts: Mapping[str, int]
 
     @property
-    def shown(self) -> dict[str, str]:
+    def hashes(self) -> dict[str, str]:
         """What a person is shown, as call ids and hashes of tools and arguments."""
         return {call.id: fingerprint(call.name, call.args) for call in self.calls}
 
@@ -273,9 +287,9 @@ def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
     for stray in strays:
         if stray.call.name in box.delegates and (
-            found_of := (yield from left_behind(stray.call, stray.reply_id, run))
+            found_of := (yield from abandon(stray.call, stray.reply_id, run))
         ):
-            closed.add(Written([noted(found_of, {"reply": stray.reply_id})]))
+            closed.add(Written([add_notes(found_of, {"reply": stray.reply_id})]))
             continue
         known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
         closed.add(known if known.messages else Written([_not_run(stray, run)]))
@@ -287,7 +301,7 @@ def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
-def sent_back(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: Any) -> BaseMessage:
+def rejection(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: Any) -> BaseMessage:
     """What the model is told of a finish that a person did not accept: the result of its call, or a reminder
     where an imported history has a result already."""
     if reply.open(call):
@@ -309,7 +323,7 @@ def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
         if words.wait is Wait.CONFIRMATION:
             finish, reply = _finish_of(task, call_id)
             answers.append(
-                sent_back(
+                rejection(
                     reply,
                     finish,
                     words.text or texts["no_feedback"].format(),

@@ -34,7 +34,7 @@ from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
-from signoff.nodes.descent import DESCENT, Descent
+from signoff.nodes.descent import DESCENT, Descent, place_of
 from signoff.nodes.model.models import (
     AskedModel,
     BoundModels,
@@ -177,6 +177,11 @@ class NodeContext:
         return found
 
     @lazy
+    def ns(self) -> str:
+        """The namespace of this machine among the checkpoints of its thread."""
+        return place_of(self._configurable)
+
+    @lazy
     def outputs(self) -> Outputs:
         """Where full texts are kept for this thread."""
         return Outputs.of(self.deps.outputs, saver_of(self._configurable), self.thread_id)
@@ -247,7 +252,7 @@ class NodeContext:
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
     @lazy
-    def _named(self) -> BoundModels:
+    def _models_by_config(self) -> BoundModels:
         name = (self.context.model or "").strip()
         if name:
             return self.deps.by_name(name)
@@ -257,17 +262,17 @@ class NodeContext:
     def models(self) -> tuple[AskedModel, ...]:
         """The models in the order in which they are asked: the graph's own, or as the run's context names or
         its config makes them. Raises SetupError when the model has no name to change."""
-        return self._named.asked
+        return self._models_by_config.asked
 
     @property
     def summariser(self) -> BaseChatModel | None:
         """The model that writes this run's summaries. Raises as `models`."""
-        return self._named.summariser
+        return self._models_by_config.summariser
 
     @property
     def continues(self) -> bool:
         """Whether the summariser is the model itself, asked on the prompt that it has. Raises as `models`."""
-        return self._named.continues
+        return self._models_by_config.continues
 
     @lazy
     def limits(self) -> Limits:
@@ -282,7 +287,8 @@ class NodeContext:
         if self.descent is not None:
             limits = self.descent.within(limits)
         name = (self.context.model or "").strip()
-        if limits.cost is None or self.deps.priced is None or (limits.prices is not None and not name):
+        costs = limits.cost is not None or (self.descent is not None and self.descent.costs)
+        if not costs or self.deps.priced is None or (limits.prices is not None and not name):
             return limits
         return limits.model_copy(update={"prices": self.deps.priced(name)})
 
@@ -400,17 +406,19 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     LangGraph wraps a plain function so that it switches threads in an async run; this does not.
     """
 
-    def __init__(self, state: State, deps: Dependencies, work: Work) -> None:
+    def __init__(self, state: State, deps: Dependencies, work: Work, in_tree: Work | None = None) -> None:
+        """in_tree: its work in a graph that has delegates, or is one."""
         self.state = state
         self.deps = deps
         self.work = work
+        self._in_tree = in_tree or work
         self.name = str(state)
 
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = begun(self.deps, config or {})
-        work = self.work(input, run)
+        run = begin(self.deps, config or {})
+        work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
         return self._checked(report, input)
@@ -418,22 +426,26 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = begun(self.deps, config or {})
-        work = self.work(input, run)
+        run = begin(self.deps, config or {})
+        work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
         return self._checked(report, input)
+
+    def _work_of(self, run: NodeContext) -> Work:
+        alone = run.descent is None and not self.deps.toolbox.delegates
+        return self.work if alone else self._in_tree
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
         if report.event is not None or self.state is not LAST:
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
         if self.deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self.deps.keeper, state, update)
+            update |= keep_model_state(self.deps.keeper, state, update)
         return update
 
 
-def begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+def begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     """The context of an invocation, with the policies that hold in it."""
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
     above = run.descent.policies if run.descent is not None else ()
@@ -444,11 +456,11 @@ def begun(deps: Dependencies, config: RunnableConfig) -> NodeContext:
     return run
 
 
-def kept(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
+def keep_model_state(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
     """What the model keeps in the thread, where this step changes it."""
     before, task = state.get("acting"), update.get("task", state.get("task", ""))
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
-    found = keeper.kept(before, messages, task)
+    found = keeper.keep(before, messages, task)
     return {} if found == before else {"acting": found}
 
 

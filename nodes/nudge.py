@@ -12,7 +12,7 @@ from signoff.nodes.node import NodeContext, Report
 def nudge(state: AgentState, run: NodeContext) -> Report:
     task, kind = run.task(state), state["decision"]["rule"]
     texts, near = run.deps.texts, nearest(task, run.limits)
-    left = near.left(texts) if near else ""
+    left = near.remaining(texts) if near else ""
     text = texts.nudges[kind].format(left=left, count=task.row.times)
     if kind == "near_limit" and near and near.name == "turns" and (name := _for_more(task, run)):
         text = f"{text} {texts.nudges['for_more'].format(name=name)}"

@@ -12,7 +12,7 @@ from signoff.graph.history.reader import ACCEPTED, PHASE
 from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
 from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
-from signoff.graph.messages import noted
+from signoff.graph.messages import add_notes
 from signoff.graph.outcome import issues_of
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
@@ -140,7 +140,7 @@ def _delegates(hearing: Hearing) -> Judgement:
     if not case.task.total.children or not _is_done(claim) or is_phase(claim):
         return None
     failed = unlisted(unseen(failed_delegates(case.task), case.task), issues_of(claim))
-    return case.refused(REFUSAL, failed="; ".join(one.told for one in failed)) if failed else None
+    return case.refused(REFUSAL, failed="; ".join(one.sentence for one in failed)) if failed else None
 
 
 def _phase(hearing: Hearing) -> Judgement:
@@ -159,10 +159,12 @@ def _phase(hearing: Hearing) -> Judgement:
     phases = with_phase(case.state.get("phases"), task.id, claim, turn)
     texts, following = case.run.deps.texts.results, phases["done"][-1]["next_phase"]
     goes_on = texts["next_phase"].format(phase=following) if following else texts["rest"].format()
-    told = case.told("phase", percentage=f"{done:g}", next=goes_on)
+    answers = case.feedback("phase", percentage=f"{done:g}", next=goes_on)
     said = {name: value for name, value in phases["done"][-1].items() if name != "turn"}
-    told = [noted(found, {"phase": said}) if isinstance(found, ToolMessage) else found for found in told]
-    return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": told})
+    answers = [
+        add_notes(found, {"phase": said}) if isinstance(found, ToolMessage) else found for found in answers
+    ]
+    return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": answers})
 
 
 def _checks(hearing: Hearing) -> Part[Judgement]:
@@ -173,8 +175,8 @@ def _checks(hearing: Hearing) -> Part[Judgement]:
     if not checked.names:
         return None
     names = ", ".join(checked.names)
-    told = case.refused("checks", names=names, output=checked.output)
-    return Refusal(told.text, case.refused("checks", names=names, output=checked.mark).verdict)
+    refusal = case.refused("checks", names=names, output=checked.output)
+    return Refusal(refusal.text, case.refused("checks", names=names, output=checked.mark).verdict)
 
 
 def _evidence(hearing: Hearing) -> Judgement:

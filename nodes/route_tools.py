@@ -16,7 +16,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import append_messages, marks, not_run, result
-from signoff.graph.rules import TALKED, budget
+from signoff.graph.rules import TALKED, Budget, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import unique_ids
@@ -51,14 +51,16 @@ def _no_child(calls: Sequence[Call], task: Task, run: NodeContext) -> Iterator[t
     are as many as there may be, or nothing is left that they could use."""
     bound = budget("children", task, run.limits)
     room = int(bound.limit - bound.used) if bound else len(calls)
-    tokens = budget("tokens", task, run.limits)
+    spent = next(
+        (name for name in ("tree_turns", "tokens") if (b := budget(name, task, run.limits)) and b.spent), None
+    )
     for call in (one for one in calls if one.name in run.deps.toolbox.delegates):
         if run.limits.depth < 1:
             yield call.index, _over(call, "depth", run)
         elif room <= 0:
             yield call.index, _over(call, "children", run)
-        elif tokens and tokens.spent:
-            yield call.index, _over(call, "tokens", run)
+        elif spent:
+            yield call.index, _over(call, spent, run)
         room -= 1
 
 
@@ -68,7 +70,18 @@ def _refused(calls: Sequence[Call], task: Task, run: NodeContext) -> tuple[str, 
         if found and found.spent:
             return name, calls
     found = budget("tool_calls", task, run.limits)
-    return "tool_calls", calls[max(0, int(found.limit - found.used)) :] if found else ()
+    return "tool_calls", calls[max(0, _room(found, task)) :] if found else ()
+
+
+def _room(bound: Budget, task: Task) -> int:
+    """How many more calls may run. In a tree that is what was granted to the reply when it came: others run
+    beside it."""
+    granted = task.tree.get("granted") if task.tree else None
+    reply = task.last
+    if granted is None or reply is None or granted["reply"] != reply.message.id:
+        return int(bound.limit - bound.used)
+    settled = [found for call in reply.calls if call.effect is None and (found := reply.result(call))]
+    return granted["calls"] - sum(marks(found).get("not_run") is None for found in settled)
 
 
 def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
@@ -154,7 +167,7 @@ def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
         task=task.id,
         calls=mine["calls"] if mine else {},
         problem=mine["problem"] if mine else "",
-        asked=waiting.shown,
+        asked=waiting.hashes,
     )
 
 
@@ -169,11 +182,11 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return result(call.id, call.name, texts["thought"].format())
     if call.effect is Effect.MORE_TURNS:
         return more_turns(call, task, run)
-    if task.reply_of(call).held_back:
+    if task.reply_of(call).only_controls:
         text = texts["controls_only"].format(tools=", ".join(box.controls))
-        return not_run(call.id, call.shown_name, text, "controls_only")
+        return not_run(call.id, call.provider_name, text, "controls_only")
     if call.name in box.provided:
-        return not_run(call.id, call.shown_name, texts["provided"].format(name=call.name), "provided")
+        return not_run(call.id, call.provider_name, texts["provided"].format(name=call.name), "provided")
     offered = marks(task.reply_of(call).message).get("offered")
     if call.name not in box.tools or (offered is not None and call.name not in offered):
         return _unknown(call, run, offered)
@@ -205,7 +218,7 @@ def _unknown(call: Call, run: NodeContext, offered: Sequence[str] | None) -> Too
     near = nearest_name(call.name, names)
     hint = texts["did_you_mean"].format(near=near) if near else ""
     text = texts["unknown"].format(name=call.name[:_NAME], tools=", ".join(names), hint=hint)
-    return not_run(call.id, call.shown_name, text, "unknown")
+    return not_run(call.id, call.provider_name, text, "unknown")
 
 
 def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langgraph.types import interrupt
 
 from signoff.graph.machine import Event
-from signoff.graph.messages import marks, noted
+from signoff.graph.messages import add_notes, marks
 from signoff.graph.outcome import StandingReason, one_line
 from signoff.graph.state import AgentState, UndoDecision, Undoing, UndoStep
 from signoff.nodes.journal import DONE, WAITING
@@ -18,7 +18,14 @@ from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.done import DoneCall, done_calls
 from signoff.nodes.tool_calls.run import ToolRun, ToolRuns, once
 from signoff.tools.answers import unsigned
-from signoff.tools.approvals import NOBODY, ApprovalDecision, Review, read_answer, request, shown_calls
+from signoff.tools.approvals import (
+    NOBODY,
+    ApprovalDecision,
+    Review,
+    content_id_of_calls,
+    read_answer,
+    request,
+)
 
 _DECISIONS = ("approve", "reject")
 
@@ -77,7 +84,7 @@ def _ask(asked: Sequence[DoneCall], undoing: Undoing, state: AgentState, run: No
     shown = [(call.id, call.name, _shown_args(call.args)) for call in calls]
     reviews = [_review(one, undoing) for one in asked]
     told = [
-        review.told(
+        review.describe(
             ToolCall(name=name, args=args, id=key, type="tool_call"),
             state,
             run.users_runtime,
@@ -95,7 +102,7 @@ def _ask(asked: Sequence[DoneCall], undoing: Undoing, state: AgentState, run: No
             [(name, args) for _, name, args in shown],
             [review.allowed for review in reviews],
             ids=[key for key, _, _ in shown],
-            shown=shown_calls(run.interrupt_id, shown),
+            shown=content_id_of_calls(run.interrupt_id, shown),
         )
     except ValueError as error:
         return Report(Event.NEXT, {"undo": Undoing(**{**undoing, "problem": str(error)})})
@@ -172,7 +179,7 @@ def _written(
             lines.setdefault(step["result"], {})[step["effect"]] = step["call"]
     if lines:
         update["messages"] = [
-            noted(message, {"undone": {**marks(message).get("undone", {}), **lines[message.id]}})
+            add_notes(message, {"undone": {**marks(message).get("undone", {}), **lines[message.id]}})
             for message in state["messages"]
             if isinstance(message, ToolMessage) and message.id in lines
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from signoff.graph.build import Graph, Storage, build_graph
     from signoff.graph.compiled.delegates import delegate
-    from signoff.graph.compiled.inputs import extend, go_on, retry, undo
+    from signoff.graph.compiled.inputs import go_on
     from signoff.graph.errors import (
         SetupError,
         SignoffError,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ThreadError,
         ThreadLost,
     )
+    from signoff.graph.finish.again import extend, retry, undo
     from signoff.graph.history.task import Task
     from signoff.graph.kinds import Effect, Kind
     from signoff.graph.limits import Limits, Prices, TokenCounts
@@ -61,10 +62,11 @@ if TYPE_CHECKING:
         Question,
         Waiting,
     )
+    from signoff.session.expiring import Expired, expire
     from signoff.session.history import Turn
     from signoff.session.path import Step
     from signoff.session.session import Session, pause_on_signals
-    from signoff.session.status import Condition, Expired, ThreadStatus, expire
+    from signoff.session.status import Condition, ThreadStatus
     from signoff.storage.postgres import PostgresStorage, postgres_storage
     from signoff.storage.sqlite import SqliteStorage, sqlite_storage
     from signoff.tools.approvals import Policy
@@ -152,12 +154,12 @@ _NAMES = {
         "build_graph",
     ),
     "signoff.graph.compiled.delegates": ("delegate",),
-    "signoff.graph.compiled.inputs": (
+    "signoff.graph.finish.again": (
         "extend",
-        "go_on",
         "retry",
         "undo",
     ),
+    "signoff.graph.compiled.inputs": ("go_on",),
     "signoff.graph.errors": (
         "SetupError",
         "SignoffError",
@@ -221,11 +223,13 @@ _NAMES = {
         "Session",
         "pause_on_signals",
     ),
+    "signoff.session.expiring": (
+        "Expired",
+        "expire",
+    ),
     "signoff.session.status": (
         "Condition",
-        "Expired",
         "ThreadStatus",
-        "expire",
     ),
     "signoff.storage.postgres": (
         "PostgresStorage",

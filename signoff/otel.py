@@ -269,7 +269,7 @@ class Tracing(BaseCallbackHandler):
         if self._around(run) is not None:
             run.span = self._child(run, name, attributes)
             return
-        kept, outer = self._kept(run.thread_id), trace.get_current_span().get_span_context()
+        kept, outer = self._stored_trace(run.thread_id), trace.get_current_span().get_span_context()
         links = [Link(outer)] if kept is not None and outer.is_valid else []
         where = current.get_current() if kept is None else _PROPAGATOR.extract(kept)
         run.span = self._tracer.start_span(
@@ -278,7 +278,7 @@ class Tracing(BaseCallbackHandler):
         if kept is None:
             self._keep(run.thread_id, run.span)
 
-    def _kept(self, thread_id: str | None) -> dict[str, str] | None:
+    def _stored_trace(self, thread_id: str | None) -> dict[str, str] | None:
         """The trace that the thread's first run was in."""
         if self._store is None or thread_id is None:
             return None

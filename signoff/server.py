@@ -221,7 +221,7 @@ class Foreign:
         self.entering = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = _asked(scope["path"]) if scope["type"] == "http" else ""
+        asked = _thread_in_path(scope["path"]) if scope["type"] == "http" else ""
         if asked and asked not in self.known:
             await self._enter(scope["app"].state.threads)
         elif asked and scope["method"] == "DELETE":
@@ -240,7 +240,7 @@ class Foreign:
                     self.known.add(thread)
 
 
-def _asked(path: str) -> str:
+def _thread_in_path(path: str) -> str:
     """What a request wants of the threads: the id of one, or a word such as `search`; empty for nothing."""
     _, found, rest = path.partition("/threads/")
     return rest.partition("/")[0] if found else ""

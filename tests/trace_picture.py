@@ -1,9 +1,8 @@
-"""Makes the picture of a trace in Arize Phoenix: `.bench/phoenix/bin/python -m tests.trace_picture`. Needs chromium,
-and an environment of its own: `uv venv .bench/phoenix`, then `uv pip install --python .bench/phoenix/bin/python
-arize-phoenix -e ".[otel]"`.
+"""Makes the picture of a trace in Arize Phoenix: `.bench/phoenix/bin/python -m tests.trace_picture`.
 
-A scripted task with a delegate asks a question; another process answers it. Both are one trace. Phoenix runs on
-loopback, and what it shows of the trace is read from its own API, too.
+Needs chromium, and an environment of its own: `uv venv .bench/phoenix`, then `uv pip install --python
+.bench/phoenix/bin/python arize-phoenix -e ".[otel]"`. A scripted task with a delegate asks a question; another
+process answers it. Both are one trace. Phoenix runs on loopback.
 """
 
 import json
@@ -33,7 +32,10 @@ def run(folder: Path, part: str) -> None:
     from signoff.session.tracing import tracing
 
     child = [call("search", what="the lighthouse"), call("finish_task", summary="It is 13 metres high.")]
-    before = [call("research", task="How high is the lighthouse?"), call("ask_user", question="In feet, too?")]
+    before = [
+        call("research", task="How high is the lighthouse?"),
+        call("ask_user", question="In feet, too?"),
+    ]
     after = [call("search", what="feet"), call("finish_task", summary="13 metres, 43 feet.")]
     below = build_graph(ScriptedModel(child), [search], name="researcher")
     research = delegate("research", below, description="Finds something out.")
@@ -50,14 +52,13 @@ def run(folder: Path, part: str) -> None:
 def asked(query: str) -> Any:
     """What Phoenix answers to a GraphQL query."""
     body = json.dumps({"query": query}).encode()
-    request = urllib.request.Request(
-        f"{ADDRESS}/graphql", body, {"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(f"{ADDRESS}/graphql", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)["data"]
 
 
-SPANS = "{ projects { edges { node { id name traceCount spans(first: 50) { edges { node { name spanId parentId } } } } } } }"
+SPANS = """{ projects { edges { node { id spans(first: 50) { edges { node {
+    name parentId trace { traceId } } } } } } } }"""
 
 
 def shown() -> tuple[str, list[dict[str, Any]]]:
@@ -95,36 +96,30 @@ def main() -> None:
             "OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESS,
         }
         with (folder / "log").open("w") as log:
-            server = subprocess.Popen([sys.executable, "-m", "phoenix.server.main", "serve"], env=env, stdout=log, stderr=log)
+            serve = [sys.executable, "-m", "phoenix.server.main", "serve"]
+            server = subprocess.Popen(serve, env=env, stdout=log, stderr=log)
         try:
             until(lambda: asked("{ projects { edges { node { id } } } }"))
             for part in ("begin", "end"):
-                subprocess.run([sys.executable, "-m", "tests.trace_picture", part, where], env=env, check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "tests.trace_picture", part, where], env=env, check=True
+                )
             project, spans = until(lambda: found if len((found := shown())[1]) >= 10 else None)
             roots = [span for span in spans if not span["parentId"]]
             print(f"{len(spans)} spans, {len(roots)} without one above: {[span['name'] for span in roots]}")
             assert len(roots) == 1, "both processes are one trace"
-            take(project)
+            take(project, roots[0]["trace"]["traceId"])
         finally:
             server.terminate()
             server.wait(20)
 
 
-def take(project: str) -> None:
+def take(project: str, trace: str) -> None:
     """The page of the trace, as chromium shows it."""
-    (trace,) = asked(
-        '{ node(id: "%s") { ... on Project { spans(first: 1, rootSpansOnly: true) '
-        "{ edges { node { trace { id traceId } spanId id } } } } } }" % project
-    )["node"]["spans"]["edges"]
-    found = trace["node"]
-    address = f"{ADDRESS}/projects/{project}/traces/{found['trace']['traceId']}?selectedSpanNodeId={found['id']}"
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1400,820"]
-    subprocess.run(
-        ["chromium", *flags, "--virtual-time-budget=20000", f"--screenshot={PICTURE}", address],
-        check=True,
-        capture_output=True,
-        timeout=180,
-    )
+    address = f"{ADDRESS}/projects/{project}/traces/{trace}"
+    picture = ["--virtual-time-budget=25000", f"--screenshot={PICTURE}", address]
+    subprocess.run(["chromium", *flags, *picture], check=True, capture_output=True, timeout=180)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
     """An answer, and the mark that says who gave it; no mark where that was not said."""
     if not isinstance(answer, Mapping) or set(answer) != {KEY, "answer"}:
         return answer, {}
-    told = answer[KEY]
-    by = told.get(_BY) if isinstance(told, Mapping) else None
+    marks = answer[KEY]
+    by = marks.get(_BY) if isinstance(marks, Mapping) else None
     return answer["answer"], {_BY: by} if isinstance(by, str) else {}
 
 

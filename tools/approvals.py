@@ -48,7 +48,7 @@ class Review:
     when: When | None = field(default=None, repr=False)
     problem: str = ""
 
-    def told(self, call: ToolCall, state: Any, runtime: Any, default: str) -> str:
+    def describe(self, call: ToolCall, state: Any, runtime: Any, default: str) -> str:
         """What a person is told of the call; `default` where the rule says nothing, or fails to."""
         found: Any = self.description
         problem = f"its approval policy failed: {self.problem}" if self.problem else ""
@@ -60,7 +60,7 @@ class Review:
                 if gets_past(error):
                     raise
                 # A text that fails must not keep a person from deciding.
-                found, problem = None, f"its description failed: {_said(error)}"
+                found, problem = None, f"its description failed: {_error_line(error)}"
         told = default if found is None else valid_text(found)
         return f"{told} ({problem})" if problem else told
 
@@ -107,7 +107,7 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
     except BaseException as error:
         if gets_past(error):
             raise
-        return Review(found.allowed, found.description, found.args_schema, problem=_said(error))
+        return Review(found.allowed, found.description, found.args_schema, problem=_error_line(error))
     return found if asks else NOBODY
 
 
@@ -160,7 +160,7 @@ def _decisions(name: str, listed: Any, rule: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _said(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
@@ -341,7 +341,7 @@ def request(
     }
 
 
-def shown_id(interrupt_id: str, *shown: Any) -> str:
+def content_id(interrupt_id: str, *shown: Any) -> str:
     """A short id of what an interrupt shows a person; `approve@ID` decides on exactly that.
 
     A thing of its own is in it for every asking, the interrupt's id: the next call has another one, also when
@@ -351,9 +351,9 @@ def shown_id(interrupt_id: str, *shown: Any) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:SHOWN_DIGITS]
 
 
-def shown_calls(interrupt_id: str, calls: Iterable[tuple[str, str, Mapping[str, Any]]]) -> str:
+def content_id_of_calls(interrupt_id: str, calls: Iterable[tuple[str, str, Mapping[str, Any]]]) -> str:
     """`shown_id` of the calls `(call id, tool, arguments)` of an approval."""
-    return shown_id(interrupt_id, [[call_id, name, dict(args)] for call_id, name, args in calls])
+    return content_id(interrupt_id, [[call_id, name, dict(args)] for call_id, name, args in calls])
 
 
 def take_ids(answer: Any) -> tuple[Any, frozenset[str]]:

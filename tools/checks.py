@@ -258,10 +258,10 @@ def make_checks(
     place = Path.cwd() if folder is None else Path(folder).expanduser().resolve()
     if not place.is_dir():
         raise SetupError(f"checks_folder {str(place)!r} is not a folder.")
-    return tuple(_told_apart([_made(check, place, seconds) for check in checks]))
+    return tuple(_with_unique_names([_make(check, place, seconds) for check in checks]))
 
 
-def _told_apart(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
+def _with_unique_names(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
     """The checks with unique names: a failure is recognised by its name."""
     times = Counter[str]()
     for check in checks:
@@ -270,7 +270,7 @@ def _told_apart(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
         yield check if number == 1 else replace(check, name=f"{check.name} ({number})")
 
 
-def _made(check: Check, folder: Path, seconds: float) -> OneCheck:
+def _make(check: Check, folder: Path, seconds: float) -> OneCheck:
     if callable(check):
         return FunctionCheck(_name_of(check), check, _wants(check), seconds)
     words = [check] if isinstance(check, str) else list(check) if isinstance(check, Sequence) else []

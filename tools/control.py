@@ -332,15 +332,15 @@ class ControlRegistry(Mapping[str, ControlTool]):
 def schema_of(found: BaseTool) -> type[BaseModel] | None:
     """What the arguments must fit as the model gives them: without what LangChain injects."""
     try:
-        whole, told = found.args_schema, found.tool_call_schema
+        whole, offered = found.args_schema, found.tool_call_schema
     except Exception:  # noqa: BLE001  a tool of the user's own making may raise anything
         return None
     if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
         return None
-    if not (isinstance(told, type) and issubclass(told, BaseModel)):
+    if not (isinstance(offered, type) and issubclass(offered, BaseModel)):
         return None
     # The shorter one has lost the validators of the whole one; those then judge when the tool is called.
-    return whole if set(told.model_fields) == set(whole.model_fields) else told
+    return whole if set(offered.model_fields) == set(whole.model_fields) else offered
 
 
 def needs_confirmation(claim: Mapping[str, Any]) -> bool:

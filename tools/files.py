@@ -16,10 +16,10 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import LIMIT, capped, counted, valid_text
+from signoff.graph.foreign import LIMIT, capped, count_noun, valid_text
 from signoff.graph.kinds import Kind
 from signoff.tools.filesystem.globs import fitting
-from signoff.tools.filesystem.paths import shown
+from signoff.tools.filesystem.paths import quote_path
 from signoff.tools.filesystem.search import search_files
 from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, one_line_of, split_lines
 from signoff.tools.filesystem.unseen import UNSEEN
@@ -148,8 +148,8 @@ def _too_many_ends(text: str, old: str) -> str:
     if not found:
         return ""
     has = found[1].count("\n")
-    ends = counted(has, "line end") if has else "no line end"
-    given = counted(len(old) - len(bare), "line end")
+    ends = count_noun(has, "line end") if has else "no line end"
+    given = count_noun(len(old) - len(bare), "line end")
     line = _line_at(text, found.start(1))
     return f"The file has {ends} behind line {line}, its last one, where old has {given}: leave out the rest."
 
@@ -162,12 +162,14 @@ def _alike(text: str, old: str) -> str:
         return ""
     first = look.count("\n", 0, at)
     there = text.split("\n")[first : first + wanted.count("\n") + 1]
-    told: dict[str, None] = {}
+    names: dict[str, None] = {}
     for number, (line, given) in enumerate(zip(there, old.split("\n"), strict=True), start=first + 1):
         for has, wants in _differences(line.removesuffix("\r"), given):
-            told.setdefault(f"line {number} has {_named(has)} where old has {_named(wants)}")
-    few = list(told)[:_MOST_PLACES]
-    more = ", and more" if len(told) > len(few) else ""
+            names.setdefault(
+                f"line {number} has {_name_characters(has)} where old has {_name_characters(wants)}"
+            )
+    few = list(names)[:_MOST_PLACES]
+    more = ", and more" if len(names) > len(few) else ""
     return (
         f"It looks the same in the file but is written otherwise: {'; '.join(few)}{more}. Write it in old as "
         "the file has it, in JSON with escapes such as \\u00a0."
@@ -206,7 +208,7 @@ def _line_look(line: str) -> str:
     return unicodedata.normalize("NFC", line.translate(_LOOKS)) if not line.isascii() else line.rstrip("\r")
 
 
-def _named(piece: str) -> str:
+def _name_characters(piece: str) -> str:
     return " ".join(f"U+{ord(each):04X} {unicodedata.name(each, '')}".strip() for each in piece)
 
 
@@ -298,7 +300,7 @@ def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -
     ignored: list[str] = []
     for entry in islice(workspace.walk(path), _MOST_VISITED):
         if entry.kind == "ignored":
-            ignored.append(shown(entry.path))
+            ignored.append(quote_path(entry.path))
         elif not glob or (entry.kind == "file" and fits(entry.path)):
             lines.append(_listed(entry))
         if len(lines) > _MOST_ENTRIES:
@@ -356,7 +358,8 @@ def _check_range(name: str, count: int, start: int, end: int | None) -> None:
         raise ToolException("end_line is before start_line; leave it out to read to the end.")
     if start > max(count, 1):
         raise ToolException(
-            f"{name} has {counted(count, 'line')}, so line {start} does not exist; use a smaller start_line."
+            f"{name} has {count_noun(count, 'line')}, so line {start} does not exist; use a "
+            "smaller start_line."
         )
 
 
@@ -386,7 +389,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
     text, kept = style.applied(content) if style else (content, "")
     data = text.encode()
     done = "Created" if workspace.write(path, data) else "Replaced"
-    size = f"{counted(len(split_lines(text)), 'line')}, {counted(len(data), 'byte')}"
+    size = f"{count_noun(len(split_lines(text)), 'line')}, {count_noun(len(data), 'byte')}"
     return f"{done} {name}: {size}.{kept}"
 
 

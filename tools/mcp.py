@@ -82,7 +82,9 @@ async def mcp_tools(
     for server, found in zip(every, listed, strict=True):
         if isinstance(found, BaseException):
             await asyncio.to_thread(together, [each.end for each in every])
-            raise SetupError(f"The MCP server {server.name!r} cannot be used: {_told(found)}") from found
+            raise SetupError(
+                f"The MCP server {server.name!r} cannot be used: {_describe_error(found)}"
+            ) from found
     return [
         made
         for server, found in zip(every, listed, strict=True)
@@ -250,8 +252,8 @@ class _Running:
         self._connection = connection
         self._stop = asyncio.Event()
         self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._held())
-        self._task.add_done_callback(_seen)
+        self._task = asyncio.create_task(self._hold_session())
+        self._task.add_done_callback(_retrieve_error)
         self._lines = 0
         self._first = ""
 
@@ -273,8 +275,8 @@ class _Running:
         from anyio import BrokenResourceError, ClosedResourceError
         from mcp.shared.exceptions import McpError
 
-        asking = asyncio.ensure_future(self._asked(question))
-        asking.add_done_callback(_seen)
+        asking = asyncio.ensure_future(self._ask(question))
+        asking.add_done_callback(_retrieve_error)
         sent = self._session.done() and not self.over
         try:
             await asyncio.wait({asking, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -310,20 +312,20 @@ class _Running:
         self._task.cancel()
         await asyncio.wait({self._task}, timeout=1)
 
-    async def _asked(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
+    async def _ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
         return await question(await asyncio.shield(self._session))
 
-    async def _held(self) -> None:
+    async def _hold_session(self) -> None:
         from langchain_mcp_adapters.sessions import create_session
 
         given = dict(self._connection.get("session_kwargs") or {})
-        given.setdefault("message_handler", self._heard)
+        given.setdefault("message_handler", self._on_message)
         connection: Any = {**self._connection, "session_kwargs": given}
         async with create_session(connection) as session:
             self._session.set_result(session)
             await self._stop.wait()
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, Exception):
             self._lines += 1
             self._first = self._first or _line(message)
@@ -360,7 +362,7 @@ async def _elsewhere(work: "Coroutine[Any, Any, _T]") -> _T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
 
 
-def _seen(task: "asyncio.Future[Any]") -> None:
+def _retrieve_error(task: "asyncio.Future[Any]") -> None:
     """Looks at how a task ended; asyncio prints the errors of those that nobody looked at."""
     if not task.cancelled():
         task.exception()
@@ -392,7 +394,7 @@ def _line(error: Exception) -> str:
     return valid_text(str(first.get("input", error)))[:_SHOWN]
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, _Unusable):
         return str(error)
     return f"{_first(error)}. Check its command or address."

@@ -157,7 +157,7 @@ class PathGuard:
         return named or ("" if info is None else self._known.get((info.st_dev, info.st_ino), ""))
 
     def _itself(self, path: str, name: str) -> str:
-        found = self._known_as(path) or _named(name, self._wish) or _kind(path, self._wish)
+        found = self._known_as(path) or _matching_name(name, self._wish) or _kind(path, self._wish)
         return found or self._home_of_any(path)
 
     def _home_of_any(self, path: str) -> str:
@@ -247,13 +247,13 @@ class _Finder:
         kind = _kind_of_names({entry.name for entry in entries}, folder, self.wish)
         if kind and folder != self.root:
             self._add(folder, kind)
-            self._named_by(folder, kind)
+            self._find_named(folder, kind)
             return
         for entry in entries:
             why = _member(kind, entry.name) if kind else ""
-            yield from self._entry(entry, why or _named(entry.name, self.wish))
+            yield from self._entry(entry, why or _matching_name(entry.name, self.wish))
         if kind:
-            self._named_by(folder, kind)
+            self._find_named(folder, kind)
 
     def _entry(self, entry: os.DirEntry[str], why: str) -> Iterator[str]:
         path = entry.path
@@ -263,7 +263,7 @@ class _Finder:
             self._link(path, why)
         elif why or path in self.found:
             self._add(path, why or self.found[path].why)
-            self._named_by(path, why)
+            self._find_named(path, why)
         elif entry.is_dir(follow_symlinks=False):
             yield path
         else:
@@ -275,13 +275,13 @@ class _Finder:
 
     def _link(self, path: str, why: str) -> None:
         target = os.path.realpath(path)
-        led = why or self.fixed.get(target, "") or _named(os.path.basename(target), self.wish)
+        led = why or self.fixed.get(target, "") or _matching_name(os.path.basename(target), self.wish)
         led = led or _kind(target, self.wish)
         if led:
             self._add(path, led, link=True)
             self._add_way(target, led)
 
-    def _named_by(self, path: str, why: str) -> None:
+    def _find_named(self, path: str, why: str) -> None:
         """What a repository's configuration or an environment names elsewhere in the workspace."""
         for named in (*_included(path), *_separate(path), *_home(path)):
             self._add_way(named, why)
@@ -338,7 +338,7 @@ def _names_in(folder: str) -> list[str]:
     return []
 
 
-def _named(name: str, wish: Wish) -> str:
+def _matching_name(name: str, wish: Wish) -> str:
     # Some file systems do not tell upper case from lower.
     if GIT in wish.kinds and name.casefold() == ".git":
         return _GITS

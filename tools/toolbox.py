@@ -32,7 +32,7 @@ _CALLED = ("function", "custom")
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
 
 
-def meant_name(name: str, known: Collection[str]) -> str | None:
+def resolve_name(name: str, known: Collection[str]) -> str | None:
     """The tool of `known` that a call to `name` means; None when that is not plain.
 
     Read past are spaces around it, what models and servers put before it (`functions.`) or after it
@@ -123,11 +123,11 @@ class Toolbox:
             return None
         return None
 
-    def meant(self, name: str) -> str | None:
+    def resolve(self, name: str) -> str | None:
         """The tool that a call to `name` means: of that name, or the one that it is a slip of; else None."""
         if name in self.tools or name in self.controls:
             return name
-        found = meant_name(name, {*self.tools, *self.controls, *self.controls.aliases})
+        found = resolve_name(name, {*self.tools, *self.controls, *self.controls.aliases})
         return self.controls.aliases.get(found, found) if found else None
 
     def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool:

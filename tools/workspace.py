@@ -11,9 +11,9 @@ from typing import BinaryIO, Literal
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import kept_name, valid_text
+from signoff.graph.foreign import file_name_of, valid_text
 from signoff.tools.filesystem.globs import IgnoreRule, is_ignored, rules_of
-from signoff.tools.filesystem.paths import FOLDER_FLAGS, Place, beneath, shown, steps
+from signoff.tools.filesystem.paths import FOLDER_FLAGS, Place, beneath, quote_path, steps
 from signoff.tools.protected import STATE, PathGuard
 
 __all__ = ["FolderEntry", "Workspace"]
@@ -93,7 +93,7 @@ class Workspace:
         with self.open(path) as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise ToolException(f"{shown(path)} is larger than {most:,} bytes; choose a smaller file.")
+            raise ToolException(f"{quote_path(path)} is larger than {most:,} bytes; choose a smaller file.")
         return data
 
     @contextmanager
@@ -119,7 +119,7 @@ class Workspace:
             why = self._guard.why(real)
             if why:
                 raise ToolException(
-                    f"{shown(path)} is protected: it belongs to {why}, which these tools do not change. "
+                    f"{quote_path(path)} is protected: it belongs to {why}, which these tools do not change. "
                     "Work on other files, or ask the user."
                 )
 
@@ -151,7 +151,7 @@ class Workspace:
             rules += self._rules_in(start, found)
         waiting: list[tuple[str, list[IgnoreRule] | None]] = []
         while True:
-            kept = [_left_out(entry, rules) for entry in found] if rules else found
+            kept = [_ignored_entry(entry, rules) for entry in found] if rules else found
             yield from (entry for entry in kept if entry.kind != "folder")
             waiting += [(entry.path, rules) for entry in reversed(kept) if entry.kind == "folder"]
             if not waiting:
@@ -196,7 +196,7 @@ class Workspace:
         """
 
         def keep(text: str) -> str:
-            path = f"{OUTPUTS}/{kept_name(name, text)}"
+            path = f"{OUTPUTS}/{file_name_of(name, text)}"
             self._written(f"{OWN_FOLDER}/.gitignore", b"*\n", _only_own)
             self._written(path, valid_text(text).encode(), _only_own)
             return path
@@ -239,7 +239,7 @@ def _entry(item: os.DirEntry[str], prefix: str) -> FolderEntry:
     return FolderEntry(path, "link" if stat.S_ISLNK(mode) else "other")
 
 
-def _left_out(entry: FolderEntry, rules: Sequence[IgnoreRule]) -> FolderEntry:
+def _ignored_entry(entry: FolderEntry, rules: Sequence[IgnoreRule]) -> FolderEntry:
     is_folder = entry.kind == "folder"
     if entry.kind not in ("file", "folder", "link", "other") or not is_ignored(
         rules, entry.path, is_folder=is_folder
@@ -250,10 +250,10 @@ def _left_out(entry: FolderEntry, rules: Sequence[IgnoreRule]) -> FolderEntry:
 
 def _regular(info: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(info.st_mode):
-        raise ToolException(f"{shown(path)} is a folder; pass the path of a file.")
+        raise ToolException(f"{quote_path(path)} is a folder; pass the path of a file.")
     if not stat.S_ISREG(info.st_mode):
         raise ToolException(
-            f"{shown(path)} is not a regular file (a device, a pipe or the like); choose another."
+            f"{quote_path(path)} is not a regular file (a device, a pipe or the like); choose another."
         )
 
 
@@ -266,7 +266,7 @@ def _replaceable(place: Place, path: str) -> os.stat_result | None:
     # A rename would replace a file that its owner made read-only.
     effective = os.access in os.supports_effective_ids
     if not os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=effective):
-        raise ToolException(f"{shown(path)} is read-only; leave it as it is or ask the user.")
+        raise ToolException(f"{quote_path(path)} is read-only; leave it as it is or ask the user.")
     return info
 
 

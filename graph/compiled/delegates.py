@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langgraph.pregel import Pregel
 
-from signoff.graph.compiled.settings import positive, shown
+from signoff.graph.compiled.settings import describe, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
 from signoff.nodes.delegates.graphs import check_graph, has_effects
@@ -42,7 +42,7 @@ def delegate(
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SetupError(
-            f"The name of a delegate is {shown(name)}; begin with a letter, then letters, digits, _ and -."
+            f"The name of a delegate is {describe(name)}; begin with a letter, then letters, digits, _ and -."
         )
     if not isinstance(description, str) or not description.strip():
         raise SetupError(f"The delegate {name!r} has no description; say what it does, and when to call it.")

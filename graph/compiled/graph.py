@@ -47,7 +47,7 @@ from signoff.graph.compiled.inputs import (
     with_channels,
     with_input,
 )
-from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, shown
+from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, quote_id
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
@@ -121,14 +121,14 @@ def closed() -> StorageError:
 def busy(thread_id: str) -> ThreadBusy:
     """The error for a second runner."""
     return ThreadBusy(
-        f"Thread {shown(thread_id)} is running elsewhere; wait until it ends, or pause it there."
+        f"Thread {quote_id(thread_id)} is running elsewhere; wait until it ends, or pause it there."
     )
 
 
 def lost(thread_id: str) -> ThreadLost:
     """The error for a runner whose connection was lost and whose thread another one has taken over."""
     return ThreadLost(
-        f"Another runner has taken thread {shown(thread_id)} over; this one has stopped, nothing is lost."
+        f"Another runner has taken thread {quote_id(thread_id)} over; this one has stopped, nothing is lost."
     )
 
 
@@ -136,7 +136,7 @@ def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
     @contextmanager
     def hold(thread_id: str) -> Iterator[None]:
         until = time.monotonic() + GRACE_SECONDS
-        while not _taken(checkpointer, thread_id):
+        while not _try_hold(checkpointer, thread_id):
             if time.monotonic() > until:
                 raise busy(thread_id)
             time.sleep(0.02)
@@ -149,7 +149,7 @@ def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
     return hold
 
 
-def _taken(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
+def _try_hold(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
     with _lock:
         held = _held.setdefault(checkpointer, set())
         if thread_id in held:
@@ -255,7 +255,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = carry_out(self._begun(input, config), self)
+        begun = carry_out(self._entry(input, config), self)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         stream = super().stream(begun, self._prepared(config), **options)
         steps = self._steps(config)
@@ -276,7 +276,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         """
         self._check(input, config, kwargs)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
-        if self._held_at(config) is None:
+        if self._place_to_hold(config) is None:
             self._check_channels(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options, shown)
@@ -284,7 +284,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
     ) -> AsyncGenerator[Any, None]:
-        begun = await acarry_out(self._begun(input, config), self)
+        begun = await acarry_out(self._entry(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         if (steps := self._steps(config)) is not None:
             stream = _asaved(stream, *steps, shown)
@@ -320,7 +320,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        at = self._held_at(config)
+        at = self._place_to_hold(config)
         with storage_errors():
             if at is not None and is_unsettled(at[0].get_tuple(at[1])):
                 # Whoever runs the thread takes it up by itself.
@@ -331,7 +331,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        at = self._held_at(config)
+        at = self._place_to_hold(config)
         with storage_errors():
             if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
                 with suppress(ThreadBusy):
@@ -393,9 +393,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if given is None and not self.checkpointer and not nested():
             raise SetupError(f"Without a checkpointer there is nothing to go on with; pass {EXAMPLE}.")
 
-    def _begun(self, given: Any, config: RunnableConfig | None) -> Entry:
+    def _entry(self, given: Any, config: RunnableConfig | None) -> Entry:
         """What a run with this input really begins with."""
-        at = self._held_at(config)
+        at = self._place_to_hold(config)
         if not at:
             self._check_channels(given)
             return given
@@ -414,12 +414,12 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
     def _steps(self, config: RunnableConfig | None) -> tuple[Any, str] | None:
         """The saver that saves steps as a whole (`signoff.storage.steps`), if it does, and the thread."""
-        at = self._held_at(config)
+        at = self._place_to_hold(config)
         if at is None or not hasattr(at[0], "whole_steps"):
             return None
         return at[0], at[1]["configurable"]["thread_id"]
 
-    def _held_at(
+    def _place_to_hold(
         self, config: RunnableConfig | None
     ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
         """The saver, and where in it the thread stands that a run with this configuration holds."""
@@ -437,13 +437,13 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> BaseCheckpointSaver[Any] | None:
         """The saver, if it may hold an input that the snapshot does not show; older points of a thread stay
         as they were."""
-        at = self._held_at(config) if START in state.next else None
+        at = self._place_to_hold(config) if START in state.next else None
         return at[0] if at and "checkpoint_id" not in at[1]["configurable"] else None
 
     def _own(self, config: RunnableConfig) -> RunnableConfig:
         """The configuration of a run of the machine's own on this thread: without a caller's limit of steps,
         and without what would mark the checkpoint as a caller's."""
-        at = self._held_at(config)
+        at = self._place_to_hold(config)
         assert at is not None, "the caller holds a thread"
         return at[1]
 

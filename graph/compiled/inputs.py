@@ -24,63 +24,14 @@ from langgraph.constants import START
 from langgraph.types import Command, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.finish.again import entering
 from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
-from signoff.graph.messages import append_messages, as_messages, is_genuine, nudge, slim
-from signoff.graph.outcome import current_outcome, undone_lines
+from signoff.graph.messages import append_messages, as_messages, is_genuine, slim
+from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
-from signoff.graph.state import Context, Undoing
-from signoff.graph.texts import DEFAULT_TEXTS, Texts
+from signoff.graph.state import Context
 from signoff.nodes.requests import Operation
-
-
-def extend(
-    state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
-) -> Command[Any]:
-    """The input that continues a task that ended at a limit, with `turns` more turns.
-
-    It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
-    a call, repetitions) is counted from now on, so that its whole amount is granted once more.
-
-    `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
-    task did not end at a limit, SetupError when `turns` is below 1.
-    """
-    if not isinstance(turns, int) or isinstance(turns, bool):
-        raise SetupError(f"Extend by a whole number of turns, not by {turns!r:.80}.")
-    if turns < 1:
-        raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
-    state = _values(state)
-    outcome = _ended_by(state, "limit")
-    before = state.get("extra") or {}
-    granted = before["turns"] if before.get("task") == outcome["task"] else 0
-    spent = state.get("spent") or {}
-    mine = spent if spent.get("task") == outcome["task"] else {}
-    extra = {"task": outcome["task"], "turns": granted + turns}
-    return _again(Event.EXTEND, outcome, texts, {"extended": dict(mine)}, extra=extra)
-
-
-def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that retries a task that ended with an error.
-
-    `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
-    end with an error.
-    """
-    outcome = _ended_by(_values(state), "error")
-    return _again(Event.RETRY, outcome, texts, {}, stop="")
-
-
-def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
-    """The input that undoes the effects of a task that has ended, the newest first.
-
-    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person is asked about all of
-    it first; without it about those that the policy of approvals names. Raises ThreadError when the task has
-    not ended. What was undone before stays so, and is listed again.
-    """
-    outcome = current_outcome(_values(state))
-    if outcome is None:
-        raise ThreadError("The task has not ended; stop it first, or let it end, and undo it then.")
-    begun = Undoing(task=outcome["task"], ask=ask, decisions={}, problem="", done=[], over=False)
-    return entering(Event.UNDO, outcome=None, undo=begun)
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
@@ -100,11 +51,6 @@ def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
     return None if snapshot.tasks or snapshot.next else entering(Event.GO_ON)
 
 
-def entering(event: Event, **update: Any) -> Command[Any]:
-    """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
-    return Command(goto=str(enters(event)), update={"event": str(event), **update})
-
-
 def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """What `graph.update_state` is given so that `event` enters a thread, whatever that has left to run: what
     was pending is dropped, and nothing runs.
@@ -115,38 +61,6 @@ def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any
     place = enters(event)
     name = next(state for state, row in TRANSITIONS.items() if {*row.values()} == {place})
     return {**values, "event": str(event)}, str(name)
-
-
-def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
-    """The values of a state; the snapshot around them is taken, too."""
-    values = state.values if isinstance(state, StateSnapshot) else state
-    if not isinstance(values, Mapping):
-        raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
-    return values
-
-
-def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
-    outcome = current_outcome(state)
-    if outcome is None:
-        raise ThreadError("The thread has not ended; resume it instead.")
-    if outcome["status"] != status:
-        raise ThreadError(
-            f"The task ended with {outcome['status']} ({outcome['reason']}), not with {status}; "
-            "send a new message to begin the next task."
-        )
-    return outcome
-
-
-def _again(
-    event: Event, outcome: Mapping[str, Any], texts: Texts, notes: Mapping[str, Any], **update: Any
-) -> Command[Any]:
-    text = texts.nudges["resumed"].format()
-    if outcome.get("undo"):
-        # What the model still reads of its work is not so any more, and it would build on that.
-        undone = undone_lines(outcome)
-        text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
-        notes, update = {**notes, "undone": undone}, {**update, "undo": None}
-    return entering(event, messages=[nudge("resumed", text, **notes)], outcome=None, **update)
 
 
 # Under this channel LangGraph keeps that a task waits for an answer.
@@ -246,7 +160,8 @@ def _check_is_no_other(
         return
     thread_id = place["configurable"]["thread_id"]
     raise ThreadError(
-        f"This point of thread {shown(thread_id)} was answered before ({reprlib.repr(before[-1])}), and that "
+        f"This point of thread {quote_id(thread_id)} was answered before "
+        f"({reprlib.repr(before[-1])}), and that "
         "answer would be taken again in place of yours. Fork the thread there and answer the fork: "
         f"Session(graph, thread_id).fork({at!r}).resume(answer), or `signoff fork THREAD --at {at}`. Nothing "
         "was changed."
@@ -406,8 +321,8 @@ def _check_shape(given: Any) -> None:
     if not isinstance(given, Mapping):
         raise SetupError(f"The input is {reprlib.repr(given)}; pass {EXAMPLE}.")
     if given and "messages" not in given and not nested():
-        told = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
-        raise SetupError(f"The input has {told} and no 'messages'; pass {EXAMPLE}.")
+        keys = ", ".join(repr(str(key)[:40]) for key in [*given][:5])
+        raise SetupError(f"The input has {keys} and no 'messages'; pass {EXAMPLE}.")
 
 
 def reason(error: Exception) -> str:

@@ -31,7 +31,7 @@ _Word = TypeVar("_Word", bound=str)
 _Given = TypeVar("_Given")
 
 
-def shown(given: object) -> str:
+def describe(given: object) -> str:
     """What was given, short: the name of a class or a function, else its value."""
     if inspect.isclass(given):
         return f"the class {given.__name__}"
@@ -48,7 +48,7 @@ def check_model(model: object) -> None:
         )
     if not hasattr(model, "bind_tools"):
         raise SetupError(
-            f"{shown(model)} is not a chat model; pass a LangChain chat model, such as ChatOpenAI(…), or "
+            f"{describe(model)} is not a chat model; pass a LangChain chat model, such as ChatOpenAI(…), or "
             "a name such as 'openai:gpt-…'."
         )
 
@@ -68,7 +68,7 @@ def checked_retries(given: Any) -> ModelRetries | None:
     """How often a model is asked again; None for never."""
     if given is not None and not isinstance(given, ModelRetries):
         raise SetupError(
-            f"model_retries= is {shown(given)}; write model_retries=ModelRetries(tries=5), or None for no "
+            f"model_retries= is {describe(given)}; write model_retries=ModelRetries(tries=5), or None for no "
             "second try."
         )
     return given
@@ -80,7 +80,7 @@ def listed(name: str, given: Any, example: str) -> list[Any]:
         return []
     single = isinstance(given, str | bytes | Mapping | BaseTool) or inspect.isclass(given)
     if single or not isinstance(given, Iterable):
-        raise SetupError(f"{name}= is {shown(given)}, not a list; write {name}={example}.")
+        raise SetupError(f"{name}= is {describe(given)}, not a list; write {name}={example}.")
     return list(given)
 
 
@@ -92,7 +92,7 @@ def checked_limits(given: Any) -> Limits:
         return given
     if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
         return Limits(**given)
-    raise SetupError(f"limits= is {shown(given)}; write limits=Limits(turns=30).")
+    raise SetupError(f"limits= is {describe(given)}; write limits=Limits(turns=30).")
 
 
 # Providers refuse a whole request for a message under another name.
@@ -103,7 +103,7 @@ def checked_name(given: object) -> str | None:
     """The name of a graph, as it may stand on a message."""
     if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
         return given
-    raise SetupError(f"name= is {shown(given)}; pass at most 64 characters, without spaces and < | / >.")
+    raise SetupError(f"name= is {describe(given)}; pass at most 64 characters, without spaces and < | / >.")
 
 
 def checked_function(name: str, given: Any, arguments: str) -> Any:
@@ -111,7 +111,7 @@ def checked_function(name: str, given: Any, arguments: str) -> Any:
     if given is None:
         return None
     if not callable(given) or inspect.isclass(given) or inspect.iscoroutinefunction(given):
-        raise SetupError(f"{name}= is {shown(given)}; pass a plain function of ({arguments}).")
+        raise SetupError(f"{name}= is {describe(given)}; pass a plain function of ({arguments}).")
     try:
         inspect.signature(given).bind(*arguments.split(", "))
     except TypeError:
@@ -134,7 +134,8 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
         return given, None
     if inspect.isclass(given) or not callable(given):
         raise SetupError(
-            f"system_prompt= is {shown(given)}; pass text, a SystemMessage or a function of (state, context)."
+            f"system_prompt= is {describe(given)}; pass text, a SystemMessage or a function of "
+            "(state, context)."
         )
     try:
         inspect.signature(given).bind(None, None)
@@ -142,7 +143,7 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
         pass  # A function of C may say nothing of its arguments.
     except TypeError as error:
         raise SetupError(
-            f"system_prompt= is {shown(given)}, which must accept (state, context) ({error})."
+            f"system_prompt= is {describe(given)}, which must accept (state, context) ({error})."
         ) from error
     return "", given
 
@@ -151,7 +152,7 @@ def _check_blocks(content: Any) -> None:
     for block in [] if isinstance(content, str) else content:
         if not isinstance(block, str | Mapping) or not is_plain(block):
             raise SetupError(
-                f"system_prompt= has the block {shown(block)}; pass text or a mapping of plain values."
+                f"system_prompt= has the block {describe(block)}; pass text or a mapping of plain values."
             )
 
 
@@ -176,7 +177,7 @@ def cache_way(given: Any, model: BaseChatModel) -> str | None:
 def checked_texts(given: object) -> Texts:
     """The texts of the loop."""
     if not isinstance(given, Texts):
-        raise SetupError(f"texts= is {shown(given)}; pass Texts(…), which may replace any of them.")
+        raise SetupError(f"texts= is {describe(given)}; pass Texts(…), which may replace any of them.")
     return given
 
 
@@ -216,7 +217,7 @@ def _check_storage(storage: Any) -> None:
 
 
 def _no_storage(storage: Any) -> str:
-    wrong = "has not been opened" if _unopened(storage) else f"is {shown(storage)}, no storage"
+    wrong = "has not been opened" if _unopened(storage) else f"is {describe(storage)}, no storage"
     return f"storage= {wrong}; write `with sqlite_storage(path) as storage:` and pass `storage`."
 
 
@@ -227,7 +228,9 @@ def _no_part(name: str, given: Any, wanted: type, example: str) -> str:
         return f"{name}= is the class {given.__name__}; pass an instance of it, such as {example}."
     if getattr(given, "checkpointer", None) is not None:
         return f"{name}= is {_kind(given)}, which is a whole storage; pass it as storage=."
-    return f"{name}= is {shown(given)}; pass an instance of LangGraph's {wanted.__name__}, such as {example}."
+    return (
+        f"{name}= is {describe(given)}; pass an instance of LangGraph's {wanted.__name__}, such as {example}."
+    )
 
 
 def _unopened(given: object) -> bool:
@@ -262,14 +265,14 @@ def positive(name: str, value: _Number, *, whole: bool = False, none: bool = Tru
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not number or value is None or not 0 < value < inf:
         kind = "a whole number" if whole else "a number"
-        raise SetupError(f"{name} is {shown(value)}; pass {kind} above 0{', or None' if none else ''}.")
+        raise SetupError(f"{name} is {describe(value)}; pass {kind} above 0{', or None' if none else ''}.")
     return value
 
 
 def flag(name: str, value: object) -> bool:
     """True or False: a text such as "false" would count as true."""
     if not isinstance(value, bool):
-        raise SetupError(f"{name} is {shown(value)}; pass True or False.")
+        raise SetupError(f"{name} is {describe(value)}; pass True or False.")
     return value
 
 
@@ -278,4 +281,4 @@ def one_of(name: str, value: object, words: Sequence[_Word]) -> _Word:
     for word in words:
         if isinstance(value, str) and word == value:
             return word
-    raise SetupError(f"{name} is {shown(value)}; use one of: {', '.join(words)}.")
+    raise SetupError(f"{name} is {describe(value)}; use one of: {', '.join(words)}.")

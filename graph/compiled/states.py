@@ -14,6 +14,7 @@ from signoff.nodes.call_llm import call_llm
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
 from signoff.nodes.decide import decide
+from signoff.nodes.delegates.ledger import in_tree
 from signoff.nodes.execute import execute
 from signoff.nodes.finish import finish
 from signoff.nodes.hand_over import hand_over
@@ -61,7 +62,7 @@ def declare(
     )
     names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(deps)
     for name, state in names.items():
-        node = Node(state, deps, works[state])
+        node = Node(state, deps, works[state], in_tree(state, works[state]))
         graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
     drawn = edges()

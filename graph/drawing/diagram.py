@@ -169,14 +169,14 @@ def _edge(line: Line) -> str:
     name = escape(f"{line.source} to {line.target}: {line.label}")
     return (
         f"<g><title>{name}</title>"
-        f'<path class="edge {line.look.split()[0]}" d="{drawn_path(route.points)}" stroke="{colour}" '
+        f'<path class="edge {line.look.split()[0]}" d="{round_path(route.points)}" stroke="{colour}" '
         f'marker-end="url(#{_marker(line.look)})"/>'
         f'<text x="{route.label.x}" y="{route.label.y}" text-anchor="{route.anchor}" fill="{colour}">'
         f"{escape(line.label)}</text></g>"
     )
 
 
-def drawn_path(points: Sequence[Point]) -> str:
+def round_path(points: Sequence[Point]) -> str:
     """The line through `points` with round corners, ending where the arrow's head begins."""
     steps = [f"M{points[0].x} {points[0].y}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -223,8 +223,8 @@ def _ends() -> Iterator[str]:
     after the last."""
     colour = _COLOURS["plain"][0]
     first, last, tip = BOXES[FIRST], BOXES[LAST], _marker("plain")
-    begin = drawn_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
-    end = drawn_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
+    begin = round_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
+    end = round_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
     entering = [event for event, state in ENTRIES.items() if state is FIRST]
     yield f"<g><title>START to {FIRST}: {' / '.join(entering)}</title>"
     yield f'<path class="edge" d="{begin}" stroke="{colour}" marker-end="url(#{tip})"/>'
@@ -233,7 +233,7 @@ def _ends() -> Iterator[str]:
         yield f'<text x="{ENTRIES_AT.x}" y="{below}" text-anchor="middle" fill="{colour}">{event}</text>'
     yield "</g>"
     for state, place in OTHER_STARTS.items():
-        up = drawn_path([Point(place.x, place.y - _RING), Point(place.x, int(BOXES[state].bottom))])
+        up = round_path([Point(place.x, place.y - _RING), Point(place.x, int(BOXES[state].bottom))])
         word = entries()[state]
         yield f"<g><title>START to {state}: {word}</title>"
         yield f'<path class="edge" d="{up}" stroke="{colour}" marker-end="url(#{tip})"/>'

@@ -20,7 +20,7 @@ class FailedDelegate:
     turn: int
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         return f"{self.name} did not succeed ({self.why})"
 
 
@@ -58,8 +58,8 @@ def unseen(failed: Sequence[FailedDelegate], task: Task) -> list[FailedDelegate]
     return [one for one in failed if one.turn >= told]
 
 
-def passed_over(task: Task, claim: Mapping[str, Any], issues: Sequence[str]) -> list[str]:
+def unmentioned_failures(task: Task, claim: Mapping[str, Any], issues: Sequence[str]) -> list[str]:
     """What a claim of "done" leaves out, in a sentence each."""
     if claim.get("outcome", "done") != "done":
         return []
-    return [one.told for one in unlisted(failed_delegates(task), issues)]
+    return [one.sentence for one in unlisted(failed_delegates(task), issues)]

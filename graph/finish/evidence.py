@@ -80,7 +80,7 @@ def _past(task: Task, finish: Call) -> Iterator[_Past]:
             result = reply.result(call)
             if call is finish:
                 return
-            if call.effect is None and result is not None and reply.ran(call):
+            if call.effect is None and result is not None and reply.was_run(call):
                 yield _Past(call, result)
         if reply is until:
             return
@@ -101,9 +101,9 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
     place = next((at for at, reply in enumerate(task.replies) if reply is holding), -1)
     for reply in reversed(task.replies[task.resumed : place + 1]):
         before = [call for call in reversed(reply.calls) if call is not finish]
-        told = [(call, why) for call in before if (why := task.refused.get(reply.key(call)))]
-        found += [(call, why) for call, why in told if why["kind"] != SENT_BACK]
-        if any(why["kind"] == SENT_BACK for _, why in told) or moved([reply]):
+        refusals = [(call, why) for call in before if (why := task.refused.get(reply.key(call)))]
+        found += [(call, why) for call, why in refusals if why["kind"] != SENT_BACK]
+        if any(why["kind"] == SENT_BACK for _, why in refusals) or moved([reply]):
             break
     return found
 
@@ -111,5 +111,5 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
 def moved(replies: Sequence[Reply]) -> bool:
     """Whether work of these replies was run, or a question in them was answered."""
     return any(
-        call.effect in (None, Effect.ASK) and reply.ran(call) for reply in replies for call in reply.calls
+        call.effect in (None, Effect.ASK) and reply.was_run(call) for reply in replies for call in reply.calls
     )

@@ -93,7 +93,7 @@ def _refused(task: Task, outcome: Outcome) -> dict[str, RefusalFigures]:
         times[kind] += 1
         if accepted and kind != SENT_BACK and place < accepted[0] and _claim(call) == _claim(accepted[2]):
             after = [*task.replies[place + 1 : accepted[0]], accepted[1]]
-            needless[kind] += not any(_ran(found) for found in after)
+            needless[kind] += not any(_did_work(found) for found in after)
     return {
         kind: RefusalFigures(times=n, needless=needless[kind]) for kind, n in times.most_common(_MOST_KINDS)
     }
@@ -109,16 +109,16 @@ def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
 
 def _is_refused(task: Task, reply: Reply, call: Call) -> bool:
     """As `Outcome.refusals` counts them: by their verdict, or by an imported result that is an error."""
-    return reply.key(call) in task.refused or (reply.failed(call) and reply.ran(call))
+    return reply.key(call) in task.refused or (reply.failed(call) and reply.was_run(call))
 
 
 def _claim(call: Call) -> str:
     return str(call.args.get("outcome", "done"))
 
 
-def _ran(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
+def _did_work(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
     """Whether a work call of the reply was run, of a tool that counts."""
-    return any(call.effect is None and counts(call.name) and reply.ran(call) for call in reply.calls)
+    return any(call.effect is None and counts(call.name) and reply.was_run(call) for call in reply.calls)
 
 
 def _ends(earlier: Figures | None, resumed: int) -> list[EndFigures]:
@@ -136,12 +136,12 @@ def _was_done(task: Task, outcome: Outcome, end: EndFigures, changes: Callable[[
 
 
 def _changed(task: Task, since: int, changes: Callable[[str], bool]) -> bool:
-    return any(_ran(reply, changes) for reply in task.replies[since:])
+    return any(_did_work(reply, changes) for reply in task.replies[since:])
 
 
 def _went_on(task: Task, changes: Callable[[str], bool]) -> int:
     """The replies since the last change, except for the accepted finish, that brought nothing."""
-    changed = [at for at, reply in enumerate(task.replies) if _ran(reply, changes)]
+    changed = [at for at, reply in enumerate(task.replies) if _did_work(reply, changes)]
     idle, seen = 0, set[str]()
     for reply in task.replies[changed[-1] + 1 if changed else 0 : -1]:
         made = {fingerprint(call.name, call.args) for call in reply.calls if call.effect is None}

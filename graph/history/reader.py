@@ -313,7 +313,7 @@ class Reader:
         self._ledger = Ledger()
 
     @property
-    def noted(self) -> Ledger:
+    def index(self) -> Ledger:
         """Where the messages stand, and how many tokens each takes."""
         return self._ledger.upto(self.messages)
 
@@ -344,7 +344,7 @@ class Reader:
         elif kind := nudge_kind(message):
             self.section.nudges.append((kind, len(self.section.replies)))
             self.section.tally.reminded(kind, message)
-            self._sent_back(marks(message).get("finish"))
+            self._note_rejection(marks(message).get("finish"))
         self.adjacent = is_genuine(message)
         if not self.adjacent:
             self.answering = None
@@ -366,7 +366,7 @@ class Reader:
 
     def _estimate(self) -> tuple[int, int]:
         """The tokens of the messages before the last one, and of that one."""
-        before, upto = self.noted.sums[-2:]
+        before, upto = self.index.sums[-2:]
         return before, upto - before
 
     def _result(self, message: ToolMessage) -> None:
@@ -391,7 +391,7 @@ class Reader:
         sections = (self.section, self.before)
         return next((s for s in sections if s and any(reply is r for r in reversed(s.replies))), None)
 
-    def _sent_back(self, key: str | None) -> None:
+    def _note_rejection(self, key: str | None) -> None:
         """Notes a finish that a person did not accept and whose call the history had answered before."""
         if key is None:
             return
@@ -406,7 +406,7 @@ class Reader:
             self.answering = waiting
             wait, calls = waiting
             if wait in (Wait.ANSWER, Wait.WORD, Wait.CONFIRMATION):
-                self.section.tally.heard()
+                self.section.tally.note_person()
             if wait is Wait.WORD:
                 self.section.heard.append(len(self.section.replies))
             else:

@@ -257,10 +257,10 @@ def _of_extras(extras: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
     several = extras.get("tool_calls")
     if isinstance(several, list) and several:
         raw = [call for call in several if isinstance(call, Mapping)]
-        told = [(call.get("function"), call.get("id")) for call in raw]
+        pairs = [(call.get("function"), call.get("id")) for call in raw]
     else:
-        told = [(extras.get("function_call"), None)]
-    for function, call_id in told:
+        pairs = [(extras.get("function_call"), None)]
+    for function, call_id in pairs:
         if isinstance(function, Mapping):
             yield function.get("name"), call_id, function.get("arguments")
 
@@ -315,7 +315,7 @@ class Controls(Protocol):
 
     def problem(self, name: str, args: Mapping[str, Any]) -> str | None: ...
 
-    def meant(self, name: str) -> str | None: ...
+    def resolve(self, name: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class Call:
     known: bool = True
 
     @property
-    def shown_name(self) -> str:
+    def provider_name(self) -> str:
         """The name as providers take it: they refuse a whole request for one with other characters."""
         return self.name if self.known else _NOT_IN_NAMES.sub("_", self.name)[:64] or "unnamed"
 
@@ -373,7 +373,7 @@ class Reply:
         return any(call.effect is None for call in self.calls)
 
     @property
-    def held_back(self) -> bool:
+    def only_controls(self) -> bool:
         """Whether only a control call was asked for, so that no work call of the reply runs."""
         return bool(marks(self.message).get("controls_only"))
 
@@ -407,7 +407,7 @@ class Reply:
         """Whether a provider takes the message as it is."""
         written = self.message.tool_calls
         return len(written) == len(self.calls) and all(
-            call.id == self.shown_id(call) and call.shown_name == raw["name"]
+            call.id == self.provider_id(call) and call.provider_name == raw["name"]
             for call, raw in zip(self.calls, written, strict=True)
         )
 
@@ -415,7 +415,7 @@ class Reply:
         """A name of the call that is its own even where a provider repeats ids."""
         return f"{self.message.id}:{call.index}"
 
-    def shown_id(self, call: Call) -> str:
+    def provider_id(self, call: Call) -> str:
         """The id as providers take it: they refuse a reply with one twice, or with a call that has none."""
         repeated = any(other.id == call.id for other in self.calls[: call.index])
         return self.own_id(call) if repeated or not call.id else call.id
@@ -435,7 +435,7 @@ class Reply:
         found = self.found[call.index]
         return found is not None and found.status == "error"
 
-    def ran(self, call: Call) -> bool:
+    def was_run(self, call: Call) -> bool:
         """Whether the call has a result and was run."""
         found = self.found[call.index]
         return found is not None and "not_run" not in marks(found)
@@ -451,7 +451,7 @@ def read_reply(given: AIMessage, controls: Controls) -> Reply:
     message, stop = normal(given), stop_of(given)
     calls: list[Call] = []
     for index, (raw, error) in enumerate(_in_order(message)):
-        meant = controls.meant(raw.get("name") or "")
+        meant = controls.resolve(raw.get("name") or "")
         name = meant or raw.get("name") or ""
         args = raw["args"] if isinstance(raw.get("args"), dict) else {}
         effect = controls.effect(name)

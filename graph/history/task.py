@@ -25,7 +25,7 @@ from signoff.graph.history.reader import (
 from signoff.graph.history.replies import Call, Reply, StopReason
 from signoff.graph.history.usage import NOTHING, RESUMED, RepeatCount, Repeats, Used
 from signoff.graph.kinds import SENT_BACK, Effect
-from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent
+from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent, TreeBudget
 
 KEPT = 1_000
 """Characters of a phase's words that the state keeps; the history has all of them."""
@@ -82,7 +82,7 @@ def _line(phase: Phase) -> str:
 
 
 # What of the state, beside its messages, says where the task stands.
-_FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals")
+_FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals", "tree")
 
 
 @dataclass(slots=True)
@@ -99,6 +99,7 @@ class Task:
     asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
     summaries have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
     number of replies before the last "resumed" mark. `before` is the task that came before this one.
+    `tree` is what was last read of the budget of the tree that the task is in.
     `unready` says what `compress` has to do before the rules can be applied.
     """
 
@@ -135,6 +136,7 @@ class Task:
     phases: Sequence[Phase] = ()
     spent: Spent | None = None
     before: "Task | None" = None
+    tree: TreeBudget | None = None
     unready: str | None = None
     _row: RepeatCount | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -147,6 +149,14 @@ class Task:
     @property
     def turns(self) -> int:
         return len(self.replies)
+
+    def lost(self, name: str, *, since_extended: bool = True) -> float:
+        """What replies of this machine have cost that a crash cut short. since_extended: only those
+        since the task was last extended."""
+        if self.tree is None:
+            return 0
+        before = self.tree.get("counted", {}).get(name, 0) if since_extended else 0
+        return self.tree.get("lost", {}).get(name, 0) - before
 
     @property
     def last(self) -> Reply | None:
@@ -186,10 +196,11 @@ def _current(reader: Reader, state: AgentState, *, can_ask: bool) -> Task:
 
 def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) -> Task:
     verdicts = verdicts_of(state.get("verdicts"), section.id)
-    told = _reminders(section) if section.nudges else _NO_REMINDERS
-    marked = told.resumed
+    reminders = _reminders(section) if section.nudges else _NO_REMINDERS
+    marked = reminders.resumed
     since = len(section.replies) - marked
     outcome, extra, spent = state.get("outcome"), state.get("extra"), state.get("spent")
+    tree = state.get("tree")
     spent = spent if spent and spent["task"] == section.id else None
     tally = section.tally
     total = tally.total(spent)
@@ -207,9 +218,9 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         undecided=section.undecided(reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
-        nudges=told.kinds,
-        nudged=told.last,
-        reminded=told.near_limit,
+        nudges=reminders.kinds,
+        nudged=reminders.last,
+        reminded=reminders.near_limit,
         fresh=section.replies[-1] if since else None,
         spoke=section.spoke() if reader.tools.dialogue else None,
         batch=_batch(section.replies[-1]) if reader.tools.rounds and since else 0,
@@ -227,6 +238,7 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         resumed=marked,
         phases=tuple(phases_of(state.get("phases"), section.id)),
         spent=spent,
+        tree=tree if tree and tree["task"] == section.id else None,
         **more,
     )
 
@@ -268,7 +280,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
         # What was not run since only a control call was asked for leads no step down the ladder.
-        if reply.works and not reply.held_back:
+        if reply.works and not reply.only_controls:
             break
         # A reply that the provider only interrupted is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
@@ -277,7 +289,7 @@ def _talk_in_a_row(newest: Iterator[Reply]) -> int:
 
 def _batch(reply: Reply) -> int:
     """The work calls of a reply that could run."""
-    if reply.held_back:
+    if reply.only_controls:
         return 0
     return sum(call.effect is None and call.problem is None and call.known for call in reply.calls)
 
@@ -300,4 +312,4 @@ def _answered(section: TaskSection) -> bool:
     call = section.replies[-1].control if section.replies else None
     if call is None or call.effect is not Effect.ASK:
         return False
-    return call.id in section.answers or section.replies[-1].ran(call)
+    return call.id in section.answers or section.replies[-1].was_run(call)

@@ -53,12 +53,12 @@ class Repeats:
             self._thoughts = self._thoughts or _Thoughts()
             self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
 
-    def shown(self, message: BaseMessage) -> None:
+    def note_display(self, message: BaseMessage) -> None:
         """What a tool shows beside its result."""
         if self._work.found:
             self._work.shows(_text(message))
 
-    def told(self) -> None:
+    def note_warning(self) -> None:
         """The model was told of the row that the task ends in."""
         self._work.told_at = len(self._work.found)
         if self._thoughts:
@@ -245,7 +245,7 @@ class Tally:
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
         """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
         self.repeats.replied(reply)
-        self._all = self._all.plus(_of_reply(reply.message, estimate))
+        self._all = self._all.plus(of_reply(reply.message, estimate))
 
     def settled(self, call: Call, result: ToolMessage) -> None:
         notes = marks(result)
@@ -265,7 +265,7 @@ class Tally:
             self.granted += notes.get("granted", 0)
             self.requested = self.requested or "granted" in notes or why == "rejected"
         elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
-            self.heard()
+            self.note_person()
 
     def reminded(self, kind: str, message: BaseMessage) -> None:
         """A synthetic message of this kind."""
@@ -273,14 +273,17 @@ class Tally:
             self.repeats = Repeats()
             if (spent := marks(message).get("extended")) is not None:
                 self._before = self._all.plus(_of_summaries(spent))
+                for used in marks(message).get("again", {}).get("delegates", {}).values():
+                    # Its result was taken back, and the next one says what it has used in all.
+                    self._before = self._before.plus(of_child({"used": used})).plus(Used(tool_calls=1))
         elif kind == REPEATING:
-            self.repeats.told()
+            self.repeats.note_warning()
         elif kind == FROM_TOOL:
-            self.repeats.shown(message)
+            self.repeats.note_display(message)
         elif kind == SENT_BACK:
-            self.heard()
+            self.note_person()
 
-    def heard(self) -> None:
+    def note_person(self) -> None:
         """A person has spoken: what comes now does not repeat what came before."""
         self.repeats = Repeats()
 
@@ -301,7 +304,7 @@ def of_child(found: Mapping[str, Any]) -> Used:
     )
 
 
-def _of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
+def of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Used:
     usage, notes = message.usage_metadata, marks(message)
     seconds = notes.get("seconds", 0.0)
     if not usage:

@@ -115,13 +115,13 @@ def lean(graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
     """Gives every node of `graph` the form above, or none of them: a version of LangGraph may have the names
     and mean something else by them, and the graph runs as it is, too."""
     try:
-        made = {name: _made(graph, name) for name in graph.builder.nodes}
+        made = {name: _make(graph, name) for name in graph.builder.nodes}
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
         return
     graph.nodes.update(made)
 
 
-def _made(graph: CompiledStateGraph[Any, Any, Any, Any], name: str) -> Lean:
+def _make(graph: CompiledStateGraph[Any, Any, Any, Any], name: str) -> Lean:
     node = graph.nodes[name].copy({})
     if branches := graph.builder.branches.get(name):
         (branch,) = branches.values()

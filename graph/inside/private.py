@@ -137,6 +137,12 @@ def saver_of(configurable: Mapping[str, Any]) -> Any:
     return next((value for value in configurable.values() if isinstance(value, BaseCheckpointSaver)), None)
 
 
+def within_saver(configurable: Mapping[str, Any], saver: BaseCheckpointSaver[Any]) -> dict[str, Any]:
+    """The configuration by which a graph without a checkpointer reads and writes a machine of a thread. The
+    last name that is known is used: LangGraph has no public way to write below a thread's own machine."""
+    return {**configurable, _own("CHECKPOINTER") or "__pregel_checkpointer": saver}
+
+
 def is_answered(configurable: Mapping[str, Any]) -> bool:
     """Whether a node that runs with this configuration may bring an answer to an `interrupt` in it."""
     if (key := _own("SCRATCHPAD")) is None:

@@ -123,19 +123,19 @@ def call(tool: StructuredTool, request: ToolCall) -> Any:
     """What `tool.invoke(request)` returns: the result, or the error that is raised. A text is given as it is,
     and not in a message."""
     assert tool.func is not None, "only a tool with a sync function gets here"
-    args, named = _given(tool, request)
+    args, named = _arguments(tool, request)
     return _result(tool, request, tool.func(*args, **named))
 
 
 async def acall(tool: StructuredTool, request: ToolCall) -> Any:
     """What `await tool.ainvoke(request)` returns, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
-    args, named = _given(tool, request)
+    args, named = _arguments(tool, request)
     return _result(tool, request, await tool.coroutine(*args, **named))
 
 
 # LangChain has no public name for these two steps of `invoke`.
-def _given(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
     assert to_args is not None, "without it no tool is plain"
     return to_args(tool, request["args"], request["id"])
 

@@ -139,33 +139,33 @@ class Compaction:
     most: int
     budget: int
 
-    def told(self, piece: int = PIECE) -> list[str]:
+    def turn_lines(self, piece: int = PIECE) -> list[str]:
         """The turns, one line each, texts and results cut to `piece` characters."""
         own = {message.id for message in self.reader.section.messages}
         return [
-            *self._left(own, piece),
-            *(line for turn in self.turns for line in _told(turn, own, self.reader, piece)),
+            *self._earlier_lines(own, piece),
+            *(line for turn in self.turns for line in _lines_of_turn(turn, own, self.reader, piece)),
         ]
 
-    def _left(self, own: set[str | None], piece: int) -> Iterator[str]:
+    def _earlier_lines(self, own: set[str | None], piece: int) -> Iterator[str]:
         """A line for each message of an earlier task that was shown whole until now."""
-        places = self.reader.noted.places
+        places = self.reader.index.places
         for id in self.before.get("kept", ()) if self.before else ():
             if id not in own and id in places:
                 yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
     def by_lines(self) -> HistorySummary:
         """The summary with one more line for each of the turns."""
-        text, lines = said(self.before)
+        text, lines = summary_parts(self.before)
         text = text[: self.room]
-        return self._summary(text, bounded([*lines, *self.told()], self.room - len(text)))
+        return self._summary(text, bounded([*lines, *self.turn_lines()], self.room - len(text)))
 
     def by_text(self, text: str) -> HistorySummary:
         """The summary that is `text`: it stands for the summary so far and for the turns."""
         return self._summary(text, [])
 
     def _summary(self, text: str, lines: list[str]) -> HistorySummary:
-        kept = own_messages(self.reader, self.reader.noted.places[self.upto] + 1)
+        kept = own_messages(self.reader, self.reader.index.places[self.upto] + 1)
         made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract, kept=kept)
         return HistorySummary(**made, text=text) if text else made
 
@@ -191,7 +191,7 @@ class _Sizes:
     @cached_property
     def starts(self) -> Sequence[int]:
         """Where the turns of the prompt begin."""
-        places = self.reader.noted.replies
+        places = self.reader.index.replies
         return places[bisect_left(places, self.start) :]
 
     @cached_property
@@ -216,7 +216,7 @@ class _Sizes:
 
     def fixed(self, end: int, held: Contract) -> int:
         """All but the turns and the words of the summary."""
-        empty = HistorySummary(upto="", lines=[_left_out(10**6)], contract=held)
+        empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held)
         message = summary_message(empty, self.reader.section.id, self.texts)
         return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
             self.reader, self.budget
@@ -269,12 +269,12 @@ def compact(
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
     """How many turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
-    noted, own = reader.noted, {message.id for message in reader.section.messages}
-    text, lines = said(before)
+    noted, own = reader.index, {message.id for message in reader.section.messages}
+    text, lines = summary_parts(before)
     used = sum(len(line) + 1 for line in (text, *lines))
     turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
     for count, end in enumerate(sizes.ends[1:], start=1):
-        used += sum(len(line) + 1 for line in _told(turns[count - 1], own, reader, PIECE))
+        used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], own, reader, PIECE))
         kept = [noted.places[id or ""] for id in own]
         fixed = base + sum(noted.sums[at + 1] - noted.sums[at] for at in kept if at < end)
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
@@ -285,7 +285,7 @@ def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int
     return len(sizes.ends) - 1
 
 
-def said(summary: HistorySummary | None) -> tuple[str, list[str]]:
+def summary_parts(summary: HistorySummary | None) -> tuple[str, list[str]]:
     """The text and the lines of a summary; empty when there is none."""
     return (summary.get("text", ""), summary["lines"]) if summary else ("", [])
 
@@ -293,7 +293,7 @@ def said(summary: HistorySummary | None) -> tuple[str, list[str]]:
 def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
     """The turns that begin at `starts`, except for the last of them, each with all other messages before the
     next; the first also with what comes before it."""
-    first = bisect_left(reader.noted.replies, start)
+    first = bisect_left(reader.index.replies, start)
     begins = [start, *starts[1:]]
     return [
         (reader.replies[first + at], reader.messages[begin:end])
@@ -301,7 +301,7 @@ def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Repl
     ]
 
 
-def _told(
+def _lines_of_turn(
     turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
 ) -> Iterator[str]:
     """A turn in one line, and one for each message of the user, or of a tool, that the prompt does not keep
@@ -310,7 +310,7 @@ def _told(
     for message in messages:
         if is_reply(message):
             yield _line(reply, piece)
-        elif message.id in reader.noted.reported:
+        elif message.id in reader.index.reported:
             yield f"- another agent: {shortened(message.text, piece)}"
         elif nudge_kind(message) == _TOOL:
             yield f"- a tool showed: {shortened(message.text, piece)}"
@@ -340,8 +340,8 @@ def bounded(lines: Sequence[str], room: int) -> list[str]:
         if room < 0:
             break
         kept += 1
-    return [_left_out(older + len(listed) - kept), *listed[len(listed) - kept :]]
+    return [_omission(older + len(listed) - kept), *listed[len(listed) - kept :]]
 
 
-def _left_out(count: int) -> str:
+def _omission(count: int) -> str:
     return f"- ({count} older lines are not listed)"

@@ -93,11 +93,11 @@ def contract(reader: Reader, end: int, most: int, phases: Phases | None = None) 
     The approach and the status are those of the last thought that names them; the issues those of the last
     finish; of refusals, and of the `phases` reported in this part, the last few.
     """
-    section, starts = reader.section, reader.noted.replies
+    section, starts = reader.section, reader.index.replies
     places = starts[len(starts) - len(section.replies) :]
     replies = [reply for reply, at in zip(section.replies, places, strict=True) if at < end]
     approach, status = _thought(replies)
-    begun = reader.noted.places.get(section.id, 0)
+    begun = reader.index.places.get(section.id, 0)
     refused = list(dict.fromkeys([*_results(replies), *_reminders(reader.messages[begun:end])]))
     reported = open_phases(phases, section.id, len(replies))
     piece = max(_SHORTEST, most * CHARS // (3 + _REFUSALS + _PHASES))
@@ -134,13 +134,13 @@ def _thought(replies: Sequence[Reply]) -> tuple[str, str]:
     for reply in reversed(replies):
         for call in reversed(reply.calls):
             if call.effect is Effect.CONTINUE and call.problem is None:
-                found |= {key: _said(call.args.get(key)) for key in found if not found[key]}
+                found |= {key: _text_or_empty(call.args.get(key)) for key in found if not found[key]}
         if all(found.values()):
             break
     return found["approach"], found["status"]
 
 
-def _said(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return "" if value is None else str(value)
 
 
@@ -154,7 +154,7 @@ def _results(replies: Sequence[Reply]) -> Iterator[str]:
     for reply in replies:
         for call in reply.calls:
             result = reply.result(call)
-            if call.effect is Effect.FINISH and reply.failed(call) and reply.ran(call) and result:
+            if call.effect is Effect.FINISH and reply.failed(call) and reply.was_run(call) and result:
                 yield result.text
 
 
@@ -180,7 +180,7 @@ def build_prompt(
     """
     summary, start = compacted(state, reader)
     head, _ = _head(summary, start, reader, system_prompt, texts)
-    kept = _kept(start, reader, texts)
+    kept = _head_from(start, reader, texts)
     return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
 
 
@@ -193,7 +193,7 @@ def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, 
 
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
     """The tokens of what a prompt shows of the messages from `start` on, by estimate."""
-    sums, waiting = reader.noted.sums, [one for calls in reader.open_calls.values() for one in calls]
+    sums, waiting = reader.index.sums, [one for calls in reader.open_calls.values() for one in calls]
     pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
     return sums[-1] - sums[start] + pending
 
@@ -217,7 +217,7 @@ def compacted(state: AgentState, reader: Reader) -> tuple[HistorySummary | None,
     None and 0 when there is none, or when the last message that it covers was removed from the history.
     """
     summary = state.get("digest")
-    place = reader.noted.places.get(summary["upto"]) if summary else None
+    place = reader.index.places.get(summary["upto"]) if summary else None
     return (None, 0) if place is None else (summary, place + 1)
 
 
@@ -227,7 +227,7 @@ def front(
     """What stands before the summary: the system prompt, joined by the history's system messages in their
     order, and the messages `kept`; None for those of the current task that are among the first `start` of
     the history."""
-    places = reader.noted.places
+    places = reader.index.places
     if kept is None:
         kept = own_messages(reader, start)
     own = [reader.messages[places[id]] for id in kept if id in places]
@@ -237,7 +237,7 @@ def front(
 def own_messages(reader: Reader, start: int) -> list[str]:
     """The ids of the current task's own messages that are among the first `start` of the history."""
     ids = [message.id or "" for message in reader.section.messages]
-    return [id for id in ids if reader.noted.places[id] < start]
+    return [id for id in ids if reader.index.places[id] < start]
 
 
 def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
@@ -246,7 +246,7 @@ def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
 
 
 def _system(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
-    systems = reader.noted.systems
+    systems = reader.index.systems
     if isinstance(system_prompt, str):
         return _system_message("\n\n".join(part for part in [system_prompt, *systems] if part))
     message = system_prompt.message
@@ -277,7 +277,7 @@ def _head(
     summary: HistorySummary | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> tuple[list[BaseMessage], int]:
     """What stands before the turns, and its tokens."""
-    counts = (start, len(reader.section.messages), len(reader.noted.systems), system_prompt)
+    counts = (start, len(reader.section.messages), len(reader.index.systems), system_prompt)
     of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
         shown = front(start, reader, system_prompt, summary.get("kept") if summary else None)
@@ -288,12 +288,12 @@ def _head(
     return found
 
 
-def _kept(start: int, reader: Reader, texts: Texts) -> PromptHead:
+def _head_from(start: int, reader: Reader, texts: Texts) -> PromptHead:
     """The turns from `start` on that have all their results: no later message changes how they are shown."""
     kept = reader.shown
     if kept.start != start:
-        kept = reader.shown = PromptHead(start, start, bisect_left(reader.noted.replies, start))
-    places, upto = reader.noted.replies, kept.replies
+        kept = reader.shown = PromptHead(start, start, bisect_left(reader.index.replies, start))
+    places, upto = reader.index.replies, kept.replies
     while upto < len(reader.replies) and not any(result is None for result in reader.replies[upto].found):
         upto += 1
     end = places[upto] if upto < len(places) else len(reader.messages)
@@ -312,7 +312,7 @@ def _repaired(
     replies = iter(turns)
     for message in reader.messages[start:end]:
         if is_answer(message):
-            if message.id in reader.noted.reported:
+            if message.id in reader.index.reported:
                 yield message
         elif isinstance(message, AIMessage):
             reply = next(replies)
@@ -328,7 +328,7 @@ def _repaired(
 def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
     yield _sendable(reply)
     for call in reply.calls:
-        found, own = reply.result(call) or _pending(reply, call, texts), reply.shown_id(call)
+        found, own = reply.result(call) or _pending(reply, call, texts), reply.provider_id(call)
         if undone := marks(found).get("undone"):
             found = _with_note(found, texts.results["undone"].format(calls="; ".join(undone.values())))
         yield found if call.id == own else found.model_copy(update={"tool_call_id": own})
@@ -342,8 +342,8 @@ def _with_note(found: ToolMessage, note: str) -> ToolMessage:
 
 
 def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
-    text, call_id = texts.results["pending"].format(), reply.shown_id(call)
-    return ToolMessage(content=text, tool_call_id=call_id, name=call.shown_name, status="error")
+    text, call_id = texts.results["pending"].format(), reply.provider_id(call)
+    return ToolMessage(content=text, tool_call_id=call_id, name=call.provider_name, status="error")
 
 
 def _sendable(reply: Reply) -> AIMessage:
@@ -355,8 +355,8 @@ def _sendable(reply: Reply) -> AIMessage:
     raw = {bad["id"]: bad["args"] or "" for bad in message.invalid_tool_calls}
     calls = [
         ToolCall(
-            name=call.shown_name,
-            id=reply.shown_id(call),
+            name=call.provider_name,
+            id=reply.provider_id(call),
             args={"unreadable": raw[call.id][:_RAW_SHOWN]} if call.id in raw else dict(call.args),
         )
         for call in reply.calls

@@ -120,12 +120,12 @@ def context_form(schema: Any) -> type[ContextForm] | None:
             "your own fields."
         )
     try:
-        found = {name: (_shown(kind), field) for name, kind, field in _fields(schema)}
+        found = {name: (_form_type(kind), field) for name, kind, field in _fields(schema)}
     except NameError as error:
-        told = str(error).splitlines()[0]
+        first_line = str(error).splitlines()[0]
         raise SetupError(
-            f"context_schema={schema.__name__} names a type that cannot be found ({told}); define it beside "
-            "the class."
+            f"context_schema={schema.__name__} names a type that cannot be found ({first_line}); "
+            "define it beside the class."
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
         raise SetupError(
@@ -175,7 +175,7 @@ def _fields(schema: Any) -> Iterator[tuple[str, Any, FieldInfo]]:
             yield one.name, hints[one.name], field
 
 
-def _shown(kind: Any) -> Any:
+def _form_type(kind: Any) -> Any:
     """The type as a form can show it: one that has no JSON form, as any value."""
     try:
         create_model("One", __config__=_ANY, field=(kind, ...)).model_json_schema()

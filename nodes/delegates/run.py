@@ -24,19 +24,20 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.finish.again import GoingOn
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
-from signoff.graph.limits import Prices, is_whole
+from signoff.graph.limits import Prices
 from signoff.graph.machine import Event, check_states, enters
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
-from signoff.graph.rules import budget
 from signoff.graph.state import Context
-from signoff.nodes.delegates import told
+from signoff.nodes.delegates import results
 from signoff.nodes.delegates.graphs import deps_of, graph_of
-from signoff.nodes.descent import Descent, namespace, shared
+from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
+from signoff.nodes.descent import Descent, namespace
 from signoff.nodes.node import Dependencies, NodeContext
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.tools.delegates import Delegate
@@ -51,12 +52,13 @@ _MOST_ENTRIES = 4
 @dataclass(frozen=True)
 class ChildMachine:
     """The machine of one call. run: the invocation of a node of the machine that calls it; task: of that one;
-    edited: arguments that a person put in place of the model's."""
+    edited: arguments that a person put in place of the model's. again: how it goes on after its end."""
 
     call: Call
     reply_id: str
     run: NodeContext
     edited: Mapping[str, Any] | None = None
+    again: GoingOn | None = None
 
     @property
     def tool(self) -> Delegate:
@@ -72,7 +74,7 @@ class ChildMachine:
 
     @lazy
     def ns(self) -> str:
-        return namespace(place_of(self.run), self.call.name, self.reply_id, self.call.id)
+        return namespace(self.run.ns, self.call.name, self.reply_id, self.call.id)
 
     def config(self, descent: Descent | None = None, *, goes_on: bool = True) -> RunnableConfig:
         """The configuration of its runs."""
@@ -84,30 +86,34 @@ class ChildMachine:
             made["recursion_limit"] = _STEPS_OF_OTHERS
         return made
 
-    def descent(self, task: Task, beside: int) -> Descent:
-        """What this machine hands down to it. beside: how many are called together. They share what is left,
-        since none of them sees what the others use."""
+    def descent(self, task: Task, ledger: RunLedger | None) -> Descent:
+        """What this machine hands down to it."""
         run, above = self.run, self.run.descent
-        bounds = {name: found for name in shared(run.limits) if (found := budget(name, task, run.limits))}
-        left = {name: (found.limit - found.used) / beside for name, found in bounds.items()}
-        if "tool_calls" in left:
-            # Their own calls are not counted yet.
-            left["tool_calls"] -= 1
         return Descent(
             ns=self.ns,
             deeper=run.limits.depth - 1,
             policies=(*(above.policies if above else ()), run.deps.toolbox.approvals),
-            left={name: int(rest) if is_whole(name) else rest for name, rest in left.items()},
+            bounds=bounds_below(task, run),
+            root=above.root if above else task.id,
+            ledger=ledger,
+            listens=above.listens if above else run.control is not None,
         )
 
-    def steps(self, task: Task, beside: int) -> Part[ToolMessage]:
+    def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:
         """Runs it to its end: the result of the call. Raises GraphInterrupt when it waits."""
-        descent = self.descent(task, beside)
+        descent = self.descent(task, ledger)
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
-            if state is not None and (found := self.result(state.values, over=self._is_over(state))):
+            if state is not None and ledger is not None and self.deps is not None:
+                enter(ledger, self.ns, self.task(state.values), self.deps.limits)
+            again = self._again(state)
+            if (
+                again is None
+                and state is not None
+                and (found := self.result(state.values, over=self._is_over(state)))
+            ):
                 return found
-            given = self._given(state)
+            given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
@@ -154,36 +160,46 @@ class ChildMachine:
         if found is None:
             return None
         outcome = typed_outcome(found, None)
-        return told.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
+        return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
 
-    def left(self, state: StateSnapshot) -> ToolMessage:
+    def result_if_abandoned(self, state: StateSnapshot) -> ToolMessage:
         """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
         if found := self.result(state.values, over=self._is_over(state)):
             return found
         if self.deps is None:
-            return told.left(self.call, None, told.NOTHING_USED, bool, self.run)
+            return results.abandoned_result(self.call, None, results.NOTHING_USED, bool, self.run)
         task = self.task(state.values)
-        return told.left(self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run)
+        return results.abandoned_result(
+            self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run
+        )
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
         state: Any = values
         return read(state, self.deps.toolbox)
 
-    def used(self, task: Task) -> told.UsedBelow:
-        return told.used_by(task.total, task.turns, self._prices)
+    def used(self, task: Task) -> results.UsedBelow:
+        return results.used_by(task, self._prices)
 
     @property
     def _prices(self) -> Prices | None:
         """Its prices, where a limit of cost stands above it."""
-        if self.run.limits.cost is None or self.deps is None:
+        above = self.run.descent
+        if self.deps is None or not (self.run.limits.cost is not None or (above and above.costs)):
             return None
         return self.deps.limits.prices or (self.deps.priced("") if self.deps.priced else None)
 
     def _is_over(self, state: StateSnapshot) -> bool:
         return not state.next and not state.tasks
 
-    def _given(self, state: StateSnapshot | None) -> Any:
+    def _again(self, state: StateSnapshot | None) -> Command[Any] | None:
+        """The input by which it goes on after its end; None where it need not."""
+        if self.again is None or self.deps is None or state is None:
+            return None
+        mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
+        return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
+
+    def _input(self, state: StateSnapshot | None) -> Any:
         """What it is entered with: its task, or nothing where something is left to run."""
         if state is None:
             args = self.call.args if self.edited is None else self.edited
@@ -216,27 +232,21 @@ class ChildMachine:
             if gets_past(error):
                 raise
             return self._broken(error)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run, **notes)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run, **notes)
 
     def _broken(self, error: Exception) -> ToolMessage:
         """The result of a call whose graph, which is not Signoff's, has raised."""
         why = f"{type(error).__name__}: {words(error)}"
         found = Outcome(status="error", reason="raised", error=why, summary=why)
-        return told.ended(self.call, found, told.NOTHING_USED, self.run)
+        return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
-def place_of(run: NodeContext) -> str:
-    """The namespace of the machine whose node this is."""
-    here: str = run.config.get("configurable", {}).get("checkpoint_ns", "")
-    return here.rpartition("|")[0]
-
-
-def left_behind(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
+def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
     """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
     begun."""
     child = ChildMachine(call, reply_id, run)
     state = yield from child.look()
-    return None if state is None else child.left(state)
+    return None if state is None else child.result_if_abandoned(state)
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,7 @@ class Children:
 
     children: Sequence[ChildMachine]
     task: Task
+    ledger: RunLedger | None = None
 
     def do(self, run: NodeContext) -> list[ToolMessage]:
         if len(self.children) == 1:
@@ -270,15 +281,15 @@ class Children:
 
         async def found(child: ChildMachine) -> ToolMessage:
             if child.tool.name not in room:
-                return await acarry_out(child.steps(self.task, len(self.children)), run)
+                return await acarry_out(child.steps(self.task, self.ledger), run)
             async with room[child.tool.name]:
-                return await acarry_out(child.steps(self.task, len(self.children)), run)
+                return await acarry_out(child.steps(self.task, self.ledger), run)
 
         results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
         return _settled(self.children, results)
 
     def _run(self, child: ChildMachine) -> ToolMessage:
-        return carry_out(child.steps(self.task, len(self.children)), child.run)
+        return carry_out(child.steps(self.task, self.ledger), child.run)
 
     def _in_turn(self, child: ChildMachine, room: Mapping[str, Semaphore]) -> ToolMessage:
         if child.tool.name not in room:

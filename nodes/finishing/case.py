@@ -16,7 +16,7 @@ from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
-from signoff.graph.messages import noted, nudge, result
+from signoff.graph.messages import add_notes, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written
 from signoff.nodes.node import NodeContext, Report
@@ -69,7 +69,7 @@ class Case:
         return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
 
     @property
-    def asked(self) -> PendingConfirmation | None:
+    def confirmation(self) -> PendingConfirmation | None:
         """What a person is asked about it; None for another finish, also one of other arguments."""
         verdicts = self.state.get("verdicts")
         found = verdicts.get("asked") if verdicts else None
@@ -89,7 +89,9 @@ class Case:
         text = self.run.deps.texts.refusals[kind].format(**values)
         return Refusal(text, RefusedFinish(kind=kind, why=text))
 
-    def told(self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any) -> list[BaseMessage]:
+    def feedback(
+        self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any
+    ) -> list[BaseMessage]:
         """What the model is told: the result of the call, or a reminder where an imported history has a
         result already. `kind` is a key of both in `Texts`."""
         texts, notes = self.run.deps.texts, {"seconds": seconds} if seconds else {}
@@ -122,12 +124,12 @@ class Case:
         )
         if value is not None:
             ending["result"] = value
-        told = list(messages)
-        if not told and self.reply.open(self.call):
+        answers = list(messages)
+        if not answers and self.reply.open(self.call):
             notes = {"seconds": seconds} if seconds else {}
             text = self.run.deps.texts.results["nobody_confirms"].format()
-            told = [result(self.call.id, self.call.name, text, ok=False, **notes)]
-        return Report(Event.FAILED, {"ending": ending, "messages": told})
+            answers = [result(self.call.id, self.call.name, text, ok=False, **notes)]
+        return Report(Event.FAILED, {"ending": ending, "messages": answers})
 
     def ask(
         self,
@@ -161,8 +163,8 @@ class Case:
         stuck = self._stuck(refusal)
         if stuck and self.run.can_ask:
             return self.ask("unverified", problem=refusal.text[:_MOST_TOLD], seconds=seconds, checks=checks)
-        told = list(messages) or self.told("refused", ok=False, seconds=seconds, reason=refusal.text)
-        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": told}
+        answers = list(messages) or self.feedback("refused", ok=False, seconds=seconds, reason=refusal.text)
+        update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": answers}
         if not stuck:
             return Report(Event.REFUSED, update)
         error = f"{self.call.name} was refused {stuck}, with no work in between: {refusal.text[:_MOST_ERROR]}"
@@ -227,7 +229,7 @@ def _judged(
         return Report(Event.PHASE, {"verdicts": case.verdicts(GOES_ON), "messages": list(answer.messages)})
     if answer.effect is Effect.ASK:
         asks = {**claim, "requires_user_confirmation": True}
-        written = _noted(answer.messages, notes)
+        written = _mark_first(answer.messages, notes)
         return case.confirm(asks, verified, checks=checks, messages=written, value=answer.value)
     return _accepted(Event.ACCEPTED, case, claim, verified, answer, text, checks, notes)
 
@@ -240,7 +242,7 @@ def accept_confirmed(
     answer = (yield from _answer(case)) if run and _is_run(case) else _Answer()
     if answer.error or answer.effect is Effect.CONTINUE:
         verdict: Verdict = _failed(case, answer.error).verdict if answer.error else GOES_ON
-        written = _noted(answer.messages, notes)
+        written = _mark_first(answer.messages, notes)
         update = {**answer.channels, "verdicts": case.verdicts(verdict), "messages": written}
         return Report(Event.SENT_BACK, update)
     report = _accepted(Event.CONFIRMED, case, claim, verified, answer, text, checks, notes)
@@ -267,7 +269,7 @@ def _accepted(
     )
     if answer.value is not None:
         ending["result"] = answer.value
-    messages = _noted(answer.messages, notes)
+    messages = _mark_first(answer.messages, notes)
     if not messages and case.reply.open(case.call):
         messages = [result(case.call.id, case.call.name, text, **notes)]
     return Report(event, {"verdicts": case.verdicts(ACCEPTED), "ending": ending, "messages": messages})
@@ -317,13 +319,13 @@ def _value(found: ToolMessage) -> Any:
 
 def _failed(case: Case, error: str) -> Refusal:
     name = case.call.name
-    told = case.refused("tool", name=name, error=error)
-    return Refusal(told.text, case.refused("tool", name=name, error=error[:_MOST_VERDICT]).verdict)
+    refusal = case.refused("tool", name=name, error=error)
+    return Refusal(refusal.text, case.refused("tool", name=name, error=error[:_MOST_VERDICT]).verdict)
 
 
-def _noted(messages: Sequence[BaseMessage], notes: dict[str, Any]) -> list[BaseMessage]:
+def _mark_first(messages: Sequence[BaseMessage], notes: dict[str, Any]) -> list[BaseMessage]:
     """The messages, with marks on the first, which is the result."""
     if not messages or not notes:
         return list(messages)
     first = messages[0]
-    return [noted(first, notes) if isinstance(first, ToolMessage) else first, *messages[1:]]
+    return [add_notes(first, notes) if isinstance(first, ToolMessage) else first, *messages[1:]]

@@ -91,14 +91,14 @@ class Checking:
         failures = [failure for failure in found if isinstance(failure, Failure)]
         texts, keep = run.deps.texts.results, run.outputs.keep("check")
         most = max(_LEAST_CHARACTERS, run.deps.result_chars // max(1, len(failures)))
-        told = []
+        lines = []
         for failure in failures:
             line = texts[failure.why].format(name=failure.name, detail=failure.detail)
             output = capped(failure.output.strip(), limit=most, keep=keep)
-            told.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
+            lines.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
         names = tuple(failure.name for failure in failures)
-        runs = tuple(_kept(one, texts) for one in found)
-        return CheckResults(runs, time.monotonic() - begun, names, "".join(told), self._mark(found))
+        runs = tuple(_record_of(one, texts) for one in found)
+        return CheckResults(runs, time.monotonic() - begun, names, "".join(lines), self._mark(found))
 
     def _mark(self, found: Sequence[Found]) -> str:
         checked = zip(self.checks, found, strict=True)
@@ -110,7 +110,7 @@ class Checking:
         return f" [{hashlib.sha256(repr(said).encode()).hexdigest()[:12]}]" if said else ""
 
 
-def _kept(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
+def _record_of(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
     """What the outcome keeps of a check: the last line of its output, which usually holds the verdict."""
     last = next((line for line in reversed(found.output.splitlines()) if line.strip()), "")
     if isinstance(found, Failure):

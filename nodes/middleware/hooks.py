@@ -60,7 +60,7 @@ class Hook:
     def __str__(self) -> str:
         return f"{self.name} of the middleware {self.whose}"
 
-    def given(self, way: Callable[..., Any], run: NodeContext) -> dict[str, Any]:
+    def arguments(self, way: Callable[..., Any], run: NodeContext) -> dict[str, Any]:
         """What it asks for beside the state."""
         every = {"runtime": run.users_runtime, "config": run.config}
         return {name: every[name] for name in _GIVEN if name in signature(way).parameters}
@@ -91,14 +91,14 @@ class Ask:
                 f"The middleware {self.hook.whose} has only a{self.hook.name}, which a sync run cannot "
                 f"await; run the graph with `ainvoke` or `astream`, or add {self.hook.name}."
             )
-        return way(_copied(self.state), **self.hook.given(way, run))
+        return way(_copied(self.state), **self.hook.arguments(way, run))
 
     async def ado(self, run: NodeContext) -> Any:
         if (way := self.hook.in_loop) is not None:
-            return await way(_copied(self.state), **self.hook.given(way, run))
+            return await way(_copied(self.state), **self.hook.arguments(way, run))
         assert self.hook.sync is not None, "a hook has one of the two"
         # It may wait for something, and a server allows no such waiting in its event loop.
-        given = self.hook.given(self.hook.sync, run)
+        given = self.hook.arguments(self.hook.sync, run)
         return await asyncio.to_thread(self.hook.sync, _copied(self.state), **given)
 
 
@@ -211,12 +211,12 @@ class Hooks:
     def _before(self, work: Work, report: Report, changes: Changes, task: Task, run: NodeContext) -> Steps:
         """The hooks before a model call; `report` says that it is next."""
         said = len(changes.messages)
-        if self._hooks["before_agent"] and not _noted(changes.state, task).get("begun"):
+        if self._hooks["before_agent"] and not _marks_of(changes.state, task).get("begun"):
             jump = yield from run_hooks(self._hooks["before_agent"], changes)
             if jump is not None and jump.ends:
                 # It is asked again when the task is tried again: a retry is no way around it.
                 return Report(Event.FAILED, {"ending": _ended(jump, task)})
-            changes.note(HookMarks(**_noted(changes.state, task), begun=True))
+            changes.note(HookMarks(**_marks_of(changes.state, task), begun=True))
         jump = yield from run_hooks(self._hooks["before_model"], changes)
         if jump is not None and jump.ends:
             return Report(Event.FAILED, {"ending": _ended(jump, task)})
@@ -224,7 +224,7 @@ class Hooks:
             return report
         if (last := run.task(changes.state).last) is not None:
             # A reply that a hook wrote has not come from the model.
-            changes.note(_heard(changes.state, task, last.message))
+            changes.note(_marks_with_reply(changes.state, task, last.message))
         # They may hold calls to run first. What is to be summarised is seen to after the model call.
         return (yield from _steps(work(_again(changes), run)))
 
@@ -242,7 +242,7 @@ class Hooks:
         last = task.last
         if not self._hooks["after_model"] or last is None or "shown" not in marks(last.message):
             return False
-        return _noted(state, task).get("heard") != last.message.id
+        return _marks_of(state, task).get("heard") != last.message.id
 
     def _hear(self, changes: Changes, task: Task, run: NodeContext) -> Part[Jump | None]:
         """`after_model` on the last reply of the task, and what comes of a jump."""
@@ -251,7 +251,7 @@ class Hooks:
             changes.put([renamed])
         jump = yield from run_hooks(self._hooks["after_model"], changes)
         last = run.task(changes.state).last
-        heard = _heard(changes.state, task, (last or task.last).message)
+        heard = _marks_with_reply(changes.state, task, (last or task.last).message)
         if jump is not None and jump.ends:
             heard["why"] = jump.error
         changes.note(heard)
@@ -300,22 +300,22 @@ def _again(changes: Changes) -> AgentState:
 
 def _ended_after(state: AgentState, task: Task) -> str | None:
     """Why the task ends after its last reply, when `after_model` says so and it was not tried again since."""
-    noted, last = _noted(state, task), task.last
+    noted, last = _marks_of(state, task), task.last
     if last is None or task.ended or task.resumed >= task.turns or noted.get("heard") != last.message.id:
         return None
     return noted.get("why")
 
 
-def _noted(state: Mapping[str, Any], task: Task) -> HookMarks:
+def _marks_of(state: Mapping[str, Any], task: Task) -> HookMarks:
     """What is noted of this task."""
     found: HookMarks | None = state.get(MIDDLEWARE)
     return found if found is not None and found["task"] == task.id else HookMarks(task=task.id)
 
 
-def _heard(state: Mapping[str, Any], task: Task, reply: AIMessage) -> HookMarks:
+def _marks_with_reply(state: Mapping[str, Any], task: Task, reply: AIMessage) -> HookMarks:
     """The same with another reply, so without what an earlier one has ended by."""
     noted = HookMarks(task=task.id, heard=reply.id or "")
-    if _noted(state, task).get("begun"):
+    if _marks_of(state, task).get("begun"):
         noted["begun"] = True
     return noted
 

@@ -268,7 +268,7 @@ class _Asking:
         if self.run.draining and self.came:
             raise CallStopped
         prompt = self._new_prompt(request)
-        message = yield from self.call.asked(self._models(request), prompt)
+        message = yield from self.call.reply(self._models(request), prompt)
         if message is None:
             raise CallStopped
         self.came.append((message, self.call.shown.size))
@@ -329,7 +329,7 @@ class _Asking:
             spent = wrote + read if bound[1] is EarlyEnd.TOKENS else wrote
             self.call.watch.tokens = (max(0, bound[0] - spent), bound[1])
 
-    def _told(self, message: AIMessage, own: int | None) -> AIMessage:
+    def _with_metadata(self, message: AIMessage, own: int | None) -> AIMessage:
         """The message with what the provider said of the reply that it copies, or whose calls it has."""
         last = self.came[-1][0] if self.came else None
         copies = last is not None and message.tool_calls and message.tool_calls == last.tool_calls
@@ -344,7 +344,7 @@ class _Asking:
         if own is None:
             message = sanitize(normal(message.model_copy()))
             own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
-            message = self._told(message, own)
+            message = self._with_metadata(message, own)
         if own is None and message.usage_metadata is None:
             # Words of its own: they stand for the last reply that came, or cost nothing.
             own = len(self.came) - 1 if self.came else None

@@ -65,7 +65,7 @@ class _Running:
         box = job.run.deps.toolbox
         self._again = not box.is_effect(job.call.name) or box.may_repeat(job.call.name)
         self._came = ""
-        call, run = job.asked(), job.run
+        call, run = job.request(), job.run
         runtime = run.deps.injector.runtime(call, job.state, job.config, lambda: run.users_context)
         state = {**job.state, "messages": list(job.state["messages"])}
         self.request = ToolCallRequest(tool_call=call, tool=job.tool, state=state, runtime=runtime)

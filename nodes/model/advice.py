@@ -110,7 +110,7 @@ def is_too_long(error: BaseException) -> bool:
     if isinstance(error, ContextOverflowError) or getattr(error, "code", None) == "context_length_exceeded":
         return True
     status = _status(error)
-    return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_said(error))))
+    return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_provider_words(error))))
 
 
 def may_pass(error: BaseException) -> bool:
@@ -215,13 +215,13 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _words(error: BaseException) -> str:
-    return f"{_said(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+    return f"{_provider_words(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
 
 
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     """The provider's message, and what to do so that the thread can be retried. `secrets`, and what looks
     like one, are never included: a server can echo the request's headers."""
-    said = _said(error) or "no message"
+    said = _provider_words(error) or "no message"
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             said = said.replace(secret, _MASK)
@@ -286,7 +286,7 @@ def _variable(error: BaseException) -> str:
 
 def _without_status(error: BaseException) -> str:
     names = _names(error)
-    said = _said(error)
+    said = _provider_words(error)
     if names & _LATE_NAMES:
         return _LATE
     if _is_cut(error):
@@ -338,7 +338,7 @@ def _own_status(error: BaseException) -> int | None:
     return next((one for one in found if 400 <= one < 600), None)
 
 
-def _said(error: BaseException) -> str:
+def _provider_words(error: BaseException) -> str:
     """The provider's own words; for a failing connection those of the cause below."""
     error = _origin(error)
     told = [getattr(error, "body", None), getattr(error, "details", None)]

@@ -42,14 +42,14 @@ class AskFunction:
     can_ask: bool
 
     def do(self, run: NodeContext) -> Any:
-        return self._found(*call(self.bounds, self._given))
+        return self._checked(*call(self.bounds, self._call_in_thread))
 
     async def ado(self, run: NodeContext) -> Any:
         if iscoroutinefunction(self.function):
             found: Any = self.function(self.state, self.context)
         else:
             # It may look something up, and a server allows no such waiting in its event loop.
-            found = self._found(*await acall_in_thread(self.bounds, self._returned))
+            found = self._checked(*await acall_in_thread(self.bounds, self._returned))
         if not isawaitable(found):
             return found
         try:
@@ -58,20 +58,20 @@ class AskFunction:
             raise
         except BaseException as raised:  # noqa: BLE001  a function may raise anything, as one in a thread may
             given, error = [], raised
-        return self._found(given, error)
+        return self._checked(given, error)
 
     def _returned(self) -> Iterator[Any]:
         yield self.function(self.state, self.context)
 
-    def _given(self) -> Iterator[Any]:
+    def _call_in_thread(self) -> Iterator[Any]:
         """What it comes to in a thread without an event loop."""
         for found in self._returned():
             if isawaitable(found):
-                yield self._found(*asyncio.run(acall(self.bounds, partial(_awaited, found))))
+                yield self._checked(*asyncio.run(acall(self.bounds, partial(_awaited, found))))
             else:
                 yield found
 
-    def _found(self, given: list[_T], error: BaseException | None) -> _T:
+    def _checked(self, given: list[_T], error: BaseException | None) -> _T:
         if given:
             return given[0]
         if self.bounds.end is EarlyEnd.STOPPED:

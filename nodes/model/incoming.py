@@ -75,7 +75,7 @@ class IncomingCall:
 
     def decides(self, controls: Controls) -> bool:
         """Whether this complete call is a finish, or a question that can be asked."""
-        name = controls.meant(self.name) or self.name
+        name = controls.resolve(self.name) or self.name
         effect = controls.effect(name)
         if effect is Effect.ASK:
             return controls.problem(name, read_arguments(self.text)) is None
@@ -232,7 +232,7 @@ class Incoming:
         return [*self._joined.rest(), *self._end]
 
     def _finish(self, last: ChatGenerationChunk) -> None:
-        self.over, self._end = True, [*self._noted(self._joined.rest()), last]
+        self.over, self._end = True, [*self._note_calls(self._joined.rest()), last]
         if self._keep is not None:
             self._drop_from(self._keep)
 
@@ -267,9 +267,9 @@ class Incoming:
         if usage := message.usage_metadata:
             self._reported_read += usage["input_tokens"]
             self._reported_written += usage["output_tokens"]
-        return self._noted(self._joined.take(chunk or ChatGenerationChunk(message=message)))
+        return self._note_calls(self._joined.take(chunk or ChatGenerationChunk(message=message)))
 
-    def _noted(self, given: list[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
+    def _note_calls(self, given: list[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
         """Notes of which calls the parts are that are handed on."""
         if given and self._touched:
             self._given += [(min(self._touched), chunk) for chunk in given]

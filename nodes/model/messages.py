@@ -68,7 +68,7 @@ class Truncate:
         return await asyncio.to_thread(self.do, run)
 
 
-def _made(
+def _make(
     state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]
 ) -> Part[str | SystemMessage]:
     asked = asking("system_prompt", function, run.users_context, state, run)
@@ -87,7 +87,7 @@ def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[Fi
     if function is not None:
         # What a function says is not part of the history, by which old turns are summarised: it is counted by
         # what the provider counts on top of the rest.
-        own = yield from _made(state, run, function)
+        own = yield from _make(state, run, function)
         base, told = told, run.deps.prompt_with(own)
         more = max(0, system_size(reader, told) - system_size(reader, base))
     prompt = build_prompt(state, reader, told, texts)
@@ -127,7 +127,7 @@ def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
     return run.outputs.keep
 
 
-def placed(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
+def bind_to_thread(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
     """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
     keeps, key = run.deps.keeper is not None, ""
     if run.deps.cache == OPENAI and run.thread_id is not None:
@@ -172,7 +172,7 @@ def model_input(
     """`prompt` for `model`: the list itself where something else than LangChain's own code might look at
     it."""
     model = _inmost(model)
-    own = isinstance(model, BaseChatModel) and _asked_as_usual(type(model))
+    own = isinstance(model, BaseChatModel) and _has_standard_call(type(model))
     # Without validation: what is in a prompt are messages already.
     return PromptInput.model_construct(_GIVEN, messages=prompt) if own else prompt
 
@@ -187,7 +187,7 @@ def is_streamed(model: Runnable[Any, Any], policy: Streaming, config: RunnableCo
 def streams(model: Runnable[Any, Any]) -> bool:
     """Whether there is more to a stream of `model` than its whole reply at once."""
     model = _inmost(model)
-    if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
+    if not isinstance(model, BaseChatModel) or not _has_standard_call(type(model)):
         return True
     return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
 
@@ -196,7 +196,7 @@ def in_loops(model: Runnable[Any, Any], *, streamed: bool) -> bool:
     """Whether `model` has an own way to be asked in an event loop; else LangChain asks it in a thread of the
     loop's pool, where nothing can end a call that hangs, and the process cannot end before it."""
     model = _inmost(model)
-    if not isinstance(model, BaseChatModel) or not _asked_as_usual(type(model)):
+    if not isinstance(model, BaseChatModel) or not _has_standard_call(type(model)):
         return True
     # Not by `getattr`, for which pydantic makes an error each time where there is none.
     inner = vars(model).get("model")
@@ -214,7 +214,7 @@ def _inmost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 @lru_cache(maxsize=256)
-def _asked_as_usual(model: type[BaseChatModel]) -> bool:
+def _has_standard_call(model: type[BaseChatModel]) -> bool:
     """Whether a call of such a model is LangChain's own code."""
     return all(getattr(model, name) is getattr(BaseChatModel, name) for name in _ASKED_BY)
 
@@ -273,7 +273,7 @@ def sanitize(message: AIMessage) -> AIMessage:
     Raises ValidationError or TypeError for anything that is still not a valid reply.
     """
     if isinstance(message.content, list):
-        message = message.model_copy(update={"content": [_worded(part) for part in message.content]})
+        message = message.model_copy(update={"content": [_with_text(part) for part in message.content]})
     name, own = message.name, message.id
     given = [getattr(message, part) for part in (*_PARTS, *_EXTRAS)]
     if all(map(is_plain, [*given, name, own])) and all(
@@ -283,12 +283,12 @@ def sanitize(message: AIMessage) -> AIMessage:
         if not _is_usual(message):
             AIMessage(**dict(zip(_PARTS, given, strict=False)))
         return message.model_copy(
-            update={"usage_metadata": _counted(message.usage_metadata), "id": own or None}
+            update={"usage_metadata": _valid_usage(message.usage_metadata), "id": own or None}
         )
     parts = {part: valid_values(getattr(message, part)) for part in _PARTS}
     AIMessage(**parts)
     rest = {
-        "usage_metadata": _counted(message.usage_metadata),
+        "usage_metadata": _valid_usage(message.usage_metadata),
         "name": valid_text(name) if isinstance(name, str) else None,
         "id": valid_text(own) if isinstance(own, str) and own else None,
     }
@@ -317,14 +317,14 @@ def _is_call(call: Any) -> bool:
     return right and call.get("type", "tool_call") == "tool_call"
 
 
-def _worded(part: Any) -> Any:
+def _with_text(part: Any) -> Any:
     """A part of the content; one of text has a text, which LangChain takes for granted when it counts."""
     if isinstance(part, dict) and part.get("type") == "text" and not isinstance(part.get("text"), str):
         return {**part, "text": ""}
     return part
 
 
-def _counted(usage: Any) -> UsageMetadata | None:
+def _valid_usage(usage: Any) -> UsageMetadata | None:
     """The usage that a provider reports; None for one that cannot be, which is then estimated."""
     if not isinstance(usage, Mapping) or not all(_count(usage.get(name)) for name in _COUNTS):
         return None

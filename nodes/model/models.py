@@ -140,7 +140,7 @@ class BoundModels:
 class Keeper(Protocol):
     """A model that keeps something in the thread: its instructions, and the state of its work."""
 
-    def kept(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
+    def keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """What is kept when the history is `messages`; `before`: what was."""
 
     def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> Runnable[Any, Any]:
@@ -174,12 +174,12 @@ class ModelSet:
         found = unwrapped(self.given, config)
         if name:
             found[0] = replace(found[0], model=renamed(found[0].model, name))
-        asked = tuple(map(self._asked, found))
+        asked = tuple(map(self._prepare, found))
         first = found[0].model
         writer = summariser(first, self.compaction, self.prompt_tokens, self.box, self.streaming)
         return BoundModels(asked, writer, continues(first, writer, self.compaction))
 
-    def _asked(self, found: Unwrapped) -> AskedModel:
+    def _prepare(self, found: Unwrapped) -> AskedModel:
         retries = found.retries or self.retries
         return AskedModel(
             found.model,

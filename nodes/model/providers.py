@@ -94,7 +94,7 @@ def provider_name(name: str) -> ModelName | None:
 def check_name(name: str) -> None:
     """Raises SetupError when `model_by_name` could not make this model for want of a package; quick, and
     imports no provider."""
-    found = _taken_apart(name)
+    found = _split_name(name)
     package = PROVIDERS[found.provider].package
     if missing := [each for each in ("langchain", package) if find_spec(each.replace("-", "_")) is None]:
         extra = "langchain" if "langchain" in missing else ""
@@ -112,7 +112,7 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> "BaseChatMo
     is not of this form.
     """
     check_name(name)
-    found = _taken_apart(name)
+    found = _split_name(name)
     # Slow to import, and needless for a model that is given as an object, and for whoever asks for names.
     from langchain.chat_models import init_chat_model
 
@@ -128,7 +128,7 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> "BaseChatMo
     return model
 
 
-def _taken_apart(name: str) -> ModelName:
+def _split_name(name: str) -> ModelName:
     found = provider_name(name)
     if found is None:
         before, colon, after = name[:80].partition(":")

@@ -25,12 +25,12 @@ from signoff.graph.history.reader import CHARS
 from signoff.graph.history.replies import StopReason, reason_of, stop_of, words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
-from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, said
+from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, summary_parts
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
 from signoff.nodes.model.functions import FunctionFailed
-from signoff.nodes.model.messages import in_loops, placed, show, streams
+from signoff.nodes.model.messages import bind_to_thread, in_loops, show, streams
 from signoff.nodes.model.models import context_of, picked
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import WaitEnded
@@ -68,7 +68,7 @@ class SummaryReply:
         return not self.left and not called and self.size <= self.most
 
     @property
-    def said(self) -> str:
+    def whole_text(self) -> str:
         return "".join(chunk.text for chunk in self.chunks)
 
     @property
@@ -83,7 +83,7 @@ class SummaryReply:
         ended = not provided or any(reason_of(chunk) or chunk.usage_metadata for chunk in chunks)
         if not self.whole or stopped or not ended or any(_calls(chunk) for chunk in chunks):
             return ""
-        return words_of(AIMessage(valid_text(self.said)))
+        return words_of(AIMessage(valid_text(self.whole_text)))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
     replies = compaction.reader.replies
     names = marks(replies[-1].message).get("offered") if replies else None
     offers = asked.offers if names is None else picked(asked.offers, tuple(names))
-    return placed(state, run)(offers[ToolChoice.ALL]), [*shown.messages, wish]
+    return bind_to_thread(state, run)(offers[ToolChoice.ALL]), [*shown.messages, wish]
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
@@ -196,15 +196,15 @@ def _watch(task: Task, run: NodeContext) -> CallBounds:
 
 def _prompt(compaction: Compaction, run: NodeContext) -> list[BaseMessage]:
     """What the model is shown: of each turn as much as half of the budget of a prompt has room for."""
-    texts, (text, lines) = run.deps.texts, said(compaction.before)
+    texts, (text, lines) = run.deps.texts, summary_parts(compaction.before)
     room = compaction.budget // 2 * CHARS
     task = "\n".join(shortened(message.text, room // 8) for message in compaction.reader.section.messages)
     notes = "\n".join([text, *lines]).strip() or "(none)"
     room -= len(task) + len(notes)
-    told = (compaction.told(piece) for piece in _PIECES)
+    told = (compaction.turn_lines(piece) for piece in _PIECES)
     turns = next((lines for lines in told if sum(map(len, lines)) <= room), None)
     if turns is None:
-        turns = bounded(compaction.told(), room)
+        turns = bounded(compaction.turn_lines(), room)
     words = compaction.most // _CHARS_A_WORD
     material = texts.material.format(task=task, before=notes, turns="\n".join(turns))
     return [SystemMessage(texts.summarise.format(words=words)), HumanMessage(material)]
@@ -219,7 +219,7 @@ def _cost(
     marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
     if answer.chunks and not usages:
-        read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.said)]), True
+        read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.whole_text)]), True
     details = (usage.get("input_token_details") or {} for usage in usages)
     cached = min(read, sum(found.get("cache_read", 0) for found in details))
     return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds, cached=cached)

@@ -50,7 +50,7 @@ class Backoff:
 
     def do(self, run: NodeContext) -> bool:
         event = _event(run, self.told)
-        if _heard(run.config):
+        if _can_report(run.config):
             dispatch_custom_event(RETRYING, event, config=run.config)
         end = time.monotonic() + self.told.seconds
         while (left := end - time.monotonic()) > 0:
@@ -62,7 +62,7 @@ class Backoff:
 
     async def ado(self, run: NodeContext) -> bool:
         event = _event(run, self.told)
-        if _heard(run.config):
+        if _can_report(run.config):
             await adispatch_custom_event(RETRYING, event, config=run.config)
         end = time.monotonic() + self.told.seconds
         while (left := end - time.monotonic()) > 0:
@@ -72,14 +72,14 @@ class Backoff:
         return not run.draining
 
 
-def _event(run: NodeContext, told: NextTry) -> dict[str, Any]:
-    event = asdict(told)
+def _event(run: NodeContext, next_try: NextTry) -> dict[str, Any]:
+    event = asdict(next_try)
     if writer := getattr(run.runtime, "stream_writer", None):
         writer({"type": RETRYING, **event})
     return event
 
 
-def _heard(config: RunnableConfig) -> bool:
+def _can_report(config: RunnableConfig) -> bool:
     """Whether a callback can be told: LangChain wants to know of which run it is."""
     manager = config.get("callbacks")
     return listened(config) and getattr(manager, "parent_run_id", None) is not None
@@ -103,7 +103,7 @@ class Tries:
 Ask = Callable[[AskedModel, CallBounds], Part[_T]]
 
 
-def tried_again(
+def try_again(
     models: tuple[AskedModel, ...],
     watch: CallBounds,
     tries: Tries,
@@ -122,19 +122,19 @@ def tried_again(
     for place, model in enumerate(models, 1):
         tries.model = model.name if len(models) > 1 else ""
         try:
-            return (yield from _tried(model, watch, tries, ask, first))
+            return (yield from _try_model(model, watch, tries, ask, first))
         except Exception as error:
             if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
                 raise
             tries.again += 1
-            told = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
-            if not (yield Backoff(told)):
+            next_try = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
+            if not (yield Backoff(next_try)):
                 raise WaitEnded from error
         first = None
     raise AssertionError("there is a model")
 
 
-def _tried(
+def _try_model(
     model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T], first: Exception | None
 ) -> Part[_T]:
     """first: what its first try failed with, where that is made already."""

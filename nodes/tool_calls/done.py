@@ -21,7 +21,7 @@ from signoff.graph.state import AgentState
 from signoff.nodes.delegates.run import ChildMachine
 from signoff.nodes.descent import DESCENT, Descent
 from signoff.nodes.journal import DONE, STARTED, JournalEntry, look
-from signoff.nodes.node import NodeContext, begun
+from signoff.nodes.node import NodeContext, begin
 from signoff.nodes.requests import Part
 from signoff.tools.undo import UndoTool
 
@@ -180,7 +180,7 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
         return [DoneCall(key, own, machine.state, child.reply_id, call, at, machine.path, told_in, why)]
     values: Any = state.values
     below = _Level(
-        run=begun(child.deps, _config(machine.run, child.ns)),
+        run=begin(child.deps, _config(machine.run, child.ns)),
         state=values,
         task=child.task(values),
         path=(*machine.path, call.name),

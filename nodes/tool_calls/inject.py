@@ -39,11 +39,11 @@ class Injector:
         Raises what LangGraph raises when one cannot be had."""
         if self._node is None or call["name"] not in self._asking:
             return call
-        told = self.runtime(call, state, config, context)
+        runtime = self.runtime(call, state, config, context)
         if private.inject is None or private.injected_args is None:
-            return _taken(self._asking[call["name"]], call, told)
+            return _bind_by_tool_node(self._asking[call["name"]], call, runtime)
         # ToolNode is LangGraph's documented place for injection, but gives it no public name.
-        filled: ToolCall = private.inject(self._node, call, told)
+        filled: ToolCall = private.inject(self._node, call, runtime)
         return filled
 
     def runtime(
@@ -103,15 +103,15 @@ def _stand() -> Any:
     return Stand
 
 
-def _taken(tool: BaseTool, call: ToolCall, told: "ToolRuntime[Any, Any]") -> ToolCall:
+def _bind_by_tool_node(tool: BaseTool, call: ToolCall, runtime: "ToolRuntime[Any, Any]") -> ToolCall:
     """`call` as a ToolNode would invoke its tool. Slower, but public: it is run up to there."""
     stand = _stand()()
 
     def in_its_place(request: "ToolCallRequest", execute: Any) -> Any:
-        return execute(replace(request, tool=stand, state=told.state, runtime=told))
+        return execute(replace(request, tool=stand, state=runtime.state, runtime=runtime))
 
     node = _node([tool], handle_tool_errors=False, wrap_tool_call=in_its_place)
-    node.invoke({"messages": [AIMessage("", tool_calls=[call])]}, {**told.config, "callbacks": []})
+    node.invoke({"messages": [AIMessage("", tool_calls=[call])]}, {**runtime.config, "callbacks": []})
     (args,) = stand.taken
     given = call["args"]
     added = [name for name, value in args.items() if name not in given or given[name] is not value]

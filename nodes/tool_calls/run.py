@@ -220,12 +220,12 @@ class ResultWriter:
                 self.run.deps.texts.results["nobody_asked"].format(name=self.call.name), ok=False
             )
         if isinstance(error, ValidationError) and self._has_not_begun(error):
-            told = misfit(self.call, error, self.run)
+            problem = misfit(self.call, error, self.run)
             # What a person has changed is said as well.
             return (
-                self._answer(told.text, ok=False, **marks(told))
+                self._answer(problem.text, ok=False, **marks(problem))
                 if self.edited is not None
-                else ToolResult(told)
+                else ToolResult(problem)
             )
         text = words(error) if isinstance(error, ToolException) else f"{type(error).__name__}: {words(error)}"
         return self._answer(text, ok=False)
@@ -363,19 +363,19 @@ class ToolRun:
         return self.start().result()
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """How many seconds it may still take; None for no limit."""
         return None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
 
     @property
     def over(self) -> bool:
         """Whether it has ended, or its time is over."""
-        return self.future.done() or self.left == 0
+        return self.future.done() or self.seconds_left == 0
 
     def result(self) -> ToolResult:
         """What came of the job, at the latest when its own time, counted from its start, is over."""
         try:
-            return self.future.result(self.left)
+            return self.future.result(self.seconds_left)
         except OutOfTime:
             if self._stop_asking is not None:
                 # A thread cannot be stopped, but what an async tool awaits in it can.
@@ -500,13 +500,13 @@ class ToolRun:
             text = output.content if output.artifact is None else None
         return isinstance(text, str) and len(text) <= self.run.deps.result_chars
 
-    def asked(self) -> ToolCall:
+    def request(self) -> ToolCall:
         """The call with the arguments that run, without what its tool asks for beside them."""
         args = dict(self.call.args if self.edited is None else self.edited)
         return ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
 
     def _request(self) -> ToolCall:
-        call = self.asked()
+        call = self.request()
         return self.run.deps.injector.filled(call, self.state, self.config, lambda: self.run.users_context)
 
 
@@ -589,7 +589,7 @@ class ToolRuns:
 
 def _soonest(running: Sequence[ToolRun]) -> float | None:
     """In how many seconds the first of these runs out of time; None when none does."""
-    left = [job.left for job in running if job.left is not None]
+    left = [job.seconds_left for job in running if job.seconds_left is not None]
     return min(left, default=None)
 
 

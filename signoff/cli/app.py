@@ -198,16 +198,18 @@ class Commands(TyperGroup):
         except SignoffError as error:
             code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
         except sqlite3.Error as error:
-            told = f"The database cannot be used ({error}); repair it, or name another one with --database."
-            code = _refuse(told, USAGE, words)
+            message = (
+                f"The database cannot be used ({error}); repair it, or name another one with --database."
+            )
+            code = _refuse(message, USAGE, words)
         except Exception as error:
             if os.environ.get("SIGNOFF_DEBUG"):
                 raise
-            told = (
+            message = (
                 f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
                 "SIGNOFF_DEBUG=1 shows where."
             )
-            code = _refuse(told, ERROR, words)
+            code = _refuse(message, ERROR, words)
         sys.exit(code or 0)
 
 
@@ -224,14 +226,14 @@ def _check_folder() -> None:
         raise SetupError("The current folder no longer exists; change to another one.") from error
 
 
-def _refuse(told: str, code: int, words: Sequence[str]) -> int:
+def _refuse(message: str, code: int, words: Sequence[str]) -> int:
     # Imported only for an error, because the import is slow.
     from signoff.front.report import CommandReport, Exit, print_document
     from signoff.front.text import one_line
 
-    sys.stderr.write(f"{one_line(told)}\n")
+    sys.stderr.write(f"{one_line(message)}\n")
     if "--json" in words:
-        print_document(CommandReport(None, "error", Exit(code), error=told))
+        print_document(CommandReport(None, "error", Exit(code), error=message))
     return code
 
 

@@ -22,11 +22,12 @@ from rich.text import Text
 
 from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
+from signoff.front.choices import option_of
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
-from signoff.front.text import named, one_line, plain, styled
+from signoff.front.text import escape_invisible, one_line, plain, styled
 from signoff.graph.errors import ThreadError
-from signoff.graph.foreign import counted, valid_text
+from signoff.graph.foreign import count_noun, valid_text
 from signoff.nodes.model.providers import READING
 from signoff.nodes.model.trying import RETRYING
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
@@ -73,7 +74,7 @@ class Streamed(BaseCallbackHandler):
         self.pieces += 1
         self.words = (self.words + _words(token, kwargs.get("chunk")))[-_NEWEST:]
 
-    def seen(self, event: SessionEvent) -> None:
+    def note_event(self, event: SessionEvent) -> None:
         """From the next state on, the reply counts among the complete ones."""
         if isinstance(event, Entered):
             self._anew()
@@ -154,7 +155,7 @@ class LiveArea:
         thinking = 1 if now.state == "call_llm" else 0
         parts = [f"turn {min(now.turn + thinking, now.turns)} of {now.turns}"]
         if now.tokens or coming:
-            parts.append(counted(now.tokens + coming, "token"))
+            parts.append(count_noun(now.tokens + coming, "token"))
         if self.streamed and self.streamed.read is not None:
             parts.append(f"reads the prompt: {100 * self.streamed.read:.0f} %")
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
@@ -229,9 +230,7 @@ class Dialogue:
         if isinstance(waiting, Confirmation):
             hint = "yes, or what is wrong"
         answer = self._line(hint, "Type an answer, or press Ctrl-C to answer later.")
-        if answer not in options and answer.isdecimal() and 0 < int(answer) <= len(options):
-            return options[int(answer) - 1]
-        return answer
+        return option_of(answer, options)
 
     def _decisions(self, approval: Approval) -> list[Mapping[str, Any]]:
         if len(approval.calls) == 1:
@@ -268,7 +267,7 @@ class Dialogue:
             return {"type": kind, "message": rest or self._line("answer for the model", "Type the answer.")}
         if kind == "edit":
             if not rest:
-                now = named(json.dumps(dict(call.args), ensure_ascii=False, default=str))
+                now = escape_invisible(json.dumps(dict(call.args), ensure_ascii=False, default=str))
                 self.say(f"The current arguments: {now}")
                 rest = self._line("new arguments as JSON", "Type all arguments as a JSON object.")
             return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}

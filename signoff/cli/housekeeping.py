@@ -20,10 +20,10 @@ from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import DryRun, Json, Thread, Yes, moment, takes
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
-from signoff.front.threads import Row, found_in, row
+from signoff.front.threads import Row, find_threads, row
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadBusy
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.session.export import entries
 from signoff.session.export import export as export_thread
 
@@ -104,15 +104,15 @@ def prune(
     """Delete threads that ended long ago."""
     before = moment(older, time.time(), "--older")
     file.check_named()
-    found = [one for one in found_in(file, sys.maxsize).rows if _is_older(one, before)]
+    found = [one for one in find_threads(file, sys.maxsize).rows if _is_older(one, before)]
     ended = [one for one in found if one.status in _ENDED]
     others = [one for one in found if one.status not in (*_ENDED, *_NEVER)]
     chosen = [*ended, *others] if every else ended
     if not chosen:
-        left = f" {counted(len(others), 'thread')} of that age have not ended: --all deletes them, too."
+        left = f" {count_noun(len(others), 'thread')} of that age have not ended: --all deletes them, too."
         _nothing(f"No thread ended that long ago.{left if others else ''}", as_json)
         return
-    question = f"Delete {'this' if len(chosen) == 1 else 'these'} {counted(len(chosen), 'thread')}"
+    question = f"Delete {'this' if len(chosen) == 1 else 'these'} {count_noun(len(chosen), 'thread')}"
     if not _agreed(chosen, question, yes=yes, dry_run=dry_run, as_json=as_json):
         return
     done = Deleted([])
@@ -163,7 +163,7 @@ def _agreed(chosen: Sequence[Row], question: str, *, yes: bool, dry_run: bool, a
             _print_json([], {}, [one.thread_id for one in chosen])
         else:
             _show(chosen)
-            _say(f"{counted(len(chosen), 'thread')} would be deleted; nothing was.")
+            _say(f"{count_noun(len(chosen), 'thread')} would be deleted; nothing was.")
         return False
     if yes:
         return True
@@ -194,16 +194,16 @@ def _tell(done: Deleted, as_json: bool) -> None:
         _print_json(done.threads, done.kept)
         return
     many = len(done.threads) != 1
-    _say(f"Deleted {counted(len(done.threads), 'thread') if many else done.threads[0]}.")
+    _say(f"Deleted {count_noun(len(done.threads), 'thread') if many else done.threads[0]}.")
     for thread_id, why in done.kept.items():
         _say(f"Kept {thread_id}: {why}.")
 
 
-def _nothing(told: str, as_json: bool) -> None:
+def _nothing(message: str, as_json: bool) -> None:
     if as_json:
         _print_json([], {})
     else:
-        _say(told)
+        _say(message)
 
 
 def _print_json(deleted: Sequence[str], kept: dict[str, str], would: Sequence[str] | None = None) -> None:

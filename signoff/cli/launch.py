@@ -20,7 +20,7 @@ from signoff.front.working import for_waiting, graph_of, policy_of, working_tool
 from signoff.graph.compiled.graph import busy
 from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.models.choose import check_model, choose_model
 from signoff.session.commands import Answer, Extend, Retry, ThreadCommand, Undo
 from signoff.session.decisions import (
@@ -62,7 +62,7 @@ def with_task(task: str) -> Plan:
 
     def plan(thread: ThreadStatus) -> Begin:
         if waiting := thread.waiting:
-            return Begin(task, note=f"The thread waits: your message {_taken_as(waiting)}.")
+            return Begin(task, note=f"The thread waits: your message {_role_of_answer(waiting)}.")
         if thread.condition is not Condition.STOPPED:
             return Begin(task)
         if is_repeated([HumanMessage(task)], thread.values):
@@ -72,7 +72,7 @@ def with_task(task: str) -> Plan:
     return plan
 
 
-def _taken_as(waiting: Waiting) -> str:
+def _role_of_answer(waiting: Waiting) -> str:
     match waiting:
         case Approval():
             return "rejects the calls"
@@ -121,12 +121,12 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
         return thread.waiting
     if len(found) == 1:
         return found[0]
-    told = ", ".join(
+    waits = ", ".join(
         f"{'/'.join(one.path) or 'itself'}: --to {one.interrupt_id[:_ID_SHOWN]}" for one in thread.waits
     )
     raise ThreadError(
-        f"Thread {thread.shown!r} waits for {counted(len(thread.waits), 'answer')}; say by --to which one is "
-        f"meant ({told}). Nothing was changed."
+        f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
+        f"say by --to which one is meant ({waits}). Nothing was changed."
     )
 
 
@@ -167,7 +167,7 @@ def to_undo(ask: bool, database: Database) -> Plan:
         _known(thread, database)
         if thread.outcome is None:
             raise ThreadError(
-                f"Thread {thread.shown!r} has not ended, and what goes on is not undone; end it first: "
+                f"Thread {thread.quoted_id!r} has not ended, and what goes on is not undone; end it first: "
                 f"{command('resume', thread.thread_id, database)}"
             )
         return Begin(Undo(ask))
@@ -180,8 +180,8 @@ def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
     if thread.outcome is None:
         how = command("resume", thread.thread_id, database)
         raise ThreadError(
-            f"Thread {thread.shown!r} has not ended, but this command is for one that ended with {needed}; "
-            f"go on with: {how}"
+            f"Thread {thread.quoted_id!r} has not ended, but this command is for one that ended "
+            f"with {needed}; go on with: {how}"
         )
     return str(thread.outcome["status"])
 
@@ -200,7 +200,7 @@ def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:
         "success": f"give it another task: {next_command(thread_id, database)}",
     }[status]
     how = outcome["claim"] if status == "success" else outcome["reason"]
-    return ThreadError(f"Thread {thread.shown!r} has ended ({status}, {how}); {what}")
+    return ThreadError(f"Thread {thread.quoted_id!r} has ended ({status}, {how}); {what}")
 
 
 def _nothing_waits(thread_id: str, state: str, database: Database) -> ThreadError:
@@ -366,7 +366,7 @@ class _Launch:
                 # Tools and models run in this thread, where the second signal ends them.
                 for event in session.events(move, tokens=False):
                     self.stopper.begun = True
-                    streamed.seen(event)
+                    streamed.note_event(event)
                     if not isinstance(event, Wrote):
                         # The person who wrote it has just seen it.
                         self.display.show(event)

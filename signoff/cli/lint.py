@@ -16,7 +16,7 @@ from signoff.front.options import Json
 from signoff.front.text import cut, one_line, plain, styled
 from signoff.graph.errors import SetupError
 from signoff.lint.faults import MEANINGS, REPEATS, Fault, FaultKind, faults
-from signoff.lint.formats import parse, read_file, read_trace, taken
+from signoff.lint.formats import parse, read_all, read_file, read_trace
 from signoff.lint.trace import Result, Trace, TraceReply, names
 
 MOST_ROWS = 20
@@ -69,8 +69,8 @@ def _row(fault: Fault) -> dict[str, Any]:
 
 def summary(trace: Trace, found: Sequence[Fault]) -> str:
     """Returns one line: how many faults there are, and in what."""
-    sizes = ", ".join(_counted(count, name) for name, count in _sizes(trace).items())
-    said = _counted(len(found), "faults") if found else "No fault"
+    sizes = ", ".join(_count_noun(count, name) for name, count in _sizes(trace).items())
+    said = _count_noun(len(found), "faults") if found else "No fault"
     return f"{said} in {trace.format}: {sizes}."
 
 
@@ -102,7 +102,7 @@ def _sizes(trace: Trace) -> dict[str, int]:
     }
 
 
-def _counted(count: int, several: str) -> str:
+def _count_noun(count: int, several: str) -> str:
     return f"{count:,} {_ONE[several] if count == 1 else several}"
 
 
@@ -172,7 +172,7 @@ def lint(
     Exit codes: 0 no fault, 1 at least one, 2 the trace cannot be read.
     """
     name = "stdin" if str(trace) == "-" else str(trace)
-    value = parse(taken(sys.stdin.buffer, name), name) if str(trace) == "-" else read_file(trace)
+    value = parse(read_all(sys.stdin.buffer, name), name) if str(trace) == "-" else read_file(trace)
     history = read_trace(value, name, run)
     known = names(frozenset(finish or ()), frozenset(ask or ()))
     if both := known.finish & known.ask:

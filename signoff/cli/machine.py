@@ -115,16 +115,16 @@ def _print(found: Mapping[str, Exploration], broken: Mapping[str, Broken], secon
     console.print(shown)
     for one in broken.values():
         console.print()
-        told = f"{one.name}: {one.why}\n  by {' / '.join(one.path)}"
-        console.print(styled("\n".join(map(one_line, told.splitlines())), "red"), soft_wrap=True)
+        text = f"{one.name}: {one.why}\n  by {' / '.join(one.path)}"
+        console.print(styled("\n".join(map(one_line, text.splitlines())), "red"), soft_wrap=True)
     console.print()
     for name, visited in found.items():
         runs = f"{visited.sequences(_LENGTH):,} runs of up to {_LENGTH} replies and events"
-        told = f"{name}: {visited.states:,} states, {visited.transitions:,} transitions, {runs}"
-        console.print(styled(one_line(told)), soft_wrap=True)
+        text = f"{name}: {visited.states:,} states, {visited.transitions:,} transitions, {runs}"
+        console.print(styled(one_line(text)), soft_wrap=True)
     held = len(_SENTENCES) - len(broken)
-    told = f"{held} of {len(_SENTENCES)} properties held, in {seconds:.0f} seconds."
-    console.print(Text(told, "bold red" if broken else "bold green"), soft_wrap=True)
+    text = f"{held} of {len(_SENTENCES)} properties held, in {seconds:.0f} seconds."
+    console.print(Text(text, "bold red" if broken else "bold green"), soft_wrap=True)
 
 
 FILES = {"machine.mmd": mermaid, "machine.svg": svg}

@@ -22,7 +22,7 @@ from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.compiled.graph import runner
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.session.replay import replay as decide_again
 
 DIFFERS = 1
@@ -206,29 +206,29 @@ def _words(given: Given, graph: str | None) -> list[str]:
     """The options as another version's command line takes them."""
     words = [] if graph is None else ["--graph", graph]
     for name, value in given.options.items():
-        told = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
-        words += [f"--{name.replace('_', '-')}", told]
+        text = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", text]
     return words
 
 
 def _print(console: Console, document: Mapping[str, Any], version: str | None) -> None:
     who = f"Signoff {document['signoff']}" + ("" if version is None else f" at {version}")
     differences: Sequence[Mapping[str, Any]] = document["differences"]
-    decided = counted(document["decided"], "step")
+    decided = count_noun(document["decided"], "step")
     if not differences:
-        taken = counted(document["taken"], "step")
-        told = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
-        _line(console, f"{told}lead where the table says.", "green")
+        taken = count_noun(document["taken"], "step")
+        text = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
+        _line(console, f"{text}lead where the table says.", "green")
         return
     first, others = differences[0], len(differences) - 1
     _line(console, f"{who} decides otherwise at turn {first['turn']}, {first['state']}:", "bold red")
-    _line(console, f"  stored: {first['what']} {_told(first['stored'])}")
-    _line(console, f"  now: {first['what']} {_told(first['now'])}")
+    _line(console, f"  stored: {first['what']} {_value_text(first['stored'])}")
+    _line(console, f"  now: {first['what']} {_value_text(first['now'])}")
     if others:
-        _line(console, f"{counted(others, 'more difference')} after it; --json shows all.", "dim")
+        _line(console, f"{count_noun(others, 'more difference')} after it; --json shows all.", "dim")
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text):,} characters; --json shows all)"
 

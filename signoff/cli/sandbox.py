@@ -60,7 +60,7 @@ def run_selftest(
         typer.echo(document(held, checks))
     else:
         console = stdout_console()
-        console.print(held_table(held), "", checks_table(checks), "", watcher(checks), summary(checks))
+        console.print(enforcement_table(held), "", checks_table(checks), "", watcher(checks), summary(checks))
     raise typer.Exit(0 if all(check.contained for check in checks) else 1)
 
 
@@ -85,7 +85,7 @@ def document(held: Mapping[str, bool | str], checks: Sequence[Check]) -> str:
     )
 
 
-def held_table(held: Mapping[str, bool | str]) -> Table:
+def enforcement_table(held: Mapping[str, bool | str]) -> Table:
     """Returns the table of what the sandbox says it enforces."""
     table = Table(title="Enforced on this host", title_justify="left", box=None, show_header=False)
     for name, value in held.items():

@@ -307,9 +307,9 @@ def _judged(found: Mapping[str, Any], what: str, kinds: Mapping[str, int]) -> st
         return f"not judged: no check decided, and no person has confirmed or rated{left}"
     judges = {f"{name}s": count for name, count in found["judged_by"].items() if count}
     why = {name: count for name, count in kinds.items() if count}
-    told = f": {_counts(why)}" if why else ""
+    reasons = f": {_counts(why)}" if why else ""
     return (
-        f"{found['count']:,} of {found['judged']:,} {what}{_percent(found['rate'])}{told}"
+        f"{found['count']:,} of {found['judged']:,} {what}{_percent(found['rate'])}{reasons}"
         f"; judged by {_counts(judges)}{left}"
     )
 

@@ -22,9 +22,9 @@ from signoff.front.record.run import Run
 from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
-from signoff.front.threads import Row, ago, found_in, in_words, status_of
+from signoff.front.threads import Row, ago, find_threads, in_words, status_of
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
 from signoff.session.events import (
@@ -38,14 +38,9 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
+from signoff.session.expiring import Expired, expire_all
 from signoff.session.history import Chapter, Turn
-from signoff.session.status import (
-    Condition,
-    Expired,
-    ThreadStatus,
-    expire,
-    reading_graph,
-)
+from signoff.session.status import Condition, ThreadStatus, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.figures import QueueFigures
 from signoff.workers.inbox import read_inbox
@@ -107,7 +102,7 @@ def show(
         raise unknown(thread_id, file)
     with file.open() as storage:
         found = read_run(storage, thread_id)
-        thread_status, told, outcomes = found.status, found.chapters, found.outcomes
+        thread_status, history, outcomes = found.status, found.chapters, found.outcomes
         if thread_status.condition is Condition.UNKNOWN:
             if read_inbox(storage.store, thread_id):
                 raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; try again later.")
@@ -124,7 +119,7 @@ def show(
             "status": status,
             "changed": thread_status.changed,
             "settings": settings and settings.model_dump(),
-            "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in told],
+            "tasks": [_task(chapter, outcomes.get(chapter.task)) for chapter in history],
             "outcome": now.outcome,
             **documents(now.waiting),
             "resume": now.resume,
@@ -136,11 +131,11 @@ def show(
     state = stands(status, waits_for, thread_status.outcome).title
     console.print(Text(" · ".join(map(one_line, (thread_id, state, *place))), style="dim"), soft_wrap=True)
     console.print()
-    _print(console, told, outcomes, None if running else now, file)
+    _print(console, history, outcomes, None if running else now, file)
 
 
 def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
-    found = found_in(database, limit)
+    found = find_threads(database, limit)
     listed = [asdict(item) for item in found.rows]
     if as_json:
         document = {"threads": listed, "workers": asdict(found.workers)} if found.workers else listed
@@ -161,7 +156,7 @@ def _in_figures(workers: QueueFigures) -> str:
     """Returns the workers' line below the list."""
     oldest = f" (the oldest for {workers.oldest:.0f} s)" if workers.waiting else ""
     return (
-        f"{counted(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
+        f"{count_noun(workers.workers, 'worker')}: {workers.waiting} waiting{oldest}, "
         f"{workers.running} running, {workers.stalled} stalled, {workers.failed} failed; "
         f"{workers.per_minute:g} a minute ended, {workers.ended} in the last hour"
     )
@@ -175,8 +170,8 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
             for thread_id in storage.threads():
                 with suppress(ThreadBusy, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
-                    if told := expire(reading_graph(storage, thread_id), thread_id):
-                        found.append(told)
+                    if expired := expire_all(reading_graph(storage, thread_id), thread_id):
+                        found += expired
                         _go_on(storage, thread_id)
     if as_json:
         print(json.dumps([asdict(item) for item in found], indent=2))
@@ -218,8 +213,8 @@ def _write_page(console: Console, file: str, run: Run) -> None:
 
     save(page(run), file)
     if file != STDOUT:
-        told = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
-        console.print(Text(told), soft_wrap=True)
+        message = f"Written to {one_line(file)}. It shows everything in the thread: check it first."
+        console.print(Text(message), soft_wrap=True)
 
 
 def _task(chapter: Chapter, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -253,13 +248,13 @@ def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
 
 def _print(
     console: Console,
-    told: Sequence[Chapter],
+    history: Sequence[Chapter],
     outcomes: Mapping[str, Mapping[str, Any]],
     now: CommandReport | None,
     database: Database,
 ) -> None:
     display = (Terminal if console.is_terminal else Plain)(console)
-    for chapter in told:
+    for chapter in history:
         for words in chapter.words:
             display.show(Wrote(words))
         for turn in chapter.turns:
@@ -287,7 +282,7 @@ def _print_turn(display: Plain, turn: Turn) -> None:
 def _way(turn: Turn) -> list[str]:
     """Returns the states of a turn with its figures, and the rules that fired except those of every turn."""
     states = " → ".join(str(step.state) for step in turn.steps if step.state)
-    figures = [counted(turn.tokens, "token")] if turn.tokens else []
+    figures = [count_noun(turn.tokens, "token")] if turn.tokens else []
     figures += [f"{turn.seconds:.1f} s"] if turn.seconds >= _SHOWN_SECONDS else []
     rules = [
         f"  {step.rule}: {cut(one_line(step.why), _WHY)}"

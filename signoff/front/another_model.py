@@ -12,8 +12,8 @@ from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.thread_ids import forked_thread_id
 from signoff.front.working import graph_of, working_tools
 from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import SetupError, ThreadError, shown
-from signoff.graph.foreign import counted
+from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.foreign import count_noun
 from signoff.graph.kinds import Kind
 from signoff.models.choose import check_model, choose_model
 from signoff.session.commands import Answer
@@ -89,8 +89,8 @@ def go_on_with(
     before = recall(storage.store, thread_id)
     if before is None:
         raise SetupError(
-            f"Thread {shown(thread_id)} was not begun by the command line, so its tools are not known here; "
-            "fork it in the program that began it, by Session.fork."
+            f"Thread {quote_id(thread_id)} was not begun by the command line, so its tools are "
+            "not known here; fork it in the program that began it, by Session.fork."
         )
     settings = settle(given, before, os.environ)
     record = Record.of(_turns(storage, thread_id, turn))
@@ -114,12 +114,12 @@ def go_on_with(
 def _turns(storage: OpenStorage, thread_id: str, turn: int) -> Sequence[Turn]:
     """The turns of the current task from this one on."""
     graph = reading_graph(storage)
-    told = chapters(look(graph, thread_id).values, deps_of(graph).toolbox)
-    turns = told[-1].turns if told else ()
+    history = chapters(look(graph, thread_id).values, deps_of(graph).toolbox)
+    turns = history[-1].turns if history else ()
     if not 1 <= turn <= len(turns):
         raise ThreadError(
-            f"The current task of {shown(thread_id)} has {counted(len(turns), 'turn')}; --from names one of "
-            "them, and the new model takes it and those after it."
+            f"The current task of {quote_id(thread_id)} has {count_noun(len(turns), 'turn')}; "
+            "--from names one of them, and the new model takes it and those after it."
         )
     return turns[turn - 1 :]
 

@@ -59,7 +59,7 @@ def in_full(name: str, args: Mapping[str, Any]) -> Text:
         body = _each("+ ", content, "green")
     path = rest.pop("path", None)
     head = Text.assemble((one_line(name), "bold"), f"  {one_line(str(path))}" if path is not None else "")
-    others = [line for key, value in rest.items() for line in _named(key, value)]
+    others = [line for key, value in rest.items() for line in _argument_lines(key, value)]
     return Text("\n").join([head, *_capped([*others, *body])])
 
 
@@ -130,7 +130,7 @@ def _few(lines: list[Text], most: int) -> list[Text]:
     return lines if more <= 1 else [*lines[:most], Text(f"  … {more} more lines", style="dim")]
 
 
-def _named(key: str, value: Any) -> list[Text]:
+def _argument_lines(key: str, value: Any) -> list[Text]:
     shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     first, *more = plain(shown).split("\n")
     return [Text(f"  {one_line(key)}: {first}"), *(Text(f"    {line}") for line in more)]

@@ -12,7 +12,7 @@ from rich.text import Text
 from signoff.front.calls import in_full, in_short
 from signoff.front.report import CommandReport
 from signoff.front.text import cut, one_line, plain
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.vocabulary import VERIFIED, WAITS, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
 from signoff.session.events import (
@@ -113,7 +113,7 @@ def _outcome(outcome: Mapping[str, Any], report: CommandReport) -> Card:
     found, facts = heading(outcome), [f"{facts_of(outcome)} · thread {one_line(report.thread_id or '')}"]
     title, colour = one_line(found.title), COLOURS[found.tone]
     if outcome["status"] == "success":
-        return Card(title, colour, _told(outcome), [*rests_on(outcome), *facts])
+        return Card(title, colour, _outcome_text(outcome), [*rests_on(outcome), *facts])
     more = "Continue with more turns" if outcome["status"] == "limit" else "Try again"
     said = plain(outcome["error"] or "")
     body = "\n".join(part for part in (said, _claimed(outcome), _where_it_was(outcome)) if part)
@@ -179,13 +179,13 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
     """Returns the figures of a task on one line."""
     tokens = outcome["usage"]["total_tokens"]
     parts = [
-        counted(outcome["turns"], "turn"),
-        counted(outcome["tool_calls"], "tool call"),
-        *([counted(tokens, "token")] if tokens else []),
+        count_noun(outcome["turns"], "turn"),
+        count_noun(outcome["tool_calls"], "tool call"),
+        *([count_noun(tokens, "token")] if tokens else []),
         f"{outcome['seconds_active']:.1f} s",
     ]
     if again := outcome.get("retries"):
-        parts.append(f"tried again {counted(again, 'time')} ({outcome['seconds_retrying']:.1f} s)")
+        parts.append(f"tried again {count_noun(again, 'time')} ({outcome['seconds_retrying']:.1f} s)")
     return " · ".join(parts)
 
 
@@ -202,14 +202,14 @@ def is_open(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["open_work"] or outcome.get("open_points") or outcome["pending_issues"])
 
 
-def _told(outcome: Mapping[str, Any]) -> str:
+def _outcome_text(outcome: Mapping[str, Any]) -> str:
     issues = [f"• {one_line(issue)}" for issue in outcome["pending_issues"]]
     return "\n".join([cut(plain(outcome["summary"].strip()), _SUMMARY), *issues])
 
 
 def _claimed(outcome: Mapping[str, Any]) -> str:
     """Returns the claim of a finish that could not be accepted without a person."""
-    return f"It claims “{one_line(outcome['claim'])}”: {_told(outcome)}" if _holds(outcome) else ""
+    return f"It claims “{one_line(outcome['claim'])}”: {_outcome_text(outcome)}" if _holds(outcome) else ""
 
 
 def _holds(outcome: Mapping[str, Any]) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from signoff.front.text import cut, named, one_line
+from signoff.front.text import cut, escape_invisible, one_line
 from signoff.graph.errors import ThreadError
+from signoff.session.commands import TooLate
 from signoff.session.decisions import (
     Action,
     Approval,
@@ -23,6 +24,7 @@ from signoff.session.status import Condition, ThreadStatus
 
 SHELL = "run_shell"
 _OPTION = 40
+_MOST_DIGITS = 4
 _UNKNOWN = "It is not known whether this was done. Check before you do it again."
 MOST_OPTIONS = 9
 """Options of a question that get a button of their own."""
@@ -77,11 +79,39 @@ def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
     raise ThreadError(f"Press a button, or type one of: {ways}; `reject: why` gives a reason.")
 
 
-def option_of(text: str, question: Question) -> str:
-    """What was typed on a question: the option of a number, or the text itself."""
-    if text.isdecimal() and 0 < int(text) <= len(question.options):
-        return question.options[int(text) - 1]
-    return text
+def option_of(text: str, options: Sequence[str]) -> str:
+    """What was typed on a question: an option, the option of a number, or the text itself."""
+    is_number = text not in options and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return options[int(text) - 1] if is_number and 0 < int(text) <= len(options) else text
+
+
+def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
+    """What was shown, if the thread waits for it still. Raises TooLate when it does not."""
+    if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
+        raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
+    return status.waiting
+
+
+def answer_of(texts: Sequence[str], waiting: Waiting, shown: str = "") -> Any:
+    """What was typed or pressed, as an answer to what waits. shown: the id of what the person has seen.
+
+    Of an approval: what was typed on each of its calls, or one word for all. Raises ThreadError for words
+    that mean nothing.
+    """
+    if isinstance(waiting, Approval):
+        every = [*texts] * len(waiting.calls) if len(texts) == 1 else texts
+        return decisions_of(every, waiting, shown)
+    if len(texts) != 1:
+        raise ThreadError(f"One answer is wanted, not {len(texts)}.")
+    if isinstance(waiting, Question):
+        return option_of(texts[0], waiting.options)
+    pressed = (choice.answer for choice in choices(waiting, None))
+    return next((answer for answer in pressed if as_typed(answer) == texts[0]), texts[0])
+
+
+def as_typed(answer: Any) -> str | None:
+    """The answer of a choice as words, which `answer_of` reads again."""
+    return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
 
 
 def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping[str, Any]:
@@ -94,7 +124,7 @@ def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping
 
 def arguments_text(call: PendingCall) -> str:
     """The arguments of a call, to be edited."""
-    return named(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
+    return escape_invisible(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
 
 
 def hint(waiting: Waiting | None) -> str:

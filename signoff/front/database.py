@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from platformdirs import user_data_path
 
 from signoff.front.settings import Source, environment, flag, read_options, user_file
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.storage.entries import entry_reader
 
 if TYPE_CHECKING:
@@ -140,4 +140,6 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
 
 def unknown(thread_id: str, database: Database) -> ThreadError:
     """Returns the error for a thread that does not exist."""
-    return ThreadError(f"There is no thread {shown(thread_id)} in {database}; `signoff threads` lists them.")
+    return ThreadError(
+        f"There is no thread {quote_id(thread_id)} in {database}; `signoff threads` lists them."
+    )

@@ -75,9 +75,11 @@ def other_version(named: str) -> OtherVersion:
             f"{named} is not a checkout of Signoff and not an environment; name a folder with either. For an "
             f"environment run {how}, and install that version into it."
         )
-    told = found.run("-c", _WHO)
-    if told.returncode or not told.stdout.strip():
-        raise SetupError(f"No Signoff is installed at {named} ({_last_line(told.stderr)}); install it there.")
+    result = found.run("-c", _WHO)
+    if result.returncode or not result.stdout.strip():
+        raise SetupError(
+            f"No Signoff is installed at {named} ({_last_line(result.stderr)}); install it there."
+        )
     return found
 
 

@@ -82,7 +82,7 @@ def typed(key: str, character: str | None, *, application: bool) -> bytes:
     """
     *names, base = key.split("+")
     modifiers = sum(_MODIFIERS.get(name, 0) for name in names)
-    if sequence := _named(base, modifiers, application=application):
+    if sequence := _key_bytes(base, modifiers, application=application):
         return sequence
     before = b"\x1b" if "alt" in names else b""
     if "ctrl" in names:
@@ -93,7 +93,7 @@ def typed(key: str, character: str | None, *, application: bool) -> bytes:
     return before + character.encode(errors="ignore") if character and character.isprintable() else b""
 
 
-def _named(base: str, modifiers: int, *, application: bool) -> bytes:
+def _key_bytes(base: str, modifiers: int, *, application: bool) -> bytes:
     if base == "tab" and modifiers == 1:
         return b"\x1b[Z"
     ending = _ENDINGS.get(base) or _FIRST_FOUR.get(base)

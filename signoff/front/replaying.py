@@ -10,7 +10,7 @@ from signoff.front.database import OpenStorage
 from signoff.front.settings import Given, flag, recall, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, shown
+from signoff.graph.errors import SetupError, quote_id
 from signoff.models.choose import Chosen, choose_model
 from signoff.models.scripted import ScriptedModel
 from signoff.session.status import look, reading_graph
@@ -41,8 +41,8 @@ def graph_again(
     before = recall(storage.store, thread_id)
     if before is None:
         raise SetupError(
-            f"Thread {shown(thread_id)} was not begun by the command line, so its graph is not known here; "
-            "name it with --graph package.module:graph, or --graph path/to/file.py:graph."
+            f"Thread {quote_id(thread_id)} was not begun by the command line, so its graph is not "
+            "known here; name it with --graph package.module:graph, or --graph path/to/file.py:graph."
         )
     settings = settle(given, before, os.environ)
     waiting = look(reading_graph(storage), thread_id).waiting
@@ -73,8 +73,8 @@ def _unasked(name: str, base_url: str | None) -> Chosen:
     try:
         return choose_model(name, base_url, {"OPENAI_API_KEY": _UNASKED, **os.environ})
     except SetupError:
-        return Chosen(ScriptedModel(_asked), "", nullcontext())
+        return Chosen(ScriptedModel(_refuse_to_ask), "", nullcontext())
 
 
-def _asked(messages: list[BaseMessage]) -> str:
+def _refuse_to_ask(messages: list[BaseMessage]) -> str:
     raise SetupError("A thread that is decided again asks no model.")

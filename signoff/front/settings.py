@@ -488,7 +488,10 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
     protocol has its own default tools and turns. Raises SetupError for values that do not fit together.
     """
     same = before if before and (given.protocol or before.protocol) == before.protocol else None
-    command_line, thread = Source(given.options, flag), Source(_kept(given, before, same), _of_the_thread)
+    command_line, thread = (
+        Source(given.options, flag),
+        Source(_settings_to_remember(given, before, same), _of_the_thread),
+    )
     places = (command_line, thread, environment(env), user_file(given.config))
     options = read_options(places)
     protocol = options.protocol or PROTOCOLS[0]
@@ -532,7 +535,7 @@ def _of_the_thread(name: str) -> str:
     return f"The thread's {name}"
 
 
-def _kept(given: Given, before: Settings | None, same: Settings | None) -> dict[str, Any]:
+def _settings_to_remember(given: Given, before: Settings | None, same: Settings | None) -> dict[str, Any]:
     """Returns what a thread remembers of its last run, also that it had no limit. Texts from files are not
     here.
     """

@@ -25,10 +25,10 @@ def plain(text: str) -> str:
     must not look different from what it is. A few such characters stay where scripts and emoji need them.
     """
     text = text.replace("\r\n", "\n").replace("\t", "    ")
-    return _TO_LOOK_AT.sub(lambda found: _seen(text, found.start()), text)
+    return _TO_LOOK_AT.sub(lambda found: _visible(text, found.start()), text)
 
 
-def named(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Returns JSON `text` with invisible characters escaped, so that they can be seen and edited."""
     return _HIDES.sub(lambda found: found[0] if found[0].isascii() else json.dumps(found[0])[1:-1], text)
 
@@ -69,7 +69,7 @@ def _escaped(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
-def _seen(text: str, at: int) -> str:
+def _visible(text: str, at: int) -> str:
     character = text[at]
     code = ord(character)
     if code < 0x20:

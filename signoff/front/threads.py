@@ -47,7 +47,7 @@ class Found:
     workers: QueueFigures | None = None
 
 
-def found_in(database: Database, limit: int) -> Found:
+def find_threads(database: Database, limit: int) -> Found:
     """Returns at most `limit` of the most recently changed threads, those that have not begun yet first.
 
     A database that does not exist has none.
@@ -73,7 +73,7 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     waiting = None if running else thread_status.waiting
     inbox = read_inbox(storage.store, thread_id)
     status = "running" if running else _status(thread_status, inbox, job)
-    told = inbox.problem if inbox and status == "failed" else None
+    problem = inbox.problem if inbox and status == "failed" else None
     first = thread_status.task.messages[0].text if thread_status.task.messages else ""
     return Row(
         thread_id=thread_id,
@@ -84,7 +84,7 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
         changed=thread_status.changed,
         task=first or _next_task(inbox),
         waits_for=waiting.waits_for if waiting else None,
-        what=_what(waiting) if waiting else told,
+        what=_what(waiting) if waiting else problem,
         verified=outcome.get("verified"),
     )
 

@@ -63,8 +63,8 @@ def read_story(storage: OpenStorage, thread_id: str) -> Story:
     return Story(status, list(_events(saved.chapters, ends)), _edges(ran, at), at, saved.running)
 
 
-def _events(told: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
-    for chapter in told:
+def _events(history: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
+    for chapter in history:
         for words in chapter.words:
             yield Wrote(words)
         for turn in chapter.turns:
@@ -143,7 +143,7 @@ def _enter(resource: AbstractContextManager[object]) -> None:
 
 @dataclass
 class Work:
-    """Drives one thread by its session.
+    """Drives one run of a thread by its session; the next run is another one's work.
 
     tell: called with events, in the worker's thread. run_command: runs a command where a person sees it.
     """
@@ -168,7 +168,6 @@ class Work:
         """
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
-        self._asked = ""
         status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as found:
@@ -215,7 +214,9 @@ class Work:
 
         def run(status: ThreadStatus) -> Answer:
             if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
-                raise TooLate(f"Thread {status.shown!r} no longer waits for this action. Nothing was run.")
+                raise TooLate(
+                    f"Thread {status.quoted_id!r} no longer waits for this action. Nothing was run."
+                )
             return Answer(self.act(action, self.settings()), action.interrupt_id)
 
         return self.go(Choose(run))
@@ -231,7 +232,8 @@ class Work:
         return {"output": output, "seconds": result.seconds}
 
     def ask(self, word: str) -> None:
-        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state."""
+        """Asks the run to pause (`pause`) or to end the task (`stop`) at the next state, also before it has
+        begun."""
         session = self._session
         if session is None or not session.pause(word):
             self._asked = word

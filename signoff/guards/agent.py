@@ -15,7 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
-from signoff.graph.errors import SetupError, shown
+from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.machine import ENTRIES
 
 _NO_STEP_LIMIT = 2**31 - 1
@@ -30,20 +30,20 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        with self._held(config), storage_errors():
+        with self._hold(config), storage_errors():
             yield from super().stream(self._entered(input), config, **self._saved(kwargs))
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         with storage_errors():
-            async with in_thread(self._held(config)):
+            async with in_thread(self._hold(config)):
                 stream: Any = super().astream(self._entered(input), config, **self._saved(kwargs))
                 async with aclosing(stream):
                     async for item in stream:
                         yield item
 
-    def _held(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
+    def _hold(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
         thread_id = thread_to_hold(self.checkpointer, self.config, config)
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return nullcontext()
@@ -71,7 +71,7 @@ def guarded(agent: Any) -> GuardedGraph:
     """
     if not isinstance(agent, CompiledStateGraph) or "guards" not in agent.builder.channels:
         raise SetupError(
-            f"guarded() takes an agent with guards, and this is {shown(type(agent).__name__)}; write "
+            f"guarded() takes an agent with guards, and this is {quote_id(type(agent).__name__)}; write "
             "guarded(create_agent(model, tools, middleware=[Guards()]))."
         )
     held = agent.copy()

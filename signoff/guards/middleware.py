@@ -48,7 +48,7 @@ from signoff.guards.steps import (
     GuardedRun,
     GuardPosition,
     Walk,
-    begun,
+    begin,
     due_calls,
     prompt_of,
     whole_history,
@@ -350,7 +350,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             walk.take(Report(Event.FAILED, {"ending": ending}))
             yield from walk.go()
             return
-        walk.take(Report(Event.REPLIED, {"messages": _noted(response, offered, begins, walk)}))
+        walk.take(Report(Event.REPLIED, {"messages": _with_marks(response, offered, begins, walk)}))
         # The rest waits until the reply is saved.
         yield from walk.step()
 
@@ -365,7 +365,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> tuple[GuardedRun, Part[ToolMessage | Command[Any]]]:
         state: Any = request.state
-        run = begun(self._deps_for(state), get_config(), state)
+        run = begin(self._deps_for(state), get_config(), state)
         return run, self._call(run, state, request, handler)
 
     def _call(
@@ -387,7 +387,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             run.give_back()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
-        running = Running(HandlerCall(handler, self._meant(request, call)), writer)
+        running = Running(HandlerCall(handler, self._resolve(request, call)), writer)
         try:
             if not run.deps.toolbox.is_effect(call.name) or not self._has_journal(run, call):
                 (result,) = yield running
@@ -402,7 +402,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return written.messages[0]
         return Command(update={**update, "messages": written.messages})
 
-    def _meant(self, request: ToolCallRequest, call: Call) -> ToolCallRequest:
+    def _resolve(self, request: ToolCallRequest, call: Call) -> ToolCallRequest:
         """The request for the tool that the call means, where its name was written slightly wrong."""
         known = self._known.get(call.name)
         if request.tool is not None or not isinstance(known, BaseTool):
@@ -452,7 +452,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                 )
 
     def _walk(self, state: Any, tools: Sequence[Any] = ()) -> Walk:
-        return Walk(state, begun(self._deps_for(state, tools), get_config(), state))
+        return Walk(state, begin(self._deps_for(state, tools), get_config(), state))
 
     def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
         """What the states work with in this thread: with its tools, as far as they are known here."""
@@ -520,24 +520,24 @@ def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], 
             choice = LOOSER[ToolChoice.REQUIRED]
 
 
-def _noted(response: Response, offered: ToolChoice, begins: float, walk: Walk) -> list[BaseMessage]:
+def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Walk) -> list[BaseMessage]:
     """What the model has said, with its marks and an id of its own."""
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
-    message = _kept(sanitize(normal(said[-1])))
+    message = _without_cut_calls(sanitize(normal(said[-1])))
     ends = time.time()
     notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
     if offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True
     message.response_metadata = {**message.response_metadata, KEY: notes}
-    taken = walk.run.reader(walk.state).noted.places
+    taken = walk.run.reader(walk.state).index.places
     if message.id is None or message.id in taken:
         message.id = f"{message.id or 'reply'}-{len(walk.state['messages'])}"
     return [slim(message)]
 
 
-def _kept(message: AIMessage) -> AIMessage:
+def _without_cut_calls(message: AIMessage) -> AIMessage:
     """The reply without the calls that had begun to come in when its stream was cut."""
     keep, calls = marks(message).get("cut"), [*message.invalid_tool_calls, *message.tool_calls]
     if keep is None or keep >= len(calls):

@@ -81,7 +81,7 @@ class GuardedRun(NodeContext):
         return found.messages if found is not None else ()
 
 
-def begun(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
+def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
     """The run of a hook that is given this state."""
     position, messages = state.get("guards"), state.get("messages") or ()
     first = position["first"] if position else (messages[0].id or "") if messages else ""

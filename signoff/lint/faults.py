@@ -34,7 +34,7 @@ class LinkedCall:
         return bool(self.results) and self.results[0].failed
 
     @property
-    def ran(self) -> bool:
+    def has_run(self) -> bool:
         """Whether it has a result that is not an error: a refused call did not run."""
         return bool(self.results) and not self.results[0].failed
 
@@ -72,7 +72,7 @@ class Linked:
     def calls(self) -> Iterator[LinkedCall]:
         return (made for step in self.steps for made in step.made)
 
-    def left(self, task: list[LinkedReply], at: int) -> bool:
+    def is_abandoned(self, task: list[LinkedReply], at: int) -> bool:
         """Whether the reply `at` makes no call and nothing followed from it; False for the last reply.
 
         That is: no program reminded the model, and the next reply, which may be the rest of this one, makes
@@ -102,7 +102,7 @@ def link(trace: Trace) -> Linked:
             tasks[-1].append(step)
             index.add(step)
         elif isinstance(entry, Result):
-            meant = index.meant(entry)
+            meant = index.answered_call(entry)
             meant.results.append(entry) if meant else lost.append(entry)
         elif entry.genuine and tasks[-1]:
             tasks.append([])
@@ -128,7 +128,7 @@ class _Index:
         for call_id, queue in queues.items():
             self.waiting.setdefault(call_id, []).append(queue)
 
-    def meant(self, result: Result) -> LinkedCall | None:
+    def answered_call(self, result: Result) -> LinkedCall | None:
         """Returns the call that the result answers; the last one with this id if all are answered."""
         if not result.id:
             return self._nameless(result)
@@ -434,13 +434,13 @@ def _beside(linked: Linked, names: ControlNames) -> Iterator[Fault]:
 
 def _truncated(linked: Linked, names: ControlNames) -> Iterator[Fault]:
     for made in linked.calls:
-        if made.ran and not made.call.whole:
+        if made.has_run and not made.call.whole:
             yield _of(
                 FaultKind.TRUNCATED,
                 made,
                 f"the arguments of {made.call.name} are no complete JSON, yet it ran",
             )
-        elif made.ran and made.reply.cut and names.works(made.call):
+        elif made.has_run and made.reply.cut and names.works(made.call):
             yield _of(
                 FaultKind.TRUNCATED, made, f"the reply was cut at the length limit, yet {made.call.name} ran"
             )
@@ -474,7 +474,7 @@ def _promised(linked: Linked, names: ControlNames) -> Iterator[Fault]:
         for at, step in enumerate(task):
             if step.finish(names) is not None:
                 break
-            if linked.left(task, at) and (promised := promise(step.reply.text)):
+            if linked.is_abandoned(task, at) and (promised := promise(step.reply.text)):
                 yield Fault(FaultKind.PROMISE, step.reply.at, None, f"a promise, and no call: “{promised}”")
 
 

@@ -33,7 +33,9 @@ class RunMessages(NamedTuple):
     cut: bool
 
 
-def held(document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str) -> RunMessages:
+def messages_in(
+    document: Any, alone: Callable[[Item], bool], name: str, run: int | None, known: str
+) -> RunMessages:
     """Returns the messages in a JSON value: a list of them, or an object that contains one.
 
     alone: whether an object is itself a message. name: of the file, for errors. run: which one, if the file
@@ -239,7 +241,7 @@ def read_trace(document: Any, name: str = "The file", run: int | None = None) ->
     name: of the file, for errors. run: which one, if the file contains several. Raises Unreadable, which says
     what was found and what is known.
     """
-    items, offered, cut = held(document, _is_message, name, run, KNOWN)
+    items, offered, cut = messages_in(document, _is_message, name, run, KNOWN)
     found = next((each for each in FORMATS if any(map(each.shows, items))), None)
     if found is None:
         raise Unreadable(f"{name} holds {_shape(items)}, which is none of the known formats: {KNOWN}.")
@@ -274,13 +276,13 @@ def read_file(path: Path) -> Any:
     """
     try:
         with path.open("rb") as file:
-            return parse(taken(file, str(path)), str(path))
+            return parse(read_all(file, str(path)), str(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "that is not a file name"
         raise Unreadable(f"{path} cannot be read ({why}); name a JSON file with messages.") from error
 
 
-def taken(file: IO[bytes], name: str) -> bytes:
+def read_all(file: IO[bytes], name: str) -> bytes:
     """Returns all bytes of an open file. Raises Unreadable when there are more than `MOST_BYTES`."""
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:

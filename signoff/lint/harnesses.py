@@ -93,8 +93,8 @@ def read_mini(items: Sequence[Item], _: bool = False) -> Iterator[Entry]:
 def offers(items: Sequence[Item]) -> frozenset[str]:
     """Returns the finishing command, if the instructions name it."""
     first = next((at for at, item in enumerate(items) if item.get("role") == "assistant"), len(items))
-    told = (_plain(item.get("content")) for item in items[:first])
-    return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in told) else frozenset()
+    texts = (_plain(item.get("content")) for item in items[:first])
+    return frozenset({SUBMIT}) if any(_OFFERED.search(text) for text in texts) else frozenset()
 
 
 def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[TraceCall]]) -> Iterator[Entry]:
@@ -118,7 +118,7 @@ def _read(items: Sequence[Item], command: Callable[[int, Item, str], Iterator[Tr
         for entry in found:
             if isinstance(entry, TraceReply):
                 calls = entry.calls or tuple(command(at, item, entry.text))
-                entry = last = replace(entry, calls=tuple(map(_named, calls)))
+                entry = last = replace(entry, calls=tuple(map(_rename_submit, calls)))
             elif isinstance(entry, Result) and at < final and _submits(entry, last):
                 # The environment ends the run when it accepts a submission: it did not accept this one.
                 entry = replace(entry, failed=True)
@@ -153,7 +153,7 @@ def _fenced(at: int, _: Item, text: str) -> Iterator[TraceCall]:
         yield call(at, "", "bash", {"command": found[0].strip()})
 
 
-def _named(made: TraceCall) -> TraceCall:
+def _rename_submit(made: TraceCall) -> TraceCall:
     return replace(made, name=SUBMIT) if _ECHOED.search(made.arguments.replace('\\"', '"')) else made
 
 

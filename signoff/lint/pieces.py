@@ -83,12 +83,12 @@ def text_of(at: int, content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def said(text: str) -> str:
+def without_thoughts(text: str) -> str:
     """Returns the `text` of a reply without the thoughts that some models write before it."""
     return words_of(AIMessage(text))
 
 
-def shown(at: int, content: Any) -> str:
+def result_text(at: int, content: Any) -> str:
     """Returns a result of any type as text, for comparing and matching."""
     if isinstance(content, str):
         return content

@@ -12,9 +12,9 @@ from signoff.lint.pieces import (
     listing,
     looks_failed,
     mapping,
-    said,
-    shown,
+    result_text,
     text_of,
+    without_thoughts,
     word,
 )
 from signoff.lint.trace import Entry, Result, TraceCall, TraceMessage, TraceReply, Unreadable
@@ -38,7 +38,7 @@ def read_chat(at: int, item: Item) -> Iterator[Entry]:
     message = mapping(at, "the message", choice.get("message")) if choice else item
     role = message.get("role")
     if role in _MODEL:
-        text = said(text_of(at, message.get("content")))
+        text = without_thoughts(text_of(at, message.get("content")))
         yield TraceReply(at, text, tuple(_calls(at, message)), is_cut(choice or message))
     elif role in _TOOL:
         yield from _results(at, message)
@@ -51,11 +51,11 @@ def read_chat(at: int, item: Item) -> Iterator[Entry]:
 
 def _results(at: int, message: Item) -> Iterator[Result]:
     """Yields the result in a message, or one for each of the calls that it answers together (SWE-agent)."""
-    text, name = shown(at, message.get("content")), _tool(at, message)
+    text, name = result_text(at, message.get("content")), _tool(at, message)
     failed = _failed(message, text)
     if failed and not text:
         error = message.get("error")
-        text = shown(at, error.get("message") if isinstance(error, dict) else error)
+        text = result_text(at, error.get("message") if isinstance(error, dict) else error)
     together = message.get("tool_call_ids")
     if isinstance(together, list) and together:
         ids = [word(at, "a part of tool_call_ids", part) for part in together]
@@ -157,7 +157,7 @@ def _spoken(run: Sequence[tuple[int, Item]]) -> TraceReply:
     texts = [text_of(at, item.get("content")) for at, item in run if item.get("role") in _MODEL]
     calls = [_item_call(at, item) for at, item in run if "call_id" in item]
     cut = any(is_cut(item) for _, item in run)
-    return TraceReply(run[-1][0], said("\n".join(texts)), tuple(calls), cut)
+    return TraceReply(run[-1][0], without_thoughts("\n".join(texts)), tuple(calls), cut)
 
 
 def _item_call(at: int, item: Item) -> TraceCall:
@@ -170,7 +170,7 @@ def _item_call(at: int, item: Item) -> TraceCall:
 
 
 def _output(at: int, item: Item) -> Result:
-    text = shown(at, item.get("output"))
+    text = result_text(at, item.get("output"))
     return Result(at, word(at, "call_id", item.get("call_id")), text, looks_failed(text))
 
 
@@ -207,12 +207,14 @@ def read_anthropic(at: int, item: Item) -> Iterator[Entry]:
             for part in parts
             if part.get("type") == "tool_use"
         ]
-        yield TraceReply(at, said(text), tuple(calls), is_cut({"stop_reason": item.get("stop_reason")}))
+        yield TraceReply(
+            at, without_thoughts(text), tuple(calls), is_cut({"stop_reason": item.get("stop_reason")})
+        )
     elif role == "user":
         results = [part for part in parts if part.get("type") == "tool_result"]
         for part in results:
             call_id = word(at, "tool_use_id", part.get("tool_use_id"))
-            yield Result(at, call_id, shown(at, part.get("content")), part.get("is_error") is True)
+            yield Result(at, call_id, result_text(at, part.get("content")), part.get("is_error") is True)
         if len(results) < len(parts) or not parts:
             yield TraceMessage(at, genuine=not results)
     elif role not in ("system", "developer"):
@@ -256,7 +258,7 @@ def read_langchain(at: int, item: Item) -> Iterator[Entry]:
     if kind in ("ai", "assistant"):
         yield _reply(at, message)
     elif kind in ("tool", "function"):
-        text = shown(at, message.get("content"))
+        text = result_text(at, message.get("content"))
         status = message.get("status")
         yield Result(
             at,
@@ -285,7 +287,9 @@ def langchain_offers(items: Sequence[Item]) -> frozenset[str]:
 def _reply(at: int, message: Item) -> TraceReply:
     metadata = mapping(at, "response_metadata", message.get("response_metadata"))
     text = text_of(at, message.get("content"))
-    return TraceReply(at, said(text), tuple(_langchain_calls(at, message, metadata)), is_cut(metadata))
+    return TraceReply(
+        at, without_thoughts(text), tuple(_langchain_calls(at, message, metadata)), is_cut(metadata)
+    )
 
 
 def _langchain_calls(at: int, message: Item, metadata: Item) -> list[TraceCall]:

@@ -414,7 +414,7 @@ def _usage(wire: Wire, shown: list[BaseMessage]) -> UsageMetadata | None:
         return None
     if isinstance(wire.usage, dict):
         return wire.usage
-    read, written = wire.usage or (_tokens(_size(message) for message in shown), _tokens(_sent_sizes(wire)))
+    read, written = wire.usage or (_tokens(_size(message) for message in shown), _tokens(_part_sizes(wire)))
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
@@ -427,7 +427,7 @@ def _size(message: BaseMessage) -> int:
     return len(str(message.content)) + sum(len(c["name"]) + len(str(c["args"])) for c in calls)
 
 
-def _sent_sizes(wire: Wire) -> Iterator[int]:
+def _part_sizes(wire: Wire) -> Iterator[int]:
     yield len(wire.additional_kwargs.get("refusal") or "")
     for part in wire.parts:
         yield len(part.name) + len(part.arguments) if isinstance(part, ScriptedCall) else len(str(part))

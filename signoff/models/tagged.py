@@ -135,7 +135,7 @@ class TaggedText(BaseChatModel):
             standing=self.standing,
         ).messages(messages)
 
-    def kept(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
+    def keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """Returns what a graph saves of this model in the state of a thread.
 
         That is the constitution, the approach, the evidence and the status.

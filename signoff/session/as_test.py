@@ -147,8 +147,8 @@ def _reply(found: AIMessage | str, redact: Redaction) -> str:
     for call in found.tool_calls:
         args, call_id = redact(call["args"]), call["id"]
         plain = all(name.isidentifier() and name not in ("id", "raw", "args") for name in args)
-        told = [f"{name}={value!r}" for name, value in args.items()] if plain else [f"args={args!r}"]
-        parts.append(f"call({', '.join([repr(call['name']), f'id={call_id!r}', *told])})")
+        arguments = [f"{name}={value!r}" for name, value in args.items()] if plain else [f"args={args!r}"]
+        parts.append(f"call({', '.join([repr(call['name']), f'id={call_id!r}', *arguments])})")
     if reason:
         parts.append(f"finish_reason={reason!r}")
     short = usage and set(usage) <= {"input_tokens", "output_tokens", "total_tokens"}
@@ -172,8 +172,8 @@ def _message(found: AIMessage, redact: Redaction) -> str:
         "response_metadata": redact(metadata),
         "usage_metadata": found.usage_metadata,
     }
-    told = (f"{name}={value!r}" for name, value in fields.items() if value or name == "content")
-    return f"AIMessage({', '.join(told)})"
+    arguments = (f"{name}={value!r}" for name, value in fields.items() if value or name == "content")
+    return f"AIMessage({', '.join(arguments)})"
 
 
 def _tool(found: RecordedTool) -> str:
@@ -186,9 +186,9 @@ def _setting(name: str, value: Any, redact: Redaction) -> str:
         return f"{name}={redact(value)!r}"
     prices = value.get("prices")
     plain = {key: one for key, one in value.items() if key != "prices"}
-    told = [f"{key}={one!r}" for key, one in plain.items()]
-    told += [f"prices=Prices(**{prices.model_dump()!r})"] if prices else []
-    return f"limits=Limits({', '.join(told)})"
+    arguments = [f"{key}={one!r}" for key, one in plain.items()]
+    arguments += [f"prices=Prices(**{prices.model_dump()!r})"] if prices else []
+    return f"limits=Limits({', '.join(arguments)})"
 
 
 _TEMPLATE = '''\

@@ -6,7 +6,7 @@ Another process asks for a pause by a request in the store, which the run reads 
 import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.compiled.inputs import extend, is_repeated, reason, retry, undo
+from signoff.graph.compiled.inputs import is_repeated, reason
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
+from signoff.graph.finish.again import extend, marked, retry, undo
+from signoff.graph.foreign import checked_thread_id, pause_place, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
@@ -117,9 +118,9 @@ def start(
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
-            return Start(_marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
+            return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
-            return Start(_marked(retry(status.values, texts), mark), "retry")
+            return Start(marked(retry(status.values, texts), mark), "retry")
         case Undo(ask=ask):
             _known(status)
             return Start(undo(status.values, ask=ask), "undo")
@@ -139,13 +140,13 @@ def _on(status: ThreadStatus) -> Start:
 
 def _known(status: ThreadStatus) -> None:
     if status.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
+        raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
 
 
 def _stopped(status: ThreadStatus) -> Start:
     _known(status)
     if status.condition is Condition.ENDED:
-        raise ThreadError(f"Thread {status.shown!r} has ended; there is nothing to stop.")
+        raise ThreadError(f"Thread {status.quoted_id!r} has ended; there is nothing to stop.")
     return Start(None, "stop", stop=True)
 
 
@@ -155,19 +156,19 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     if waiting is None:
         state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
         raise TooLate(
-            f"Thread {status.shown!r} {state} and does not wait for an answer; nothing was changed."
+            f"Thread {status.quoted_id!r} {state} and does not wait for an answer; nothing was changed."
         )
     if command.interrupt_id is None and len(status.waits) > 1:
-        told = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
+        waits = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
         raise ThreadError(
-            f"Thread {status.shown!r} waits for {len(status.waits)} answers; say which one is meant by "
-            f"interrupt_id= ({told}). Nothing was changed."
+            f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant by "
+            f"interrupt_id= ({waits}). Nothing was changed."
         )
     if command.interrupt_id is not None:
         waiting = status.wait(command.interrupt_id)
     if waiting is None:
         raise TooLate(
-            f"Thread {status.shown!r} no longer waits for this answer (interrupt "
+            f"Thread {status.quoted_id!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
@@ -184,19 +185,11 @@ def _name(by: Any) -> str:
     return valid_text(by or "").strip()
 
 
-def _marked(going_on: Command[Any], mark: str | None) -> Command[Any]:
-    """The input with this id for the message that it adds."""
-    if mark is None or not isinstance(going_on.update, dict):
-        return going_on
-    messages = [message.model_copy(update={"id": mark}) for message in going_on.update["messages"]]
-    return replace(going_on, update={**going_on.update, "messages": messages})
-
-
 def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPending) -> list[BaseMessage]:
     open_work = status.condition in (Condition.WAITING, Condition.STOPPED)
     if status.waiting and on_pending == "refuse":
         raise ThreadError(
-            f"Thread {status.shown!r} waits for {status.waiting.waits_for}; answer that first. "
+            f"Thread {status.quoted_id!r} waits for {status.waiting.waits_for}; answer that first. "
             "Nothing was changed."
         )
     if open_work and on_pending == "supersede":
@@ -227,24 +220,17 @@ def _task(command: Any) -> list[BaseMessage]:
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
 
 
-_PAUSE = "pause"
-
-
-def _place(thread_id: str) -> tuple[str, ...]:
-    return ("signoff", "requests", label(checked_thread_id(thread_id)))
-
-
 def request_pause(store: BaseStore, thread_id: str) -> None:
     """Asks whoever runs the thread to pause it. A run that begins later ignores the request."""
-    store.put(_place(thread_id), _PAUSE, {"at": time.time()})
+    store.put(*pause_place(checked_thread_id(thread_id)), {"at": time.time()})
 
 
 def look_for_request(thread_id: str) -> GetOp:
-    return GetOp(_place(thread_id), _PAUSE)
+    return GetOp(*pause_place(thread_id))
 
 
 def drop_request(thread_id: str) -> PutOp:
-    return PutOp(_place(thread_id), _PAUSE, None)
+    return PutOp(*pause_place(thread_id), None)
 
 
 def requested(found: Sequence[Any]) -> bool:

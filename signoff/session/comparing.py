@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from signoff.graph.build import Storage
-from signoff.graph.errors import ThreadError, shown
+from signoff.graph.errors import ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.replies import Reply
 from signoff.nodes.model.prices import prices_by_name
@@ -68,10 +68,10 @@ def figures_of(storage: Storage, thread_id: str) -> TaskFigures:
     running = asked is not None and asked(checked_thread_id(thread_id))
     found = look(graph, thread_id)
     if found.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {shown(thread_id)}; `signoff threads` lists them.")
+        raise ThreadError(f"There is no thread {quote_id(thread_id)}; `signoff threads` lists them.")
     with readable(thread_id):
-        told = chapters(found.values, deps_of(graph).toolbox)
-        return _figures(found, told[-1].turns if told else (), running)
+        history = chapters(found.values, deps_of(graph).toolbox)
+        return _figures(found, history[-1].turns if history else (), running)
 
 
 def _figures(found: ThreadStatus, turns: tuple[Turn, ...], running: bool) -> TaskFigures:
@@ -104,5 +104,5 @@ def _model_of(reply: Reply) -> str:
 
 def _in_words(turn: Turn) -> str:
     """The calls of a turn with their arguments; the beginning of its words where there are none."""
-    told = [f"{one.name}({', '.join(f'{k}={v!r}' for k, v in one.args.items())})" for one in turn.calls]
-    return "; ".join(told) or " ".join(turn.text.split())[:_TEXT]
+    history = [f"{one.name}({', '.join(f'{k}={v!r}' for k, v in one.args.items())})" for one in turn.calls]
+    return "; ".join(history) or " ".join(turn.text.split())[:_TEXT]

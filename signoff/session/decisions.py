@@ -19,10 +19,10 @@ from signoff.tools.answers import read_confirmation, read_question
 from signoff.tools.approvals import (
     DECISIONS,
     ApprovalDecision,
+    content_id,
+    content_id_of_calls,
     looks_named,
     read_answer,
-    shown_calls,
-    shown_id,
     take_ids,
 )
 
@@ -46,7 +46,7 @@ schema of edited arguments."""
 
 def approval_answer(answer: Any, calls: Asked, shown: str) -> Any:
     """The decisions for `calls`, which were shown under the short id `shown`."""
-    given = _given(answer, len(calls))
+    given = _parse_decisions(answer, len(calls))
     _read(given, calls, shown)
     return plain_value(given)
 
@@ -56,12 +56,12 @@ def says_which(answer: Any, calls: Asked, shown: str) -> bool:
 
     Raises ThreadError for one that does not fit.
     """
-    given = _given(answer, len(calls))
+    given = _parse_decisions(answer, len(calls))
     found = _read(given, calls, shown)
     return bool(take_ids(given)[1]) or all(decision.type == "reject" for decision in found)
 
 
-def _given(answer: Any, calls: int) -> Any:
+def _parse_decisions(answer: Any, calls: int) -> Any:
     """The decisions of an answer, which may be words."""
     words, named = take_ids(answer) if isinstance(answer, str) else (answer, frozenset())
     given = _decisions_in_words(words, calls) if isinstance(words, str) else words
@@ -248,18 +248,20 @@ class Approval:
 
         Raises ThreadError for an answer that does not fit, so that a wrong one is never delivered.
         """
-        return approval_answer(answer, self._asked, self.shown)
+        return approval_answer(answer, self._questions, self.shown)
 
     def says_which(self, answer: Any) -> bool:
         """Whether an answer names `shown`, or needs not to, since it rejects. Raises as `read` does."""
-        return says_which(answer, self._asked, self.shown)
+        return says_which(answer, self._questions, self.shown)
 
     @property
     def shown(self) -> str:
-        return shown_calls(self.interrupt_id, [(call.call_id, call.name, call.args) for call in self.calls])
+        return content_id_of_calls(
+            self.interrupt_id, [(call.call_id, call.name, call.args) for call in self.calls]
+        )
 
     @property
-    def _asked(self) -> Asked:
+    def _questions(self) -> Asked:
         return [(call.call_id, call.name, call.args, call.allowed, call.args_schema) for call in self.calls]
 
     def document(self) -> Any:
@@ -329,7 +331,7 @@ class Confirmation:
 
     @property
     def shown(self) -> str:
-        return shown_id(self.interrupt_id, self.call_id, self.summary, list(self.pending_issues))
+        return content_id(self.interrupt_id, self.call_id, self.summary, list(self.pending_issues))
 
     def document(self) -> Any:
         found = {"summary": self.summary, "claim": self.claim, "pending_issues": list(self.pending_issues)}

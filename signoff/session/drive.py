@@ -314,7 +314,7 @@ def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted
             return Paused(thread.asked.word)
         idle = 0 if happened or stop else idle + 1
         if idle > _IDLE:
-            raise ThreadError(f"Thread {status.shown!r} cannot continue; begin another one.")
+            raise ThreadError(f"Thread {status.quoted_id!r} cannot continue; begin another one.")
         given = status.go_on
 
 
@@ -345,6 +345,9 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
                     said = Message(event.text, event.turn, _names(event), event.message_id)
                     control.request_drain("step")
                 yield event
+        yield from _listen(thread)
+    if thread.deps.toolbox.delegates:
+        # One of them may have come to a stop for it.
         yield from _listen(thread)
     return happened, said
 

@@ -36,7 +36,7 @@ def export(storage: Storage, thread_id: str) -> dict[str, Any]:
             outcomes = [outcome.model_dump() for outcome in recorded(storage.store, thread_id)]
             records = list(entries(storage.store, thread_id))
     if status.condition is Condition.UNKNOWN and not records:
-        raise ThreadError(f"There is no thread {status.shown!r}; nothing was exported.")
+        raise ThreadError(f"There is no thread {status.quoted_id!r}; nothing was exported.")
     waiting = status.waiting
     return {
         "format": FORMAT,

@@ -80,7 +80,7 @@ class Follower:
         if state is State.APPROVE and (approvals := written.get("approvals")):
             yield from self._decided(approvals["calls"])
         for message in written.get("messages", ()):
-            placed = self._placed(message)
+            placed = self._with_history_id(message)
             # An undo marks results that were told before.
             if state is not State.UNDO:
                 yield from self.message(placed)
@@ -128,7 +128,7 @@ class Follower:
         elif why := nudge_kind(message):
             yield Nudged(why, message.text, message.id or "")
 
-    def _placed(self, message: BaseMessage) -> BaseMessage:
+    def _with_history_id(self, message: BaseMessage) -> BaseMessage:
         """`message` with its id in the history."""
         if self._history is None:
             return message
@@ -153,7 +153,7 @@ class Follower:
             alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name)
             if at and alone:
                 return
-            args, asked = self._ran(called)
+            args, asked = self._arguments_of(called)
             yield CallStarted(self.turn, name, args, called.call_id, asked, self.reply_id)
             if alone:
                 return
@@ -171,7 +171,7 @@ class Follower:
                 called.name,
                 call_id,
                 found["type"],
-                self._ran(called)[0] if runs else None,
+                self._arguments_of(called)[0] if runs else None,
                 found["message"],
                 found.get("by", ""),
                 self.reply_id,
@@ -182,7 +182,7 @@ class Follower:
         found = self.decisions.get(called.call_id)
         return found if found and found["hash"] == fingerprint(called.name, called.args) else None
 
-    def _ran(
+    def _arguments_of(
         self, called: Called, kept: Mapping[str, Any] | None = None
     ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
         """The arguments that a call runs with, and the model's own where those are others. kept: what its
@@ -240,7 +240,9 @@ class Follower:
 
     def _finished(self, called: Called, message: ToolMessage, ids: Mapping[str, Any]) -> CallFinished:
         notes, ok = marks(message), message.status != "error"
-        args, asked = self._ran(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
+        args, asked = (
+            self._arguments_of(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
+        )
         return CallFinished(
             self.turn,
             called.name,

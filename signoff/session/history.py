@@ -93,11 +93,11 @@ def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] 
 
 def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
     """Everything in the messages as events, in order, each with the id of its task."""
-    for number, (task, event) in enumerate(_told(values, toolbox), 1):
+    for number, (task, event) in enumerate(_events_of(values, toolbox), 1):
         yield task, replace(event, seq=number)
 
 
-def _told(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
+def _events_of(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, SessionEvent]]:
     messages: Sequence[BaseMessage] = values.get("messages", ())
     spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
     follower = Follower(Task(), toolbox, Limits().turns)

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from signoff.graph.build import Graph
 from signoff.graph.machine import EVENT_ALIASES, Event, State
 from signoff.graph.state import MIDDLEWARE, AgentState
-from signoff.session.path import NO_TASK, Step, all_between, ran_between, step_of, unsaved
+from signoff.session.path import NO_TASK, Step, all_between, node_between, step_of, unsaved
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Repla
         # Where a branch begins there is a full copy: what its parent holds beside is another branch's.
         live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
         after = _values(stored, live)
-        step = step_of(one, ran_between(one, parent), stored)
+        step = step_of(one, node_between(one, parent), stored)
         if step.name:
             whole = len(all_between(one, parent)) == 1
             yield ReplayStep(step, cast(AgentState, before), cast(AgentState, after), whole)

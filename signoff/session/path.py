@@ -1,4 +1,4 @@
-"""The path of a thread (which states ran, what each reported, and why), and the forks of a thread."""
+"""The path of a thread: which states ran, what each reported, and why."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,9 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.types import Command, StateSnapshot
 
-from signoff.graph.build import Graph
-from signoff.graph.compiled.inputs import entry_update, go_on
-from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.foreign import counted
-from signoff.graph.history.task import Task, read
+from signoff.graph.errors import ThreadError
 from signoff.graph.machine import ALIASES, Event, State, next_states
-from signoff.graph.schemas.state import for_a_copy
-from signoff.nodes.descent import namespace
-from signoff.nodes.journal import copy_entries
-from signoff.session.status import config_of, deps_of, readable
 
 _START = "__start__"
 # LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.
@@ -74,10 +65,11 @@ async def asteps(
     return walk.path()
 
 
-def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> list[CheckpointTuple]:
-    """The checkpoints that led to where the thread stands, oldest first, without branches that were left."""
+def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str, ns: str = "") -> list[CheckpointTuple]:
+    """The checkpoints that led to where the thread stands, oldest first, without branches that were left.
+    ns: the namespace of a delegate, for those of its machine."""
     found: list[CheckpointTuple] = []
-    for saved in checkpointer.list(_whole(thread_id)):
+    for saved in checkpointer.list(_whole(thread_id, ns)):
         if not found or _id(saved) == _parent_id(found[-1]):
             found.append(saved)
         if _parent_id(found[-1]) is None:
@@ -105,8 +97,8 @@ def before_turn(path: Sequence[Step], turn: int) -> Step:
     return found
 
 
-def _whole(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+def _whole(thread_id: str, ns: str = "") -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
 
 
 def known_state(name: str) -> State | None:
@@ -149,7 +141,7 @@ class _Walk:
         return self.found[::-1]
 
     def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
-        name = ran_between(saved, parent)
+        name = node_between(saved, parent)
         # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
         # run that saves only its end there is an empty checkpoint.
         again = self.entered and saved.metadata.get("source") == "input"
@@ -183,7 +175,7 @@ def _next(channels: Collection[str]) -> tuple[str, ...]:
     return next_states(channels) or ((_START,) if _START in channels else ())
 
 
-def ran_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
+def node_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
     """The name of the node that ran between `parent` and `saved`; empty for none.
 
     More than one ran when steps between were not saved (`durability="exit"`): this is the last of them.
@@ -232,86 +224,3 @@ def _id(found: CheckpointTuple) -> str:
 def _parent_id(found: CheckpointTuple) -> str | None:
     parent = found.parent_config
     return parent["configurable"].get("checkpoint_id") if parent else None
-
-
-_TO_A_QUESTION = (State.COMPRESS, State.DECIDE, State.ASK_USER)
-
-
-def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> None:
-    """Copies the thread to `target`: as it was after `at` turns of its current task, at the checkpoint with
-    this id, or as it is (None).
-
-    A copy of a thread that waits for an answer waits for it, too. One that waits for something else is to go
-    on first (`run()`): then it waits for the same.
-
-    What the journal says of calls that were open at that point is copied too: the fork does not repeat an
-    effect that has taken place. Raises ThreadError when there is no such point, or `target` exists.
-    """
-    if at is not None and (isinstance(at, bool) or not isinstance(at, int | str)):
-        raise SetupError(f"Fork at a number of turns, at the id of a checkpoint, or at None; not at {at!r}.")
-    with graph.runner(config_of(target)):
-        if graph.get_state(config_of(target)).created_at is not None:
-            raise ThreadError(f"Thread {target!r} already exists; choose another id.")
-        with readable(thread_id):
-            snapshot = _point(graph, thread_id, at)
-            values: Any = snapshot.values
-            task = read(values, deps_of(graph).toolbox)
-        _check_none_below(graph, thread_id, task)
-        if graph.store is not None and task.last is not None:
-            copy_entries(graph.store, (thread_id, target), task.last.message.id or "", task.due)
-        if outcome := values.get("outcome"):
-            values = {**values, "outcome": {**outcome, "thread_id": target}}
-        copied = for_a_copy(values, deps_of(graph).channels)
-        if snapshot.next == (str(State.FINISH),):
-            # The rules would not find an end again that a finish has been granted already. Where that event
-            # leads is known: the last state has no way of its own.
-            last = str(State.FINISH)
-            graph.update_state(config_of(target), Command(goto=last, update=copied), last)
-        else:
-            graph.update_state(config_of(target), *entry_update(Event.FORK, copied))
-        if not task.due and (task.ask is not None or task.spoke is not None):
-            _ask(graph, target)
-
-
-def _check_none_below(graph: Graph, thread_id: str, task: Task) -> None:
-    """Raises ThreadError where a delegate is at work: the copy would do once more what it has done."""
-    saver = graph.checkpointer
-    assert isinstance(saver, BaseCheckpointSaver), "a session has one"
-    reply_id = (task.last.message.id or "") if task.last else ""
-    for call in task.due:
-        ns = namespace("", call.name, reply_id, call.id)
-        if saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}) is not None:
-            raise ThreadError(
-                f"The delegate {call.name!r} has begun its work at this point, and a copy of the thread "
-                "would have it done again; let it end first, or fork at another point. Nothing was changed."
-            )
-
-
-def _ask(graph: Graph, thread_id: str) -> None:
-    """Puts the question that stands to a person: nothing else runs on the way there."""
-    place = config_of(thread_id)
-    others = [str(state) for state in State if state not in _TO_A_QUESTION]
-    for _ in graph.stream_held(go_on(graph.get_state(place)), place, interrupt_before=others):
-        pass
-
-
-def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
-    now = graph.get_state(config_of(thread_id))
-    if now.created_at is None:
-        raise ThreadError(f"There is no thread {thread_id!r} to fork.")
-    values: Any = now.values
-    turns = read(values, deps_of(graph).toolbox).turns
-    if at is None or at == turns:
-        return now
-    if isinstance(at, int) and not 0 <= at < turns:
-        raise ThreadError(f"The current task has {counted(turns, 'turn')}; there is no turn {at} in it.")
-    checkpointer = graph.checkpointer
-    assert isinstance(checkpointer, BaseCheckpointSaver), "a session has one"
-    checkpoint = at
-    if isinstance(at, int):
-        checkpoint = before_turn(steps(checkpointer, thread_id), at + 1).checkpoint_id
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_id": checkpoint}}
-    found = graph.get_state(config)
-    if found.created_at is None:
-        raise ThreadError(f"Thread {thread_id!r} has no checkpoint {at!r}; `signoff show --json` lists them.")
-    return found

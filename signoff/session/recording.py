@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import runner
-from signoff.graph.errors import SetupError, ThreadError, shown
+from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State
@@ -100,10 +100,10 @@ def record(graph: Graph, thread_id: str) -> Recording:
     with runner(saver, checked_thread_id(thread_id)), readable(thread_id):
         condition = look(graph, thread_id).condition
         if condition is Condition.UNKNOWN:
-            raise ThreadError(f"There is no thread {shown(thread_id)}; nothing was recorded.")
+            raise ThreadError(f"There is no thread {quote_id(thread_id)}; nothing was recorded.")
         if condition is Condition.STOPPED:
             raise ThreadError(
-                f"Thread {shown(thread_id)} has work left; let it end, or come to a question, first."
+                f"Thread {quote_id(thread_id)} has work left; let it end, or come to a question, first."
             )
         moments = list(moments_of(graph, trail(saver, thread_id)))
         path = [step for step in steps(saver, thread_id) if step.name]
@@ -112,9 +112,9 @@ def record(graph: Graph, thread_id: str) -> Recording:
     for moment in moments:
         if not moment.whole:
             raise ThreadError(
-                f"A run of thread {shown(thread_id)} saved only its end; its steps are not known."
+                f"A run of thread {quote_id(thread_id)} saved only its end; its steps are not known."
             )
-        found.moves += [*_given(before, moment.before, thread_id), *_people(moment)]
+        found.moves += [*_moves_between(before, moment.before, thread_id), *_people(moment)]
         _take(found, moment)
         before = moment.after
     # As the history of a session tells it: from the first reply on.
@@ -140,7 +140,7 @@ def _check_controls(deps: Dependencies) -> None:
         raise SetupError(f"The graph has {what}, which a recording does not hold; test it with the graph.")
 
 
-def _given(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> list[Move]:
+def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> list[Move]:
     """What somebody wrote between two steps, by the state after the one and before the other."""
     moves: list[Move] = []
     for message in now["messages"][len(last.get("messages", ())) :]:
@@ -155,7 +155,7 @@ def _given(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> l
             moves.append(Move("retry"))
         else:
             raise ThreadError(
-                f"Thread {shown(thread_id)} begins in the middle, as a fork or with a history of others, "
+                f"Thread {quote_id(thread_id)} begins in the middle, as a fork or with a history of others, "
                 "so what led there is not known; record the thread that it comes from."
             )
     # Adjacent messages of the user come in one input.

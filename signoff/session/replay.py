@@ -32,7 +32,7 @@ from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, ma
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, STARTED
-from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, kept
+from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, keep_model_state
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
 from signoff.session.moments import ReplayStep, moments_of
@@ -49,8 +49,8 @@ DECIDED = frozenset(
 """The states that are decided again. The others do what cannot be done again, or wait for a person."""
 
 _SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
-# Which machine a thread was run with says nothing of what it decided.
-_NOT_COMPARED = frozenset({"machine"})
+# Which machine a thread was run with says nothing of what it decided; what was read of a ledger is known.
+_NOT_COMPARED = frozenset({"machine", "tree"})
 _LATER_MARKS = frozenset({"said", "ran", "phase"})
 _CLOCK = frozenset({"seconds", "waited", "at"})
 
@@ -181,7 +181,7 @@ class _Again:
             return True
         update = {"event": str(report.event or "ended"), **report.update}
         if self._deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
-            update |= kept(self._deps.keeper, moment.before, update)
+            update |= keep_model_state(self._deps.keeper, moment.before, update)
         self._compare(moment, update)
         return True
 
@@ -251,13 +251,13 @@ class _Again:
             stored: dict[str, Any] = {**moment.after, "verdicts": _kinds(moment.after["verdicts"])}
         else:
             stored = dict(moment.after)
-            written = _named(update.get("messages", []), moment)
+            written = _with_given_ids(update.get("messages", []), moment)
             now["messages"] = append_messages(moment.before["messages"], [written])
         now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
             was, is_now = _in_todays_names(name, stored.get(name)), now.get(name)
             if not _is_same(was, _in_todays_names(name, is_now)):
-                self._differs(moment, name, *_shown(name, moment, was, is_now))
+                self._differs(moment, name, *_difference(name, moment, was, is_now))
 
     def _check_records(self) -> None:
         """Compares the outcomes that the store keeps with those that were concluded again."""
@@ -268,7 +268,7 @@ class _Again:
             stored = _in_todays_names("outcome", item.value if item else None)
             if not _is_same(stored, known := _known(stored, now)):
                 self._turn = turn
-                self._differs(moment, "recorded outcome", *_shown("", moment, stored, known))
+                self._differs(moment, "recorded outcome", *_difference("", moment, stored, known))
 
 
 def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
@@ -347,7 +347,7 @@ def _rules(moment: ReplayStep, now: Mapping[str, Any]) -> tuple[str, str] | None
     stored = _in_todays_names("decision", moment.after["decision"])
     if _is_same(stored, now["decision"]):
         return None
-    return _told(stored), _told(now["decision"])
+    return _describe(stored), _describe(now["decision"])
 
 
 def _in_todays_names(channel: str, value: Any) -> Any:
@@ -363,11 +363,11 @@ def _in_todays_names(channel: str, value: Any) -> Any:
     return value
 
 
-def _told(decision: Mapping[str, Any]) -> str:
+def _describe(decision: Mapping[str, Any]) -> str:
     return f"{decision['rule']} → {decision['event']}: {decision['why']}"
 
 
-def _named(written: Any, moment: ReplayStep) -> list[BaseMessage]:
+def _with_given_ids(written: Any, moment: ReplayStep) -> list[BaseMessage]:
     """What a state appends now, with the ids that LangGraph once gave to the messages that had none."""
     known, fresh = {message.id for message in moment.before["messages"]}, iter(moment.written)
     named = list[BaseMessage]()
@@ -378,7 +378,7 @@ def _named(written: Any, moment: ReplayStep) -> list[BaseMessage]:
     return named
 
 
-def _shown(name: str, moment: ReplayStep, stored: Any, now: Any) -> tuple[Any, Any]:
+def _difference(name: str, moment: ReplayStep, stored: Any, now: Any) -> tuple[Any, Any]:
     """Two values that differ, cut to what differs in them."""
     if name == "messages":
         begin = len(moment.before["messages"])

@@ -27,8 +27,9 @@ from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, Thr
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
+from signoff.session.forking import fork
 from signoff.session.history import Turn, chapters
-from signoff.session.path import fork, steps
+from signoff.session.path import steps
 from signoff.session.status import ThreadStatus, config_of, deps_of, readable
 
 _ON_PENDING = ("answer", "supersede", "refuse")
@@ -149,8 +150,8 @@ class Session(Generic[ResultT]):
         found = self.status()
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
-            told = chapters(found.values, self._thread.deps.toolbox, path)
-        return [turn for chapter in told for turn in chapter.turns]
+            history = chapters(found.values, self._thread.deps.toolbox, path)
+        return [turn for chapter in history for turn in chapter.turns]
 
     def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the

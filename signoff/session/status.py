@@ -1,9 +1,6 @@
-"""The status of a thread, read from what is saved; and the default answer to a question whose deadline has
-passed. Neither needs a model.
-"""
+"""The status of a thread, read from what is saved, without a model."""
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,20 +12,19 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.compiled.inputs import entering, entry_update
 from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.finish.again import entering
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
-from signoff.graph.messages import result
 from signoff.graph.outcome import current_outcome
 from signoff.nodes.node import Dependencies, Node
 from signoff.session.decisions import Confirmation, Question, Waiting, waiting_of
-from signoff.tools.answers import expired
 
 
 class Condition(StrEnum):
@@ -64,7 +60,7 @@ class ThreadStatus:
         return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
 
     @property
-    def shown(self) -> str:
+    def quoted_id(self) -> str:
         """The thread's id, for a message."""
         return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
 
@@ -131,10 +127,19 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
 def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
     """The channels that a thread has beside the machine's."""
     with readable(thread_id):
-        saved = storage.checkpointer.get_tuple(config_of(thread_id))
-        values = saved.checkpoint["channel_values"] if saved else ()
+        return _added_to(storage.checkpointer.get_tuple(config_of(thread_id)))
+
+
+def _added_to(saved: CheckpointTuple | None) -> tuple[str, ...]:
+    values = saved.checkpoint["channel_values"] if saved else ()
     known = _graph_without_model().channels
     return tuple(sorted(name for name in values if name not in known and re.fullmatch(r"(?!__)\w+", name)))
+
+
+def graph_of_machine(saved: CheckpointTuple) -> Graph:
+    """A graph that can read and write the machine of a delegate, by its last checkpoint; it can run none, and
+    has no checkpointer of its own."""
+    return _graph_without_model(_added_to(saved))
 
 
 def look(graph: Graph, thread_id: str) -> ThreadStatus:
@@ -185,42 +190,3 @@ def readable(thread_id: str) -> Iterator[None]:
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
             f"{error}); begin another thread, or restore a backup of the database."
         ) from error
-
-
-@dataclass(frozen=True)
-class Expired:
-    """A question that nobody answered in time, and the default that answered it."""
-
-    thread_id: str
-    question: str
-    answer: str
-
-
-def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | None:
-    """Answers the thread's question with its default when its deadline has passed (`now`: epoch seconds).
-
-    The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`. None when
-    nothing has expired. The question of a delegate waits for a person, however long. Raises ThreadBusy when
-    the thread is running.
-    """
-    with graph.runner(config_of(thread_id)):
-        status = look(graph, thread_id)
-        waiting, moment = status.waiting, time.time() if now is None else now
-        if not isinstance(waiting, Question) or waiting.path:
-            return None
-        answer = expired({"type": waiting.pause, **waiting.document()}, moment, deps_of(graph).texts)
-        if answer is None:
-            return None
-        name, reply_id = _asked_by(status.values, waiting.call_id)
-        answered = result(waiting.call_id, name, answer, answered=True, expired=True, reply=reply_id)
-        graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": [answered]}))
-    return Expired(thread_id, waiting.text, answer)
-
-
-def _asked_by(values: Mapping[str, Any], call_id: str) -> tuple[str, str]:
-    """The tool and the reply of a call."""
-    for message in reversed(values["messages"]):
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            if call["id"] == call_id:
-                return call["name"], message.id or ""
-    return "ask_user", ""

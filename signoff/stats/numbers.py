@@ -276,7 +276,7 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int
         "ratings": _ratings(tasks),
         "waiting": _waiting(tasks),
         "tokens": _tokens(tasks),
-        "models": _counted(found["model"] for found in figures if found["model"]),
+        "models": _count_values(found["model"] for found in figures if found["model"]),
         "rules": _summed(found["rules"] for found in figures),
         "sections": sections((task, why is not None) for task, why in zip(tasks, whys, strict=True)),
         "what_if": what_if(tasks, caps),
@@ -294,10 +294,10 @@ def what_if(tasks: Iterable[TaskRecord], caps: Iterable[int]) -> list[dict[str, 
 
 def _exits(tasks: Sequence[TaskRecord]) -> dict[str, dict[str, int]]:
     return {
-        "status": _counted(task.status for task in tasks),
-        "reason": _counted(task.reason for task in tasks),
-        "claim": _counted(task.claim for task in tasks if task.claim),
-        "verified": _counted(task.verified for task in tasks if task.verified),
+        "status": _count_values(task.status for task in tasks),
+        "reason": _count_values(task.reason for task in tasks),
+        "claim": _count_values(task.claim for task in tasks if task.claim),
+        "verified": _count_values(task.verified for task in tasks if task.verified),
     }
 
 
@@ -382,7 +382,7 @@ def _tokens(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
     }
 
 
-def _counted(values: Iterable[str]) -> dict[str, int]:
+def _count_values(values: Iterable[str]) -> dict[str, int]:
     return dict(Counter(values).most_common())
 
 

@@ -110,18 +110,18 @@ def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None
         raise SetupError(f"A rating is a number from {STARS[0]} to {STARS[-1]}, not {stars}.")
     ended = read_ended(store, checked_thread_id(thread_id))
     if not ended:
-        raise ThreadError(f"No task of thread {_shown(thread_id)} has ended; rate it when one has.")
+        raise ThreadError(f"No task of thread {_quote_id(thread_id)} has ended; rate it when one has.")
     number = len(ended) if task is None else task
     if not 1 <= number <= len(ended):
         raise SetupError(
-            f"{len(ended)} task(s) of thread {_shown(thread_id)} have ended; there is no task {number}."
+            f"{len(ended)} task(s) of thread {_quote_id(thread_id)} have ended; there is no task {number}."
         )
     rated = ended[number - 1]
     store.put(*place(RATINGS, thread_id, rated.task), {"rating": stars, "at": time.time()})
     return rated
 
 
-def _shown(thread_id: str) -> str:
+def _quote_id(thread_id: str) -> str:
     return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")
 
 

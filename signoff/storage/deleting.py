@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import Outputs, checked_thread_id, kept_name, label, outputs_folder
+from signoff.graph.foreign import Outputs, checked_thread_id, file_name_of, label, outputs_folder
 from signoff.tools.workspace import OUTPUTS
 
 _KEPT = re.compile(re.escape(OUTPUTS) + r"/([\w-]+\.txt)")
@@ -66,9 +66,9 @@ def _in_workspace(saver: DeletingSaver, thread_id: str) -> Iterator[Path]:
         # The names that `capped` and the truncation of a long prompt give to files. The text of a tool may
         # name any file: only files that a tool of that name has written count.
         name = message.name or message.type
-        own = kept_name(name, "").rpartition("-")[0]
+        own = file_name_of(name, "").rpartition("-")[0]
         named = (found for found in _KEPT.findall(message.text) if found.rpartition("-")[0] == own)
-        yield from (folder / found for found in {kept_name(name, message.text), *named})
+        yield from (folder / found for found in {file_name_of(name, message.text), *named})
 
 
 @dataclass(frozen=True)

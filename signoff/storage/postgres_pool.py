@@ -25,7 +25,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
 from signoff.graph.compiled.graph import GRACE_SECONDS, busy, lost
-from signoff.graph.errors import StorageError, ThreadError, shown
+from signoff.graph.errors import StorageError, ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id, label
 from signoff.storage.postgres_address import CONNECTION, Address, configure
 from signoff.storage.steps import Statement
@@ -39,7 +39,8 @@ def usable(thread_id: str) -> str:
     size = len(checked_thread_id(thread_id).encode())
     if size > LONGEST_ID:
         raise ThreadError(
-            f"The thread id {shown(thread_id)} is {size:,} bytes long; PostgreSQL takes at most {LONGEST_ID}."
+            f"The thread id {quote_id(thread_id)} is {size:,} bytes long; PostgreSQL takes at "
+            f"most {LONGEST_ID}."
         )
     return thread_id
 
@@ -82,7 +83,7 @@ class HeldThread:
             with self.address.errors():
                 if not self._locked(connection):
                     raise busy(self.thread_id)
-                self._token = self._counted(connection)
+                self._token = self._increment_token(connection)
         except BaseException:
             connection.close()
             raise
@@ -142,8 +143,8 @@ class HeldThread:
             self._lost = True
             raise lost(self.thread_id)
         raise StorageError(
-            f"The connection that held thread {shown(self.thread_id)} was lost, and the thread is not free "
-            "again yet; nothing is lost, continue it in a minute."
+            f"The connection that held thread {quote_id(self.thread_id)} was lost, and the thread "
+            "is not free again yet; nothing is lost, continue it in a minute."
         )
 
     def _connected(self) -> Connection[DictRow]:
@@ -163,7 +164,7 @@ class HeldThread:
                 return False
             time.sleep(_ASK_SECONDS)
 
-    def _counted(self, connection: Connection[DictRow]) -> int:
+    def _increment_token(self, connection: Connection[DictRow]) -> int:
         """Increments the token when no write of the previous runner is in progress, and returns it."""
         for _ in range(2):
             try:

@@ -19,7 +19,7 @@ from signoff.front.database import Database, OpenStorage
 from signoff.front.report import command
 from signoff.front.settings import Given
 from signoff.front.text import cut, one_line
-from signoff.front.threads import Row, ago, found_in, in_words
+from signoff.front.threads import Row, ago, find_threads, in_words
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.session.decisions import read_json
@@ -97,8 +97,8 @@ class Threads(ModalScreen[str | None]):
         table.add_columns("thread", "status", "turns", "changed", "about")
         now = datetime.now(UTC)
         for at, row in enumerate(self.rows):
-            told = row.what or row.task
-            name, about = (Text(cut(one_line(text), _ABOUT)) for text in (row.thread_id, told))
+            title = row.what or row.task
+            name, about = (Text(cut(one_line(text), _ABOUT)) for text in (row.thread_id, title))
             since = Text(ago(row.changed, now))
             table.add_row(name, in_words(row), Text(str(row.turns)), since, about, key=str(at))
         here = next((at for at, row in enumerate(self.rows) if row.thread_id == self.current), 0)
@@ -252,7 +252,7 @@ class SignoffApp(App[None]):
         if self.desk.driving:
             self.notify("Pause it first (F5); one thread runs at a time here.", severity="warning")
             return
-        found = found_in(self.database, _THREADS).rows
+        found = find_threads(self.database, _THREADS).rows
 
         async def chosen(thread_id: str | None) -> None:
             if thread_id is not None:

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.widgets import Button, Static
 
 from signoff.front.cards import Card, approving, asking, card
-from signoff.front.choices import Choice, choices, decision_of, option_of
-from signoff.session.decisions import Action, Approval, PendingCall, Question, Waiting
+from signoff.front.choices import Choice, answer_of, choices, decision_of
+from signoff.session.decisions import Action, Approval, PendingCall, Waiting
 
 
 class Asking(Vertical):
@@ -87,13 +87,10 @@ class Asking(Vertical):
 
     def typed(self, text: str) -> None:
         """Takes what was typed into the prompt. Raises ThreadError when it is not valid."""
-        waiting = self.waiting
-        if isinstance(waiting, Question):
-            self.take(option_of(text, waiting))
-        elif call := self.call:
+        if call := self.call:
             self.take(decision_of(text, call))
-        else:
-            self.take(text)
+        elif self.waiting is not None:
+            self.take(answer_of([text], self.waiting))
 
     @property
     def call(self) -> PendingCall | None:

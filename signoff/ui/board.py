@@ -26,7 +26,7 @@ from signoff.front.text import cut, one_line
 from signoff.front.work import Edge, Loading, News, Ready, Story
 from signoff.front.working import shell_path
 from signoff.graph.drawing.layout import MAIN_PATH, PAUSES
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.machine import FIRST, State, edges
 from signoff.graph.vocabulary import WAITS, heading
 from signoff.models.local.weights import STAGE_WORDS
@@ -108,7 +108,7 @@ class Status(Static):
         spinner = _SPINNER[int(now * 8) % len(_SPINNER)] if facts.begun is not None else "●"
         minutes, seconds = divmod(int(facts.seconds + (now - facts.begun if facts.begun else 0)), 60)
         parts = [f"turn {facts.turn} of {facts.turns}"] if facts.turns else []
-        parts += [counted(facts.tokens, "token")] if facts.tokens else []
+        parts += [count_noun(facts.tokens, "token")] if facts.tokens else []
         parts += [f"{minutes}:{seconds:02} active"]
         parts += [cut(one_line(part), _NAME) for part in (facts.model, facts.thread) if part]
         text = Text(no_wrap=True, overflow="ellipsis")

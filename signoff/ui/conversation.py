@@ -135,13 +135,13 @@ class Conversation(VerticalScroll):
 
     def _item(self, event: SessionEvent) -> Item | None:
         before = self.lines.turn
-        item = self._shown(event)
+        item = self._item_of(event)
         if item and (isinstance(event, Wrote | Ended) or self.lines.turn != before):
             # A little space before each turn.
             item.add_class("-opens")
         return item
 
-    def _shown(self, event: SessionEvent) -> Item | None:
+    def _item_of(self, event: SessionEvent) -> Item | None:
         match event:
             case CallFinished():
                 words = f"{event.name} {event.args} {event.result[:_MOST]}"

@@ -132,22 +132,22 @@ class Desk(Board):
 
     def drive(self, command: ThreadCommand) -> None:
         """Runs the thread until a person is needed or the task has ended."""
-        self._begin(partial(self.work.go, command))
+        self._begin(lambda work: work.go(command))
 
     def on_asking_answered(self, event: Asking.Answered) -> None:
         self.drive(Answer(event.value, event.waiting.interrupt_id))
 
     def on_asking_again(self, event: Asking.Again) -> None:
-        self._begin(partial(self.work.again, event.action))
+        self._begin(lambda work: work.again(event.action))
 
-    def _begin(self, work: Callable[[], Decision]) -> None:
+    def _begin(self, goes: Callable[[Work], Decision]) -> None:
         if self.driving or self.watching:
             self.notify("It is running. F5 pauses it.", severity="warning")
             return
-        self.driving = True
+        self.driving, self.work = True, self._work()
         self.ask(None)
         self.status.begin(self.status.facts.seconds)
-        self.run_worker(work, thread=True, name="drive", exit_on_error=False)
+        self.run_worker(partial(goes, self.work), thread=True, name="drive", exit_on_error=False)
 
     def _tell(self, news: News) -> None:
         self.app.call_from_thread(self.happened, news)
@@ -187,8 +187,8 @@ class Desk(Board):
             self.remark(way)
 
     def _refused(self, error: BaseException) -> None:
-        told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
-        self.conversation.say(Card("It cannot continue", "red", plain(told)))
+        message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+        self.conversation.say(Card("It cannot continue", "red", plain(message)))
         self.status.end("error", "bold red")
 
     def _decided(self, decision: Decision, story: Story) -> None:

@@ -50,7 +50,7 @@ _LINES_AND_CORNERS = {code: VT100_MAP[code] for code in range(0x5F, 0x7F)}
 
 
 @lru_cache(maxsize=4096)
-def shown(character: str) -> str:
+def visible_character(character: str) -> str:
     """Returns what to draw for a non-ASCII character: usually itself, or nothing, or a visible symbol.
 
     Control characters, and those that reorder or hide text, must not reach a real terminal.
@@ -220,7 +220,7 @@ class Drawn(Screen):
             self._draw_plain(data)
         else:
             for character in data:
-                for each in character if character.isascii() else shown(character):
+                for each in character if character.isascii() else visible_character(character):
                     self._put(each)
         self.dirty.add(self.cursor.y)
 

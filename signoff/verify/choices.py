@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from signoff.graph.compiled.inputs import extend, retry, undo
+from signoff.graph.finish.again import extend, retry, undo
 from signoff.graph.machine import Event, State, enters
 from signoff.graph.messages import result
 from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, merged

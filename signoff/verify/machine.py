@@ -377,7 +377,7 @@ class _World:
         if isinstance(request, Stream):
             return self._reply(request)
         if isinstance(request, ToolRuns):
-            return [self._ran(job) for job in request.jobs]
+            return [self._result_of(job) for job in request.jobs]
         if isinstance(request, Checking):
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
@@ -394,7 +394,7 @@ class _World:
             raise RuntimeError(self.symbol.error)
         return list[BaseMessage]([message(self.symbol, self.machine.names, f"r{len(self.point.messages)}")])
 
-    def _ran(self, job: ToolRun) -> ToolResult:
+    def _result_of(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
         given = job.edited or job.call.args
         # What undoes a call is given its arguments as a whole.

@@ -33,11 +33,11 @@ _SILENT = ("talked", "truncated", "reasoning", "empty", "filtered")
 def within_limits(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
-    told = reading.of_task(step.before)
+    records = reading.of_task(step.before)
     most = machine.deps.limits.turns + _extra(step)
-    if len(told) < most or (told and reading.person_spoke(step.before, told[-1])):
+    if len(records) < most or (records and reading.person_spoke(step.before, records[-1])):
         return None
-    return f"the model is asked for reply {len(told) + 1} of at most {most}"
+    return f"the model is asked for reply {len(records) + 1} of at most {most}"
 
 
 def _extra(step: MachineStep) -> int:
@@ -53,35 +53,39 @@ def real_limit(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome") if ends(step) else None
     if not outcome or outcome["status"] != "limit" or step.before.via is Event.ENDED:
         return None
-    limits, told = machine.deps.limits, reading.of_task(step.after)
-    if outcome["reason"] == "turns" and len(told) < limits.turns:
-        return f"ended by turns after {len(told)}"
-    talk = sum(not reply.calls for reply in told)
+    limits, records = machine.deps.limits, reading.of_task(step.after)
+    if outcome["reason"] == "turns" and len(records) < limits.turns:
+        return f"ended by turns after {len(records)}"
+    talk = sum(not reply.calls for reply in records)
     if outcome["reason"] == "talk_turns" and talk < limits.talk_turns:
         return f"ended by talk_turns after {talk}"
-    calls = sum(len(reply.calls) for reply in told)
+    calls = sum(len(reply.calls) for reply in records)
     if outcome["reason"] == "tool_calls" and calls <= (limits.tool_calls or 0):
         return f"ended by tool_calls after {calls}"
     if outcome["reason"] == "review_deadlock" and "refused" not in reading.nudges(step.after):
-        refused = reading.refused_in_a_row(step.after, told, machine)
+        refused = reading.refused_in_a_row(step.after, records, machine)
         if not any(refused.count(one) > 1 for one in refused) and len(refused) < (limits.refusals or 0):
             return f"ended by review_deadlock after {len(refused)} refusals in a row"
     return None
 
 
 def row_ends(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) else []
-    if not told or "resumed" in reading.nudges(step.before) or reading.person_spoke(step.before, told[-1]):
+    records = reading.of_task(step.before) if asks_model(step) else []
+    if (
+        not records
+        or "resumed" in reading.nudges(step.before)
+        or reading.person_spoke(step.before, records[-1])
+    ):
         return None
     limits = machine.deps.limits
-    if reading.silent_in_a_row(told) >= limits.talk_turns:
+    if reading.silent_in_a_row(records) >= limits.talk_turns:
         return f"{limits.talk_turns} replies in a row without a call, and the model is asked again"
-    if len(told) > 1 and all(reply.stop == "content_filter" for reply in told[-2:]):
+    if len(records) > 1 and all(reply.stop == "content_filter" for reply in records[-2:]):
         return "two refusals in a row, and the model is asked again"
-    refused = reading.refused_in_a_row(step.before, told, machine)
+    refused = reading.refused_in_a_row(step.before, records, machine)
     if limits.refusals is not None and len(refused) >= limits.refusals:
         return f"{len(refused)} finishes were refused in a row, and the model is asked again"
-    same = reading.same_in_a_row(step.before, told) if limits.repeats and told[-1].calls else 0
+    same = reading.same_in_a_row(step.before, records) if limits.repeats and records[-1].calls else 0
     if limits.repeats and same >= limits.repeats:
         return f"the same work {same} times in a row, and the model is asked again"
     at = repeats_to_mention(limits)
@@ -91,11 +95,11 @@ def row_ends(step: MachineStep, machine: Machine) -> Why:
 
 
 def budget_ends(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) else []
+    records = reading.of_task(step.before) if asks_model(step) else []
     limits = machine.deps.limits
-    if not told or "resumed" in reading.nudges(step.before):
+    if not records or "resumed" in reading.nudges(step.before):
         return None
-    used = sum((reply.message.usage_metadata or {"total_tokens": 0})["total_tokens"] for reply in told)
+    used = sum((reply.message.usage_metadata or {"total_tokens": 0})["total_tokens"] for reply in records)
     if limits.tokens is not None and used >= limits.tokens:
         return f"{used} tokens of {limits.tokens}"
     if (
@@ -104,17 +108,17 @@ def budget_ends(step: MachineStep, machine: Machine) -> Why:
         and used * limits.prices.input / 1e6 >= limits.cost
     ):
         return f"{used} tokens cost more than {limits.cost}"
-    results = [found for reply in told for results in reply.results for found in results]
+    results = [found for reply in records for results in reply.results for found in results]
     if any(marks(found).get("not_run") == "tool_calls" for found in results):
         return "a call was refused since there were too many, and the model is asked again"
     return None
 
 
 def no_spin(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) else []
-    if len(told) < 2 or "resumed" in reading.nudges(step.before):
+    records = reading.of_task(step.before) if asks_model(step) else []
+    if len(records) < 2 or "resumed" in reading.nudges(step.before):
         return None
-    last = told[-2:]
+    last = records[-2:]
     if any(len(reply.calls) != 1 or reply.calls[0]["name"] != machine.name_of("finish") for reply in last):
         return None
     if last[0].calls[0]["args"] != last[1].calls[0]["args"]:
@@ -125,13 +129,13 @@ def no_spin(step: MachineStep, machine: Machine) -> Why:
 
 
 def slip_is_told(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) else []
-    if not told or (told[-1].calls and told[-1].stop != "length"):
+    records = reading.of_task(step.before) if asks_model(step) else []
+    if not records or (records[-1].calls and records[-1].stop != "length"):
         return None
-    if reading.person_spoke(step.before, told[-1]) or reading.control_at(told[-1], machine) is not None:
+    if reading.person_spoke(step.before, records[-1]) or reading.control_at(records[-1], machine) is not None:
         return None
-    kinds = {marks(message).get("nudge") for message in reading.words_since(step.before, told[-1])}
-    if machine.deps.toolbox.dialogue and told[-1].message.text and told[-1].stop == "stop":
+    kinds = {marks(message).get("nudge") for message in reading.words_since(step.before, records[-1])}
+    if machine.deps.toolbox.dialogue and records[-1].message.text and records[-1].stop == "stop":
         return "what the model said was not put to the user"
     return None if kinds & {*_SILENT, "resumed"} else "nobody told the model what its last reply lacks"
 
@@ -139,9 +143,9 @@ def slip_is_told(step: MachineStep, machine: Machine) -> Why:
 def near_is_told(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
-    limits, told = machine.deps.limits, reading.of_task(step.before)
-    left = limits.turns + _extra(step) - len(told)
-    if left == 1 and len(told) and "near_limit" not in reading.nudges(step.before):
+    limits, records = machine.deps.limits, reading.of_task(step.before)
+    left = limits.turns + _extra(step) - len(records)
+    if left == 1 and len(records) and "near_limit" not in reading.nudges(step.before):
         return "the last turn, and the model was not told that it is"
     kinds = reading.nudges(step.before)
     if kinds.count("near_limit") > 1 + kinds.count("resumed"):
@@ -150,22 +154,24 @@ def near_is_told(step: MachineStep, machine: Machine) -> Why:
 
 
 def round_is_thought(step: MachineStep, machine: Machine) -> Why:
-    told = reading.of_task(step.before) if asks_model(step) and machine.deps.toolbox.rounds else []
-    worked = bool(told) and any(
-        call["name"] in machine.deps.toolbox.tools for call in told[-1].message.tool_calls
+    records = reading.of_task(step.before) if asks_model(step) and machine.deps.toolbox.rounds else []
+    worked = bool(records) and any(
+        call["name"] in machine.deps.toolbox.tools for call in records[-1].message.tool_calls
     )
-    if not worked or told[-1].stop == "length":
+    if not worked or records[-1].stop == "length":
         return None
-    kinds = [marks(message).get("nudge") for message in reading.words_since(step.before, told[-1])]
+    kinds = [marks(message).get("nudge") for message in reading.words_since(step.before, records[-1])]
     return None if "round" in kinds else "the next batch, and nobody asked the model to think about the last"
 
 
 def finish_is_answered(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step) or "resumed" in reading.nudges(step.before):
         return None
-    for told in reading.of_task(step.before):
-        at = reading.control_at(told, machine)
-        if at is not None and not any(f.text.strip() and "not_run" not in marks(f) for f in told.results[at]):
+    for record in reading.of_task(step.before):
+        at = reading.control_at(record, machine)
+        if at is not None and not any(
+            f.text.strip() and "not_run" not in marks(f) for f in record.results[at]
+        ):
             return "a finish or a question stands while the model is asked again, and no reason is told"
     return None
 
@@ -174,10 +180,10 @@ def question_is_put(step: MachineStep, machine: Machine) -> Why:
     success = ends(step) and (step.after.state.get("outcome") or {}).get("status") == "success"
     if not (asks_model(step) or success):
         return None
-    for told in reading.of_task(step.after if success else step.before):
-        at = reading.control_at(told, machine)
-        asked = at is not None and told.message.tool_calls[at]["name"] == machine.name_of("ask")
-        passed = asked and at is not None and all("not_run" in marks(found) for found in told.results[at])
+    for record in reading.of_task(step.after if success else step.before):
+        at = reading.control_at(record, machine)
+        asked = at is not None and record.message.tool_calls[at]["name"] == machine.name_of("ask")
+        passed = asked and at is not None and all("not_run" in marks(found) for found in record.results[at])
         if passed and "resumed" not in reading.nudges(step.before):
             return "a question of this task was passed over"
     return None
@@ -189,9 +195,9 @@ def nothing_after(step: MachineStep, machine: Machine) -> Why:
     state = step.before.state
     if ACCEPTED in verdicts_of(state.get("verdicts"), state.get("task", "")).values():
         return "a finish of this task was accepted before"
-    for told in reading.of_task(step.before):
-        at = reading.control_at(told, machine)
-        late = [call["id"] for call in told.calls[at + 1 :]] if at is not None else []
+    for record in reading.of_task(step.before):
+        at = reading.control_at(record, machine)
+        late = [call["id"] for call in record.calls[at + 1 :]] if at is not None else []
         if any(call_id in late for call_id in step.ran):
             return "a call after a finish or a question has run"
     return None
@@ -202,8 +208,8 @@ def answered_once(step: MachineStep, _: Machine) -> Why:
         return None
     messages = step.after.messages if ends(step) else step.before.messages
     known: set[str] = set()
-    for told in reading.replies(messages):
-        for call, found in zip(told.calls, told.results, strict=True):
+    for record in reading.replies(messages):
+        for call, found in zip(record.calls, record.results, strict=True):
             if not call["id"] or call["id"] in known:
                 return f"two calls have the id {call['id']!r}"
             known.add(call["id"])
@@ -241,8 +247,8 @@ def open_call(prompt: list[BaseMessage]) -> Why:
 def at_most_once(step: MachineStep, machine: Machine) -> Why:
     effects = {
         call["id"]: call["name"]
-        for told in reading.replies(step.before.messages)
-        for call in told.message.tool_calls
+        for record in reading.replies(step.before.messages)
+        for call in record.message.tool_calls
     }
     again = [
         c for c in step.ran if step.after.ran[c] > 1 and machine.deps.toolbox.is_effect(effects.get(c, ""))
@@ -297,8 +303,8 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
     if not (ends(step) or asks_model(step)):
         return None
     point = step.after if ends(step) else step.before
-    for told in reading.replies(point.messages):
-        for call, found in zip(told.calls, told.results, strict=True):
+    for record in reading.replies(point.messages):
+        for call, found in zip(record.calls, record.results, strict=True):
             ran = call["id"] in point.ran and machine.deps.toolbox.is_effect(call["name"])
             if ran and any("not_run" in marks(result) for result in found):
                 return f"{call['name']} has run, and the history says that it has not"
@@ -306,15 +312,15 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
 
 
 def cut_never_runs(step: MachineStep, _: Machine) -> Why:
-    for told in reading.replies(step.before.messages) if step.ran else ():
-        if told.stop == "length" and any(call["id"] in step.ran for call in told.calls):
+    for record in reading.replies(step.before.messages) if step.ran else ():
+        if record.stop == "length" and any(call["id"] in step.ran for call in record.calls):
             return "a call of a reply that was cut off has run"
     return None
 
 
 def only_agreed(step: MachineStep, machine: Machine) -> Why:
-    for told in reading.replies(step.before.messages) if step.ran else ():
-        for call in told.message.tool_calls:
+    for record in reading.replies(step.before.messages) if step.ran else ():
+        for call in record.message.tool_calls:
             if call["id"] not in step.ran or call["id"] in step.before.agreed:
                 continue
             if machine.deps.toolbox.needs_approval(call["name"], call["args"]):
@@ -347,32 +353,36 @@ def rests_on_a_finish(step: MachineStep, machine: Machine) -> Why:
     if not outcome or outcome["status"] != "success":
         return None
     finish = machine.name_of("finish")
-    for told in reading.of_task(step.after):
-        at = reading.control_at(told, machine)
-        if at is None or told.message.tool_calls[at]["name"] != finish:
+    for record in reading.of_task(step.after):
+        at = reading.control_at(record, machine)
+        if at is None or record.message.tool_calls[at]["name"] != finish:
             continue
-        agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, told)
-        if agreed or reading.right_finish(told, machine):
+        agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, record)
+        if agreed or reading.right_finish(record, machine):
             return None
     return "no reply of this task holds a finish that may be accepted"
 
 
 def finish_ends(step: MachineStep, machine: Machine) -> Why:
     """Checked where the model is asked again, and where the task ends otherwise."""
-    told = reading.of_task(step.before)
-    if not told or step.before.via is Event.ENDED or step.before.state.get("stop"):
+    records = reading.of_task(step.before)
+    if not records or step.before.via is Event.ENDED or step.before.state.get("stop"):
         return None
     otherwise = ends(step) and (step.after.state.get("outcome") or {}).get("status") != "success"
-    if not (asks_model(step) or otherwise) or not reading.right_finish(told[-1], machine):
+    if not (asks_model(step) or otherwise) or not reading.right_finish(records[-1], machine):
         return None
-    if reading.person_spoke(step.before, told[-1]) or _continued(step, told[-1]) or machine.deps.finish_alone:
+    if (
+        reading.person_spoke(step.before, records[-1])
+        or _continued(step, records[-1])
+        or machine.deps.finish_alone
+    ):
         return None
     return "a right finish has not ended the task"
 
 
-def _continued(step: MachineStep, told: reading.ReplyRecord) -> bool:
+def _continued(step: MachineStep, records: reading.ReplyRecord) -> bool:
     """Whether the history itself says why a finish did not end the task, or what came after it."""
-    after = reading.words_since(step.before, told)
+    after = reading.words_since(step.before, records)
     return any(marks(message).get("nudge") in ("refused", "phase", "resumed") for message in after)
 
 

@@ -54,47 +54,49 @@ def task_start(point: MachinePoint) -> int:
 def of_task(point: MachinePoint) -> list[ReplyRecord]:
     """Returns the replies of the current task."""
     begun = {id(message) for message in point.messages[task_start(point) :]}
-    return [told for told in replies(point.messages) if id(told.message) in begun]
+    return [record for record in replies(point.messages) if id(record.message) in begun]
 
 
-def control_at(told: ReplyRecord, machine: Machine) -> int | None:
+def control_at(record: ReplyRecord, machine: Machine) -> int | None:
     """Returns the position of the first finish or question that counts."""
     finish, ask = machine.name_of("finish"), machine.name_of("ask")
-    for at, call in enumerate(told.message.tool_calls):
-        if told.stop == "length" and at:
+    for at, call in enumerate(record.message.tool_calls):
+        if record.stop == "length" and at:
             return None
         if call["name"] == finish or (call["name"] == ask and call["args"].get("question") != ""):
             return at
     return None
 
 
-def right_finish(told: ReplyRecord, machine: Machine) -> bool:
+def right_finish(record: ReplyRecord, machine: Machine) -> bool:
     """Whether a reply ends the task by itself.
 
     That is a valid, complete finish after only successful calls, which asks no person.
     """
-    at = control_at(told, machine)
-    if at is None or told.message.tool_calls[at]["name"] != machine.name_of("finish"):
+    at = control_at(record, machine)
+    if at is None or record.message.tool_calls[at]["name"] != machine.name_of("finish"):
         return False
-    args = told.message.tool_calls[at]["args"]
-    if "at" not in marks(told.message) and told.failed(at):
+    args = record.message.tool_calls[at]["args"]
+    if "at" not in marks(record.message) and record.failed(at):
         # An imported history in which it was not accepted.
         return False
-    if any(marks(found).get("unknown") for found in told.results[at]):
+    if any(marks(found).get("unknown") for found in record.results[at]):
         # A finishing tool that was running when the process was killed.
         return False
-    whole = told.stop not in ("length", "content_filter")
+    whole = record.stop not in ("length", "content_filter")
     plain = args.get("completion_percentage", 100) == 100 and not args.get("requires_user_confirmation")
     said = str(args.get("summary", "x")).strip()
     proven = (
         not said.startswith("Unproven") or args.get("outcome", "done") != "done" or not machine.deps.checks
     )
-    return whole and plain and bool(said) and proven and not any(told.failed(before) for before in range(at))
+    return (
+        whole and plain and bool(said) and proven and not any(record.failed(before) for before in range(at))
+    )
 
 
-def words_since(point: MachinePoint, told: ReplyRecord) -> list[HumanMessage]:
+def words_since(point: MachinePoint, record: ReplyRecord) -> list[HumanMessage]:
     """Returns the messages after a reply with a person's role."""
-    at = next(i for i, message in enumerate(point.messages) if message is told.message)
+    at = next(i for i, message in enumerate(point.messages) if message is record.message)
     return [message for message in point.messages[at:] if isinstance(message, HumanMessage)]
 
 
@@ -103,9 +105,9 @@ def nudges(point: MachinePoint) -> list[str]:
     return [kind for message in point.messages[task_start(point) :] if (kind := nudge_kind(message))]
 
 
-def person_spoke(point: MachinePoint, told: ReplyRecord) -> bool:
+def person_spoke(point: MachinePoint, record: ReplyRecord) -> bool:
     """Whether a person has written something since this reply."""
-    at = next(i for i, message in enumerate(point.messages) if message is told.message)
+    at = next(i for i, message in enumerate(point.messages) if message is record.message)
     return any(
         is_genuine(message)
         or any(name in marks(message) for name in ("answered", "waited", "sent_back"))
@@ -114,23 +116,23 @@ def person_spoke(point: MachinePoint, told: ReplyRecord) -> bool:
     )
 
 
-def silent_in_a_row(told: Sequence[ReplyRecord]) -> int:
+def silent_in_a_row(records: Sequence[ReplyRecord]) -> int:
     """Returns the replies without a call at the end; a reply that only thinks counts neither way."""
     count = 0
-    for reply in reversed(told):
+    for reply in reversed(records):
         if any(call["name"] != "think" for call in reply.calls):
             break
         count += not reply.calls
     return count
 
 
-def refused_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
+def refused_in_a_row(point: MachinePoint, records: Sequence[ReplyRecord], machine: Machine) -> list[Any]:
     """Returns the refused finishes at the end, with the reasons.
 
     After the first there is no work and no message of a person.
     """
     names, refused = [machine.name_of(role) for role in ("finish", "think")], list[Any]()
-    for reply in reversed(told):
+    for reply in reversed(records):
         ran = [
             (call, found)
             for call, results in zip(reply.calls, reply.results, strict=True)
@@ -147,9 +149,9 @@ def refused_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord], machine: 
     return refused
 
 
-def same_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord]) -> int:
+def same_in_a_row(point: MachinePoint, records: Sequence[ReplyRecord]) -> int:
     """Returns how many replies at the end have the same calls with the same results."""
-    done = [(_shape(reply), reply) for reply in told if reply.calls]
+    done = [(_shape(reply), reply) for reply in records if reply.calls]
     count = 0
     for shape, reply in reversed(done):
         if shape != done[-1][0] or (count and person_spoke(point, reply)):
@@ -158,6 +160,6 @@ def same_in_a_row(point: MachinePoint, told: Sequence[ReplyRecord]) -> int:
     return count
 
 
-def _shape(told: ReplyRecord) -> Sequence[Any]:
-    texts = [[str(found.content) for found in results] for results in told.results]
-    return [[(call["name"], call["args"]) for call in told.calls], texts]
+def _shape(record: ReplyRecord) -> Sequence[Any]:
+    texts = [[str(found.content) for found in results] for results in record.results]
+    return [[(call["name"], call["args"]) for call in record.calls], texts]

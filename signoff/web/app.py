@@ -1,5 +1,6 @@
 """The routes of the application. A request reads, or asks the hub for something; none of them owns a run."""
 
+import asyncio
 import json
 import logging
 import secrets
@@ -25,7 +26,9 @@ from signoff.web.render import STATIC, shell
 
 MOST_BYTES = 1_000_000
 """Of the body of a request."""
+_BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
+_MOST_ID = 500
 _FILES: Mapping[str, str] = {
     "app.js": "text/javascript",
     "terminal.js": "text/javascript",
@@ -36,7 +39,7 @@ _FILES: Mapping[str, str] = {
 }
 
 Text = Annotated[str, Field(max_length=400_000)]
-Short = Annotated[str, Field(max_length=500)]
+Short = Annotated[str, Field(max_length=_MOST_ID)]
 
 
 class _Body(BaseModel):
@@ -159,7 +162,8 @@ class Application:
     async def _enter(self, request: Request) -> Response:
         try:
             body = await _body(request, PasswordBody)
-            return JSONResponse({"token": await self.gate.enter(body.password)})
+            client = request.client.host if request.client else ""
+            return JSONResponse({"token": await self.gate.enter(body.password, client)})
         except NotLetIn as refused:
             return _problem(refused.status, refused.why)
 
@@ -170,9 +174,14 @@ class Application:
         if self.hub.readers >= MOST_READERS:
             raise NotLetIn(503, "Too many pages are open on this server.")
         thread = valid_text(request.query_params.get("thread", ""))
+        if len(thread) > _MOST_ID:
+            raise NotLetIn(422, f"The id of a thread has at most {_MOST_ID} characters here.")
         # What is wrong with the id is told before the stream begins.
         self.hub.room(thread)
-        return StreamingResponse(self.hub.stream(thread), media_type="text/event-stream")
+        # A proxy that collects an answer before it passes it on would hold back what happens.
+        return StreamingResponse(
+            self.hub.stream(thread), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+        )
 
     async def _write(self, request: Request, who: str) -> Response:
         body = await _body(request, WriteBody)
@@ -248,14 +257,18 @@ async def _body(request: Request, kind: type[Any]) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise NotLetIn(415, "The body of a request is JSON here.")
     data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > MOST_BYTES:
-            raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                data += part
+                if len(data) > MOST_BYTES:
+                    raise NotLetIn(413, f"The request is too large; at most {MOST_BYTES:,} bytes are read.")
+    except TimeoutError as error:
+        raise NotLetIn(408, "The request did not arrive in time.") from error
     try:
         return kind.model_validate(json.loads(data))
     except ValidationError as error:
-        raise NotLetIn(422, f"The request does not fit: {explain(error)}.") from error
+        raise NotLetIn(422, f"The request does not fit: {explain(error)}") from error
     except (ValueError, RecursionError) as error:
         raise NotLetIn(400, "The request is no valid JSON.") from error
 

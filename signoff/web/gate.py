@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 
@@ -23,8 +25,11 @@ PASSWORD_VARIABLE = "SIGNOFF_PASSWORD"
 _SHORTEST_PASSWORD = 12
 _WRONG_SECONDS = 1.0
 _MOST_WRONG = 20
+_MOST_CLIENTS = 200
 _WITHIN_SECONDS = 60.0
 _MOST_NAME = 200
+_PORTS = {"http": 80, "https": 443}
+"""Those that a browser leaves out."""
 
 
 class NotLetIn(Exception):
@@ -50,7 +55,12 @@ class Gate:
     proxy_header: str | None = None
     public: str | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    _wrong: deque[float] = field(default_factory=deque)
+    _wrong: dict[str, deque[float]] = field(default_factory=dict)
+    """When passwords were wrong, by the address that they came from: nobody is to keep others out."""
+
+    def __post_init__(self) -> None:
+        # As a browser sends it.
+        self.public = self.public and origin_of(self.public)
 
     @property
     def is_local(self) -> bool:
@@ -61,36 +71,48 @@ class Gate:
     def origin(self) -> str:
         """The address that people open."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
-        return self.public or f"http://{shown}:{self.port}"
+        return self.public or f"http://{shown}{'' if self.port == _PORTS['http'] else f':{self.port}'}"
 
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Raises NotLetIn for a request under another name, or from another page: no web site gets in by
         pointing its own name at this machine."""
         host = headers.get("host", "")
         if not self._is_own(host):
-            raise NotLetIn(421, "This server is not known under this name.")
+            raise NotLetIn(
+                421,
+                "This server is not known under this name; start it with --public and the address that "
+                "people open.",
+            )
         origin = headers.get("origin")
         if origin is not None and not self._same(origin, host):
-            raise NotLetIn(403, "Requests from other pages are refused.")
+            behind = "" if self.proxy_header is None else "; behind a proxy, --public names the address"
+            raise NotLetIn(403, f"Requests from other pages are refused{behind}.")
 
     def _is_own(self, host: str) -> bool:
         if self.public is not None and host == urlsplit(self.public).netloc:
             return True
-        name, _, port = host.rpartition(":")
-        if port != str(self.port):
+        # A browser leaves out the port that every address has by itself.
+        name, found, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+        if (port if found else str(_PORTS["http"])) != str(self.port):
             return False
+        name = name if found else host
         if self.is_local:
-            return name in (*LOOPBACK, "[::1]")
+            return name.strip("[]") in (*LOOPBACK, "::1", self.host)
         # Whoever reaches an address by its number has not been led there by a name of somebody else.
         return name == self.host or is_address(name.strip("[]"))
 
     def _same(self, origin: str, host: str) -> bool:
         return origin in (self.public, f"http://{host}")
 
-    def who(self, headers: Mapping[str, str]) -> str:
+    def who(self, headers: Headers) -> str:
         """The name of whoever asks, empty where it is not known. Raises NotLetIn for nobody."""
         if self.proxy_header is not None:
-            if name := valid_text(headers.get(self.proxy_header.lower(), "")).strip():
+            said = headers.getlist(self.proxy_header)
+            if len(said) > 1:
+                raise NotLetIn(
+                    400, "The header of the proxy came twice: it must replace what a browser sends."
+                )
+            if name := valid_text(_as_utf8("".join(said))).strip():
                 return name[:_MOST_NAME]
             raise NotLetIn(401, "The proxy in front of this server has not said who this is.")
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -98,20 +120,32 @@ class Gate:
             raise NotLetIn(401, "Open the address that signoff serve printed, with its token.")
         return ""
 
-    async def enter(self, password: str) -> str:
-        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait."""
+    async def enter(self, password: str, client: str = "") -> str:
+        """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait.
+
+        client: the address that it comes from.
+        """
         now = time.monotonic()
-        while self._wrong and now - self._wrong[0] > _WITHIN_SECONDS:
-            self._wrong.popleft()
         if self.password is None:
             raise NotLetIn(404, "This server has no password.")
-        if len(self._wrong) >= _MOST_WRONG:
+        wrong = self._wrong_of(client, now)
+        if len(wrong) >= _MOST_WRONG:
             raise NotLetIn(429, "Too many wrong passwords; wait a minute.")
         if hmac.compare_digest(password.encode(errors="replace"), self.password.encode(errors="replace")):
             return self.token
-        self._wrong.append(now)
+        wrong.append(now)
         await asyncio.sleep(_WRONG_SECONDS)
         raise NotLetIn(403, "The password is wrong.")
+
+    def _wrong_of(self, client: str, now: float) -> deque[float]:
+        for name, times in list(self._wrong.items()):
+            while times and now - times[0] > _WITHIN_SECONDS:
+                times.popleft()
+            if not times:
+                del self._wrong[name]
+        # Those of too many addresses are counted as those of one.
+        known = client if client in self._wrong or len(self._wrong) < _MOST_CLIENTS else ""
+        return self._wrong.setdefault(known, deque())
 
 
 def is_loopback(host: str) -> bool:
@@ -142,13 +176,30 @@ def check_opening(host: str, password: str | None, proxy_header: str | None, pub
         raise SetupError(f"--proxy-header and {PASSWORD_VARIABLE} are two ways to let people in; use one.")
     if proxy_header is not None and not proxy_header.replace("-", "").isalnum():
         raise SetupError(f"--proxy-header {proxy_header!r} is no name of a header, such as X-Forwarded-User.")
-    if public is not None and not _is_origin(public):
+    if public is not None:
+        origin_of(public)
+
+
+def origin_of(public: str) -> str:
+    """The origin of this address, as a browser writes it. Raises SetupError for anything else."""
+    try:
+        found = urlsplit(public.strip())
+        port = found.port
+    except ValueError:
+        found, port = urlsplit(""), None
+    more = found.path.strip("/") or found.query or found.fragment or found.username is not None
+    if found.scheme not in _PORTS or not found.hostname or more:
         raise SetupError(f"--public {public!r} is no address such as https://signoff.example.org.")
+    name = f"[{found.hostname}]" if ":" in found.hostname else found.hostname
+    return f"{found.scheme}://{name}{'' if port in (None, _PORTS[found.scheme]) else f':{port}'}"
 
 
-def _is_origin(address: str) -> bool:
-    found = urlsplit(address)
-    return found.scheme in ("http", "https") and bool(found.netloc) and address.endswith(found.netloc)
+def _as_utf8(header: str) -> str:
+    """The text of a header that holds UTF-8, as names do."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def policy(nonce: str) -> str:

@@ -31,6 +31,7 @@ _LOOK_SECONDS = 0.5
 _LIST_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
 _IDLE_SECONDS = 300.0
+_SLICE = 65_536
 _END_SECONDS = 4.0
 
 
@@ -70,7 +71,7 @@ class Hub:
         room.log.readers += 1
         self.readers += 1
         try:
-            await room.refresh()
+            await room.fresh()
             self._keep_fresh(room)
             if not self.listed:
                 await self._list()
@@ -80,8 +81,10 @@ class Hub:
                 if entries is None:
                     # New here, or so slow that what was to come next has gone.
                     seq = room.log.last
-                    whole = {**room.snapshot(), "list": self.listed, "thread": thread_id}
-                    yield event("all", json.dumps(whole), seq)
+                    whole = room.whole(self.listed)
+                    # One who does not read holds a slice of it, and not a copy.
+                    for begin in range(0, len(whole), _SLICE):
+                        yield whole[begin : begin + _SLICE]
                     continue
                 for entry in entries:
                     seq = entry.seq
@@ -91,7 +94,7 @@ class Hub:
             if room.gone:
                 yield event("gone", "{}")
         finally:
-            room.log.readers -= 1
+            room.leave()
             self.readers -= 1
             room.used = time.monotonic()
 

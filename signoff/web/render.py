@@ -1,6 +1,5 @@
 """The parts of the application's page, drawn on the server by templates that escape all they print."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment
 
-from signoff.front.choices import SHELL, Choice, arguments_text, choices, hint, moves
+from signoff.front.choices import SHELL, Choice, arguments_text, as_typed, choices, hint, moves
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
 from signoff.front.record.machine import picture
 from signoff.front.record.run import Run
@@ -77,7 +76,7 @@ class RenderedThread:
         """All parts by name: those of the timeline, which begin with `p-`, in order, and the others."""
         shown = run if run.running or not stand.here else replace(run, running=True)
         before, self._pieces = self._pieces, {}
-        for name, piece, at in _named(shown):
+        for name, piece, at in _named_pieces(shown):
             known = before.get(name)
             markup = known[1] if known and known[0] == piece else _macro("piece", fitted(piece), at)
             self._pieces[name] = piece, markup
@@ -85,7 +84,7 @@ class RenderedThread:
         return {**timeline, **_others(shown, stand)}
 
 
-def _named(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
+def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
     """The pieces with their names, and for a turn the checkpoint to fork at."""
     if run.status.condition is Condition.UNKNOWN:
         return
@@ -128,18 +127,13 @@ def _ask(waiting: Waiting) -> str:
         AskedCall(call, arguments_text(call), list(choices(waiting, call)))
         for call in (waiting.calls if isinstance(waiting, Approval) else ())
     ]
-    drawn = Pause(waiting, _drawn_calls(waiting), 0, ())
-    offered = [(choice, _text(choice.answer)) for choice in choices(waiting, None)]
+    drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
+    offered = [(choice, as_typed(choice.answer)) for choice in choices(waiting, None)]
     # Whole, whatever its size: nobody is to approve what is not shown.
     return _macro("ask", waiting, draw(drawn, _WHOLE), calls, offered)
 
 
-def _text(answer: Any) -> str | None:
-    """An answer as it would be typed."""
-    return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
-
-
-def _drawn_calls(waiting: Waiting) -> Any:
+def _calls_with_arguments(waiting: Waiting) -> Any:
     found = waiting.calls if isinstance(waiting, Approval) else ()
     if isinstance(waiting, Action):
         found = (PendingCall(waiting.tool, waiting.args),)

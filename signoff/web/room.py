@@ -7,15 +7,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from signoff.front.calls import arguments
-from signoff.front.choices import decisions_of, option_of
+from signoff.front.choices import answer_of, still_waiting
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
-from signoff.front.record.run import Run
 from signoff.front.settings import Given, Settings, recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, Models, News, Ready, Work
@@ -31,7 +29,7 @@ from signoff.session.commands import (
     TooLate,
     request_pause,
 )
-from signoff.session.decisions import Action, Approval, Decision, Question, Waiting
+from signoff.session.decisions import Action, Decision
 from signoff.session.events import (
     CallFinished,
     CallProgress,
@@ -45,7 +43,7 @@ from signoff.session.events import (
 from signoff.session.status import Condition, ThreadStatus
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
-from signoff.web.log import Log, changes
+from signoff.web.log import Log, changes, event
 from signoff.web.render import RenderedThread, Stand, damaged
 from signoff.web.terminal import SharedTerminal
 
@@ -56,7 +54,7 @@ _BEGIN_SECONDS = 10.0
 _SHORTEST_SECONDS = 0.15
 _MOST_REQUESTS = 200
 
-Goes = Callable[[], Decision]
+Goes = Callable[[Work], Decision]
 
 
 @dataclass
@@ -147,14 +145,31 @@ class Room:
         self._slots = slots
         self.beside = beside
         self._loop = asyncio.get_running_loop()
-        self._beginning = asyncio.Lock()
+        self._beginning, self._coming = asyncio.Lock(), asyncio.Lock()
+        self._is_fresh = False
+        self._whole: tuple[Any, bytes] | None = None
         self._work: Work | None = None
         self._told = 0
         self._flushing = self._typing = self._sure = self._awaited = False
+        self._unknown = ""
+        """The pause of an action of which the last run here has learned that it may have been done."""
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what is read ---
+
+    async def fresh(self) -> None:
+        """Reads the thread for a reader who comes, unless others look: what they see is kept up to date."""
+        async with self._coming:
+            if not self._is_fresh:
+                await self.refresh()
+                self._is_fresh = True
+
+    def leave(self) -> None:
+        """A reader has gone; after the last nobody keeps what is shown up to date."""
+        self.log.readers -= 1
+        if not self.log.readers:
+            self._is_fresh, self._whole = False, None
 
     async def refresh(self) -> None:
         """Reads the thread again and tells the readers what has changed."""
@@ -170,7 +185,10 @@ class Room:
         except SignoffError as error:
             return dict(damaged(error))
         if run.settings is None:
-            run = _with_settings(run, self._settings())
+            run = replace(run, settings=self._settings())
+        waiting = run.status.waiting
+        if isinstance(waiting, Action) and waiting.interrupt_id == self._unknown:
+            run = replace(run, status=replace(run.status, waiting=replace(waiting, unknown=True)))
         return self.drawn.parts(run, Stand(self.here, self.problem))
 
     def _settings(self) -> Settings | None:
@@ -190,16 +208,29 @@ class Room:
             # A long thread takes longer to be read.
             await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
 
-    def snapshot(self) -> dict[str, Any]:
-        """All that a reader who comes now has to be told."""
-        order = list(self.parts)
-        terminal = self._terminal_document() if self.terminal else None
-        return {"put": self.parts, "order": order, "live": self.live.document(), "terminal": terminal}
+    def whole(self, listed: str) -> bytes:
+        """All that a reader who comes now has to be told, made once for all who come at the same time.
+
+        listed: the list of threads.
+        """
+        typed = self.terminal and (self.terminal.typed, self.terminal.size)
+        now = (self.log.last, self.live.version, typed, listed, self.parts)
+        if self._whole is None or self._whole[0] != now:
+            found = {
+                "put": self.parts,
+                "order": list(self.parts),
+                "live": self.live.document(),
+                "terminal": self._terminal_document() if self.terminal else None,
+                "list": listed,
+                "thread": self.thread_id,
+            }
+            self._whole = now, event("all", json.dumps(found), self.log.last)
+        return self._whole[1]
 
     def _terminal_document(self) -> dict[str, Any]:
         assert self.terminal is not None
         rows, cols = self.terminal.size
-        return {"data": self.terminal.kept, "rows": rows, "cols": cols, "used": self.terminal.used}
+        return {"data": self.terminal.recent_output, "rows": rows, "cols": cols, "used": self.terminal.used}
 
     # --- what is done ---
 
@@ -216,9 +247,7 @@ class Room:
                 raise ThreadError("The thread waits for something by now; look at that first.")
             return text
 
-        if own:
-            await self._settle(own)
-        await self._begin(partial(self._go, Choose(task)))
+        await self._begin(_go(Choose(task)), own)
         if request:
             self._done[request] = None
             while len(self._done) > _MOST_REQUESTS:
@@ -226,8 +255,7 @@ class Room:
 
     async def _settle(self, own: Mapping[str, Any]) -> None:
         """Takes the settings of a thread that has not begun. Raises SetupError for what does not fit."""
-        kept = await self.beside.do(recall, self.storage.store, self.thread_id)
-        if self.here or kept is not None:
+        if await self.beside.do(recall, self.storage.store, self.thread_id) is not None:
             raise ThreadError("The thread has begun already; its settings stay as they are.")
         before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
         try:
@@ -243,23 +271,18 @@ class Room:
         """
 
         def read(status: ThreadStatus) -> Answer:
-            return Answer(_answer(self._still(status, interrupt_id), shown, texts), interrupt_id, by or None)
+            meant = answer_of(texts, still_waiting(status, interrupt_id), shown)
+            return Answer(meant, interrupt_id, by or None)
 
-        await self._in_time(partial(self._go, Choose(read)))
+        await self._in_time(_go(Choose(read)))
 
     async def again(self, interrupt_id: str) -> None:
         """Runs an action whose outcome is not known once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
-        waiting = self._still(run.status, interrupt_id)
-        if not isinstance(waiting, Action):
-            raise ThreadError("Only an action can be run again.")
-        self._work = self.new_work()
-        await self._in_time(partial(self._work.again, waiting))
-
-    def _still(self, status: ThreadStatus, interrupt_id: str) -> Waiting:
-        if status.waiting is None or status.waiting.interrupt_id != interrupt_id:
-            raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
-        return status.waiting
+        waiting = still_waiting(run.status, interrupt_id)
+        if not isinstance(waiting, Action) or self._unknown != interrupt_id:
+            raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
+        await self._in_time(lambda work: work.again(waiting))
 
     async def _in_time(self, goes: Goes) -> None:
         try:
@@ -289,23 +312,30 @@ class Room:
             if name not in commands:
                 raise ThreadError(f"{name!r} is nothing that a thread can do.")
             command = Choose(_on) if name == "go_on" else commands[name]
-            await self._begin(partial(self._go, command))
+            await self._begin(_go(command))
 
-    async def _begin(self, goes: Goes) -> None:
-        """Begins a run in a thread of its own. Returns when it has begun; raises what it was refused for."""
+    async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:
+        """Begins a run in a thread of its own. Returns when it has begun; raises what it was refused for.
+
+        own: the settings that a new thread is to have; of two that come at once, those of the first count.
+        """
         async with self._beginning:
             if self.here:
                 raise busy(self.thread_id)
             if self.gone:
                 raise ThreadError("The thread was deleted.")
+            if own:
+                await self._settle(own)
             if not self._slots.acquire(blocking=False):
                 raise ThreadError("Too many threads run on this server; pause one, and try again.")
+            # Made before anybody can ask it to pause.
+            self._work = work = self.new_work()
             self.here, self.problem, self._sure = True, "", False
             begun: asyncio.Future[None] = self._loop.create_future()
             # Also when whoever began it has gone by then.
-            begun.add_done_callback(_looked_at)
+            begun.add_done_callback(_retrieve_error)
             self._begun = begun
-            runner = threading.Thread(target=self._run, args=(goes,), name="signoff-run", daemon=True)
+            runner = threading.Thread(target=self._run, args=(goes, work), name="signoff-run", daemon=True)
             runner.start()
             self.changed.set()
             # The model may take minutes to be made ready; a refusal is then shown to everybody.
@@ -316,18 +346,16 @@ class Room:
             finally:
                 self._awaited = False
 
-    def _go(self, command: ThreadCommand) -> Decision:
-        self._work = self.new_work()
-        return self._work.go(command)
-
     def new_work(self) -> Work:
         return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
 
-    def _run(self, goes: Goes) -> None:
+    def _run(self, goes: Goes, work: Work) -> None:
         """The whole run, in its own thread."""
         error: BaseException | None = None
         try:
-            goes()
+            decision = goes(work)
+            # The thread itself does not say so: whether it was handed out before, its driver is told.
+            self._unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
         except BaseException as found:  # noqa: BLE001  it is told to whoever began the run
             error = found
         finally:
@@ -339,9 +367,9 @@ class Room:
         self.here, self.used = False, time.monotonic()
         self.live.clear()
         if error is not None:
-            told = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
-                self.problem = told
+                self.problem = message
             if not self._begun.done():
                 self._begun.set_exception(error)
         elif not self._begun.done():
@@ -359,7 +387,7 @@ class Room:
             self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
             self._flushing = True
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._on_change)
 
     def _run_command(self, settings: Settings, command: str, timeout: float) -> ShellResult:
         return self.opened_terminal(settings.workspace).run(command, timeout)
@@ -379,7 +407,7 @@ class Room:
         if not self._begun.done():
             self._begun.set_result(None)
 
-    def _heard(self) -> None:
+    def _on_change(self) -> None:
         self._loop.call_later(_FLUSH_SECONDS, self._flush_soon)
 
     def _flush_soon(self) -> None:
@@ -431,7 +459,11 @@ class Room:
             self.terminal.close()
 
 
-def _looked_at(begun: "asyncio.Future[None]") -> None:
+def _go(command: ThreadCommand) -> Goes:
+    return lambda work: work.go(command)
+
+
+def _retrieve_error(begun: "asyncio.Future[None]") -> None:
     if not begun.cancelled():
         begun.exception()
 
@@ -440,19 +472,3 @@ def _on(status: ThreadStatus) -> ThreadCommand:
     if status.condition not in (Condition.STOPPED, Condition.WAITING):
         raise TooLate("The thread has ended; there is nothing to go on with.")
     return None
-
-
-def _answer(waiting: Waiting, shown: str, texts: list[str]) -> Any:
-    """What the person's words mean for what waits, bound to what they were shown."""
-    if isinstance(waiting, Approval):
-        # One word for all calls, as on a command line.
-        every = texts * len(waiting.calls) if len(texts) == 1 else texts
-        return decisions_of(every, waiting, shown)
-    (text,) = texts
-    if isinstance(waiting, Question):
-        return option_of(text, waiting)
-    return text
-
-
-def _with_settings(run: Run, settings: Settings | None) -> Run:
-    return Run(run.status, run.chapters, run.outcomes, run.steps, run.running, settings)

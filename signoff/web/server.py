@@ -13,6 +13,7 @@ from signoff.front.database import Database
 from signoff.front.settings import Given
 from signoff.graph.errors import SetupError
 from signoff.web.app import Application
+from signoff.web.connection import Connection
 from signoff.web.gate import Gate, check_opening
 from signoff.web.hub import Hub
 
@@ -65,10 +66,11 @@ def serve(
         app = Application(lambda: hub[0], gate, lifetime)
         config = uvicorn.Config(
             app.asgi,
-            http="h11",
+            http=Connection,
             ws="none",
             access_log=False,
-            log_level="warning",
+            # What strangers send is no news.
+            log_level="error",
             server_header=False,
             proxy_headers=False,
             limit_concurrency=_MOST_CONNECTIONS,

@@ -38,6 +38,8 @@ class SharedTerminal:
         self._turn = threading.Lock()
         self._backlog = Backlog()
         self._kept: deque[bytes] = deque()
+        self.typed = 0
+        """Bytes that were ever shown in it."""
         self._size = 0
 
     def run(self, command: str, timeout: float) -> ShellResult:
@@ -85,7 +87,7 @@ class SharedTerminal:
         """What has come since, as it is sent; empty when there is nothing. Kept for those who come later."""
         parts, size = list[bytes](), 0
         while size < _AT_ONCE and (item := self._backlog.take()) is not None:
-            data = _shown(item)
+            data = _notice(item)
             parts.append(data)
             size += len(data)
         found = b"".join(parts)
@@ -94,7 +96,7 @@ class SharedTerminal:
         return base64.b64encode(found).decode()
 
     @property
-    def kept(self) -> str:
+    def recent_output(self) -> str:
         """What was shown last, for somebody who comes now."""
         return base64.b64encode(b"".join(self._kept)).decode()
 
@@ -106,6 +108,7 @@ class SharedTerminal:
     def _keep(self, data: bytes) -> None:
         self._kept.append(data)
         self._size += len(data)
+        self.typed += len(data)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
 
@@ -116,12 +119,12 @@ class SharedTerminal:
             env={"PROMPT_DIRTRIM": "3", "PATH": path, **self._guard.variables},
             rows=self.size[0],
             cols=self.size[1],
-            on_output=self._heard,
+            on_output=self._on_output,
             interactive=True,
             prompt=PROMPT,
         )
 
-    def _heard(self, data: bytes) -> None:
+    def _on_output(self, data: bytes) -> None:
         if self._backlog.add(data):
             self._arrived()
 
@@ -133,7 +136,7 @@ class SharedTerminal:
         self._say(remark(words))
 
 
-def _shown(item: bytes | Words) -> bytes:
+def _notice(item: bytes | Words) -> bytes:
     """Words of our own stand on a line of their own, over the prompt that stands there."""
     if isinstance(item, bytes):
         return item

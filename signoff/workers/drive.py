@@ -137,6 +137,9 @@ def _fits(order: Order, thread_status: ThreadStatus) -> bool:
 
 def _is_past(order: Order, thread_status: ThreadStatus) -> bool:
     """Whether the thread no longer waits for the order: it was delivered, or another answer came first."""
+    if isinstance(order.request, Answer) and thread_status.condition is Condition.STOPPED:
+        # What waits in a delegate is seen again once the thread has run.
+        return False
     return not isinstance(order.request, str) and not _fits(order, thread_status)
 
 

@@ -23,7 +23,7 @@ from psycopg import Cursor, InterfaceError, OperationalError
 from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import DictRow
 
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.nodes.requests import Swap
 from signoff.storage.postgres import PostgresStorage
 from signoff.storage.postgres_address import Address, aconfigure
@@ -69,7 +69,7 @@ def _take(storage: PostgresStorage, job: Job, *, blamed: bool, wait: float) -> b
             return inbox
         deaths = inbox.deaths + 1
         problem = (
-            f"WorkerDied: {counted(deaths, 'worker')} died while running this thread, the last was worker "
+            f"WorkerDied: {count_noun(deaths, 'worker')} died while running this thread, the last was worker "
             f"{job.worker_id}: killed, crashed, or out of memory. Check what its last call does."
         )
         return replace(inbox, deaths=deaths, problem=problem)

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from signoff.graph.compiled.settings import shown
+from signoff.graph.compiled.settings import describe
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.nodes.requests import Swap
@@ -129,22 +129,24 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
     """Returns the request as it is stored. Raises ThreadError when it does not fit the thread's status."""
     if request is None:
         if status.condition is Condition.UNKNOWN and not inbox.orders:
-            raise ThreadError(f"There is no thread {status.shown!r}; begin it with a task.")
+            raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
         return None
     if isinstance(request, str):
         if status.waiting is not None:
             raise ThreadError(
-                f"Thread {status.shown!r} waits for {status.waiting.waits_for}; answer that first. "
+                f"Thread {status.quoted_id!r} waits for {status.waiting.waits_for}; answer that first. "
                 "Nothing was changed."
             )
         if inbox.paused:
-            raise ThreadError(f"Thread {status.shown!r} is paused; continue it first. Nothing was changed.")
+            raise ThreadError(
+                f"Thread {status.quoted_id!r} is paused; continue it first. Nothing was changed."
+            )
         if not request.strip():
             raise SetupError("The task is empty; say what is to be done.")
         return Order(name, request)
     if not isinstance(request, Answer | Extend | Retry):
         raise SetupError(
-            f"Workers take the text of a task, an Answer, Extend, Retry or None, not {shown(request)}."
+            f"Workers take the text of a task, an Answer, Extend, Retry or None, not {describe(request)}."
         )
     _refuse_second(inbox, status, request)
     start(request, status, "refuse", DEFAULT_TEXTS)
@@ -163,7 +165,8 @@ def _refuse_second(inbox: Inbox, status: ThreadStatus, request: Request) -> None
         still = inbox.paused or inbox.problem
         then = "does not run; continue it without a new request" if still else "a worker is about to"
         raise ThreadError(
-            f"Thread {status.shown!r} has already been told how to go on, and {then}. Nothing was changed."
+            f"Thread {status.quoted_id!r} has already been told how to go on, and {then}. Nothing "
+            "was changed."
         )
 
 

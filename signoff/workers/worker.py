@@ -16,7 +16,7 @@ from procrastinate.worker import Worker as QueueWorker
 
 from signoff.graph.build import Graph
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import counted, words
+from signoff.graph.foreign import count_noun, words
 from signoff.session.decisions import Failed, Finished
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.drive import Driven, Driving
@@ -190,7 +190,7 @@ class Worker:
                 driven = driving.run()
             finally:
                 self._driving.discard(driving)
-        _log.info("%s: %s", thread_id, told(driven))
+        _log.info("%s: %s", thread_id, describe_end(driven))
         if driven.state not in ("busy", "lost"):
             survived = driven.state != "drained"
             edit_inbox(self._storage.store, thread_id, lambda inbox: inbox.done(survived=survived))
@@ -242,13 +242,13 @@ class Worker:
         return bool(found["due"])
 
 
-def told(driven: Driven) -> str:
+def describe_end(driven: Driven) -> str:
     """Returns in words how a call of `drive` ended."""
     decision = driven.decision
     if isinstance(decision, Finished | Failed) and driven.state == "ended":
         outcome = decision.outcome
         how = outcome.claim if outcome.status == "success" else outcome.reason
-        return f"{outcome.status} ({how}) after {counted(outcome.turns, 'turn')}"
+        return f"{outcome.status} ({how}) after {count_noun(outcome.turns, 'turn')}"
     states = {
         "waiting": f"waits for {getattr(decision, 'waits_for', 'a person')}",
         "drained": "goes back to the queue",

@@ -114,7 +114,7 @@ def test_the_live_line_says_how_much_of_its_prompt_the_model_has_read(
     assert ("reads the prompt" in captured.get()) is (shown is not None)
     assert shown is None or shown in captured.get()
     live.streamed.on_custom_event(READING, {"done": 1, "total": 2})
-    live.streamed.seen(live.entered)
+    live.streamed.note_event(live.entered)
     with console.capture() as captured:
         console.print(live)
     assert "reads the prompt" not in captured.get()

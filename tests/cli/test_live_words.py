@@ -58,5 +58,5 @@ def test_with_the_next_state_they_are_gone() -> None:
     streamed = Streamed()
     streamed.on_llm_new_token("So", chunk=piece("So"))
     assert (streamed.words, streamed.pieces) == ("So", 1)
-    streamed.seen(Entered(State.ROUTE_TOOLS, turn=1, turns=9, tokens=3, source=State.CALL_LLM))
+    streamed.note_event(Entered(State.ROUTE_TOOLS, turn=1, turns=9, tokens=3, source=State.CALL_LLM))
     assert (streamed.words, streamed.pieces) == ("", 0)

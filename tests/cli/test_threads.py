@@ -172,7 +172,7 @@ class TestExpire:
             assert found == []
             assert bench.json("show", "t1") == before
             return
-        assert found == [{"thread_id": "t1", "question": "Which port?", "answer": answer}]
+        assert found == [{"thread_id": "t1", "question": "Which port?", "answer": answer, "path": []}]
         assert listed(bench)[0]["status"] == "stopped"
         assert listed(bench, "--expire") == [], "once"
         ended = bench.json("resume", "t1")

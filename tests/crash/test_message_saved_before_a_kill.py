@@ -27,7 +27,8 @@ from signoff import (
 )
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.session.status import Condition, expire
+from signoff.session.expiring import expire
+from signoff.session.status import Condition
 from signoff.workers import Order, drive, post
 from tests.message_sweep import OPENINGS, script
 

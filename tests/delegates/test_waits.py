@@ -25,15 +25,17 @@ from signoff import (
     ThreadError,
     build_graph,
     delegate,
-    expire,
     outcome_of,
+    request_pause,
     sqlite_storage,
+    standard_controls,
 )
 from signoff.cli.launch import to_resume
 from signoff.front.database import Database
 from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
+from signoff.session.expiring import expire_all
 from signoff.session.status import look, reading_graph
 from signoff.storage.sqlite import SqliteStorage
 from signoff.workers import Order, drive, post
@@ -316,28 +318,34 @@ def test_a_pause_drains_each_at_its_step_and_all_go_on(way: str, storage: Sqlite
     assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
-def test_a_fork_where_a_delegate_has_begun_is_refused(shop: Shop, storage: SqliteStorage) -> None:
-    graph = parent(
-        storage, [calls("asks"), DONE], asks=child(call("pay", to="x"), ASK, DONE, tools=[shop.pay])
-    )
+@pytest.mark.parametrize("reading", [False, True])
+def test_the_question_of_a_delegate_expires_and_the_others_wait_on(
+    reading: bool, storage: SqliteStorage
+) -> None:
+    ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
+
+    def asking(*steps: Any) -> Graph:
+        return child(*steps, control_tools=standard_controls(deadlines=True))
+
+    below = delegate("deep", asking(ask, DONE), description="Works.")
+    steps = [calls("early", "late", "between"), DONE]
+    waits = {"early": asking(ask, DONE), "late": child(ASK, DONE)}
+    between = child(call("deep", task="Go."), DONE, tools=[below])
+    graph = parent(storage, steps, **waits, between=between)
     session = Session(graph, "t")
-    assert isinstance(session.run("go"), Question)
-    with pytest.raises(ThreadError, match="'asks' has begun its work at this point"):
-        session.fork(thread_id="copy")
+    first = session.run("go")
+    assert isinstance(first, Question)
+    used = reading_graph(storage, "t") if reading else graph
+    assert expire_all(used, "t") == []
+    found = expire_all(used, "t", now=9e12)
+    assert [(one.path, one.answer) for one in found] == [(("early",), "that"), (("between", "deep"), "that")]
+    assert expire_all(used, "t", now=9e12) == []
+    with pytest.raises(ThreadError, match="was stopped in the middle"):
+        session.resume("too late", first.interrupt_id)
+    left = session.run()
+    assert isinstance(left, Question)
+    assert [one.path for one in session.status().waits] == [("late",)]
     assert isinstance(session.resume("this"), Finished)
-    assert session.fork(thread_id="copy").status().outcome is not None
-    assert shop.done == ["x"]
-
-
-def test_the_question_of_a_delegate_does_not_expire(storage: SqliteStorage) -> None:
-    from signoff import standard_controls
-
-    ask = call("ask_user", question="Which?", default="that", minutes=1)
-    asks = child(ask, DONE, control_tools=standard_controls(deadlines=True))
-    graph = parent(storage, [calls("asks"), DONE], asks=asks)
-    assert isinstance(Session(graph, "t").run("go"), Question)
-    assert expire(graph, "t", now=9e12) is None
-    assert isinstance(Session(graph, "t").resume("this"), Finished)
 
 
 def test_a_delegate_that_is_gone_is_said_and_nothing_is_lost(shop: Shop, storage: SqliteStorage) -> None:
@@ -455,3 +463,53 @@ def test_a_worker_takes_answers_in_any_order(storage: SqliteStorage) -> None:
     post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
     post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
     assert isinstance(drive(graph(DONE), "t").decision, Finished)
+
+
+@WAYS
+@pytest.mark.parametrize("beside", [1, 2])
+def test_a_pause_that_another_process_asks_for_reaches_all_below(
+    beside: int, way: str, storage: SqliteStorage
+) -> None:
+    done: list[str] = []
+
+    @tool
+    def work(name: str) -> str:
+        """Work."""
+        done.append(name)
+        request_pause(storage.store, "t")
+        return name
+
+    def worker(name: str) -> Graph:
+        return build_graph(
+            ScriptedModel([call("work", name=f"{name}{n}") for n in range(2)] + [DONE]), [work]
+        )
+
+    names = "ab"[:beside]
+    graph = parent(storage, [calls(*names), DONE], **{name: worker(name) for name in names})
+    session = Session(graph, "t")
+
+    def run(command: Any = None) -> Any:
+        return session.run(command) if way == "sync" else asyncio.run(session.arun(command))
+
+    decision = run("go")
+    assert isinstance(decision, Paused)
+    assert decision.by == "request"
+    # Each has ended its step, and begun no other.
+    assert sorted(done) == [f"{name}0" for name in names]
+    for _ in range(4):
+        decision = run() if isinstance(decision, Paused) else decision
+    assert isinstance(decision, Finished)
+    assert sorted(done) == [f"{name}{n}" for name in names for n in range(2)]
+
+
+def test_an_answer_that_comes_while_the_thread_is_stopped_is_kept(storage: SqliteStorage) -> None:
+    ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
+    early = child(ask, DONE, control_tools=standard_controls(deadlines=True))
+    graph = parent(storage, [calls("early", "late"), DONE], early=early, late=child(ASK, DONE))
+    session = Session(graph, "t")
+    session.run("go")
+    late = session.status().waits[1]
+    post(storage.store, "t", Order("one", Answer("this", late.interrupt_id)))
+    # Until it has run the thread waits for nothing.
+    expire_all(graph, "t", now=9e12)
+    assert isinstance(drive(graph, "t").decision, Finished)

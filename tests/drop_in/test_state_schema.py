@@ -37,7 +37,8 @@ from signoff.graph.build import Graph
 from signoff.graph.studio import served
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Step
-from signoff.session.status import expire, reading_graph
+from signoff.session.expiring import expire
+from signoff.session.status import reading_graph
 from tests.support.prepared import PreparedPython
 
 ROOT = Path(__file__).parents[2]

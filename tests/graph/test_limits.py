@@ -160,7 +160,7 @@ def test_the_nearest_limit_is_the_one_that_is_told(name: str) -> None:
     limits, tokens, seconds, left = NEAR[name]
     task = read(state(user(), spent(ai(WORK), tokens, seconds), done("w")), CONTROLS)
     found = nearest(task, limits)
-    assert (found.left(DEFAULT_TEXTS) if found else None) == left
+    assert (found.remaining(DEFAULT_TEXTS) if found else None) == left
     if found:
         assert decide(task, limits)["rule"] == "near_limit"
 

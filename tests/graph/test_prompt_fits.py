@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
-from signoff.graph.foreign import kept_in
+from signoff.graph.foreign import keep_in
 from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.replies import Reply
 from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, truncate
@@ -119,7 +119,7 @@ def replies_upto(reader: Reader, position: int) -> list[Reply]:
 
 def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[BaseMessage]:
     view = build_prompt(now, reader, SYSTEM, DEFAULT_TEXTS)
-    return truncate(view, last_turn(view), budget, lambda name: kept_in(folder, name))
+    return truncate(view, last_turn(view), budget, lambda name: keep_in(folder, name))
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))
@@ -182,7 +182,7 @@ def told(*messages: BaseMessage, budget: int = 200) -> str:
     now = state(*messages, ai(("work", "last")), done("last", "y" * 1_000))
     compaction = compact(now, read_messages(now, CONTROLS), budget, SYSTEM, DEFAULT_TEXTS)
     assert compaction is not None
-    return "\n".join(compaction.told())
+    return "\n".join(compaction.turn_lines())
 
 
 def test_a_turn_is_told_in_one_line_and_so_is_an_earlier_task() -> None:
@@ -273,18 +273,18 @@ def test_only_the_largest_results_are_cut_and_only_in_the_last_turn(tmp_path: Pa
         ToolMessage([block, image], tool_call_id="d"),
     ]
     most = tokens(view) - 3_000
-    made = truncate(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
+    made = truncate(view, last_turn(view), most, lambda name: keep_in(tmp_path, name))
     assert most - 20 <= tokens(made) <= most
     assert made[:5] == view[:5]
     assert len(made[5].text) < 4_000
     assert made[6].content[1] == image
     assert sorted(file.read_text("utf-8")[0] for file in tmp_path.iterdir()) == ["b", "l"]
-    assert made == truncate(view, last_turn(view), most, lambda name: kept_in(tmp_path, name))
+    assert made == truncate(view, last_turn(view), most, lambda name: keep_in(tmp_path, name))
 
 
 def test_a_result_keeps_its_ends_however_small_the_budget(tmp_path: Path) -> None:
     view = [user(), ai(("work", "a")), done("a", "begins " + "x" * 9_000 + " ends")]
-    made = truncate(view, last_turn(view), 1, lambda name: kept_in(tmp_path, name))
+    made = truncate(view, last_turn(view), 1, lambda name: keep_in(tmp_path, name))
     assert made[2].text.startswith("begins ")
     assert made[2].text.endswith(" ends")
     assert len(made[2].text) <= SMALLEST + 10

@@ -137,6 +137,12 @@ CASES: dict[str, tuple[list[Any], Limits, dict[str, Any], str]] = {
         {},
         "tool_calls",
     ),
+    "all turns of the tree are used": (
+        [user(), ai(WRITE), done("w", "write")],
+        Limits(tree_turns=1),
+        {},
+        "tree_turns",
+    ),
     "one delegate more than there may be": (
         [user(), ai(WRITE), not_run("w", "write", "no", "children")],
         Limits(children=1),

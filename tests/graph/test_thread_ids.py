@@ -12,7 +12,7 @@ from signoff import Session, SetupError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.commands import request_pause
-from signoff.session.status import expire
+from signoff.session.expiring import expire
 from signoff.stats.records import rate
 from signoff.storage.postgres import postgres_storage
 from signoff.storage.sqlite import SqliteStorage

@@ -13,9 +13,9 @@ from signoff.models.local.install import server_version
 from signoff.models.local.prefix import (
     SWITCH,
     drop,
+    file_name_of,
     half_name,
     is_on,
-    kept_name,
     make_folder,
     prefix_folder,
     take,
@@ -56,9 +56,9 @@ def test_it_can_be_switched_off(value: str, on: bool) -> None:
 
 @pytest.mark.parametrize("changed", MADE_BY)
 def test_another_model_server_context_or_template_has_another_file(changed: str) -> None:
-    assert kept_name("system", MADE_BY) == kept_name("system", dict(reversed(MADE_BY.items())))
-    assert kept_name("system", MADE_BY) != kept_name("system", {**MADE_BY, changed: "other"})
-    assert kept_name("system", MADE_BY) != kept_name("system.", MADE_BY)
+    assert file_name_of("system", MADE_BY) == file_name_of("system", dict(reversed(MADE_BY.items())))
+    assert file_name_of("system", MADE_BY) != file_name_of("system", {**MADE_BY, changed: "other"})
+    assert file_name_of("system", MADE_BY) != file_name_of("system.", MADE_BY)
 
 
 def test_the_folder_is_the_users_own_and_beside_the_weights(folder: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_folder_is_the_users_own_and_beside_the_weights(folder: Path) -> Non
 
 def test_a_file_counts_when_it_is_whole(folder: Path) -> None:
     """Two processes that write the same one have each a name of their own until then."""
-    name = kept_name("system", MADE_BY)
+    name = file_name_of("system", MADE_BY)
     first, second = half_name(name), half_name(name)
     assert len({first, second, name}) == 3
     write(folder, first)

@@ -92,9 +92,9 @@ DROPPED: Mapping[str, str] = {
 }
 """Each rule, and the world in which it is missed.
 
-Four are not among them: `seconds`, since no clock runs here; `not_ready`, without which every property
-holds, only later or with a prompt over its budget; `tests/graph/test_not_ready.py` misses it; and `children`
-and `depth`, since no world has delegates; `tests/delegates/` misses them.
+Five are not among them: `seconds`, since no clock runs here; `not_ready`, without which every property
+holds, only later or with a prompt over its budget; `tests/graph/test_not_ready.py` misses it; and `children`,
+`depth` and `tree_turns`, since no world has delegates; `tests/delegates/` misses them.
 """
 
 RULE_MUTATIONS: Mapping[str, Mutation] = {

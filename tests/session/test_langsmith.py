@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -45,7 +45,8 @@ def test_tracers_are_told_the_name_the_tags_the_thread_and_the_outcome(tmp_path:
     told = Told()
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
         graph = build_graph(ScriptedModel([call("finish_task", summary="x")]), storage=storage, name="agent")
-        Session(graph, "t", config={**CONFIG, "callbacks": [told]}).run("go")
+        config: Any = {**CONFIG, "callbacks": [told]}
+        Session(graph, "t", config=config).run("go")
         outcome = graph.get_state({"configurable": {"thread_id": "t"}}).values["outcome"]
     (begun,) = told.begun
     assert (begun["name"], begun["tags"]) == ("weekly report", ["nightly"])
@@ -66,7 +67,7 @@ def test_without_a_name_of_the_run_it_is_the_graphs() -> None:
 class Stub(BaseHTTPRequestHandler):
     """Takes what LangSmith's client sends."""
 
-    sent: list[tuple[str, str, bytes]] = []
+    sent: ClassVar[list[tuple[str, str, bytes]]] = []
 
     def do_GET(self) -> None:
         config = {

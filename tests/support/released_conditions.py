@@ -28,6 +28,7 @@ from signoff import (
     Limits,
     ModelRetries,
     Session,
+    expire,
     extend,
     go_on,
     request_pause,
@@ -38,7 +39,6 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import ScriptedCall
 from signoff.models.tagged import TaggedText
 from signoff.session.path import before_turn, steps
-from signoff.session.status import expire
 from signoff.stats.records import rate
 from signoff.tools.control import standard_controls
 

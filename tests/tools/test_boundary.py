@@ -382,7 +382,7 @@ def test_no_link_leads_to_what_may_be_changed(tmp_path: Path) -> None:
 def test_what_was_mounted_is_looked_at_from_outside(work: Path) -> None:
     sandbox = LinuxSandbox(work, bubblewrap=True)
     interpreter = sandbox._start()
-    wanted = sandbox._mounts(sandbox._kept())
+    wanted = sandbox._mounts(sandbox._current_protection())
     assert sorted(wanted) == [str(work / name) for name in (".git", ".venv")]
     assert interpreter.sees(lambda process: mounted_as_wanted(process, wanted))
     # As if another folder had been mounted there, or nothing.

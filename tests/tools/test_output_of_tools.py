@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import ToolException
 
-from signoff.graph.foreign import capped, counted, kept_in, valid_text
+from signoff.graph.foreign import capped, count_noun, keep_in, valid_text
 
 
 def _nowhere(_: str) -> str:
@@ -69,7 +69,7 @@ def test_text_becomes_valid(text: str, valid: str) -> None:
 
 
 def test_full_texts_are_kept_in_a_folder_under_harmless_names(tmp_path: Path) -> None:
-    keep = kept_in(tmp_path / "new" / "folder", "../run: ls")
+    keep = keep_in(tmp_path / "new" / "folder", "../run: ls")
     place = Path(keep("all \ud800 of it"))
     assert place.parent == tmp_path / "new" / "folder"
     assert place.name.startswith("_run_ls-")
@@ -83,4 +83,4 @@ def test_full_texts_are_kept_in_a_folder_under_harmless_names(tmp_path: Path) ->
     ("number", "said"), [(0, "0 lines"), (1, "1 line"), (2, "2 lines"), (1234, "1,234 lines")]
 )
 def test_counts_in_words(number: int, said: str) -> None:
-    assert counted(number, "line") == said
+    assert count_noun(number, "line") == said

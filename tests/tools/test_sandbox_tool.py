@@ -7,7 +7,7 @@ from langchain_core.tools import BaseTool, ToolException
 
 from signoff.graph.kinds import Kind, kind_of
 from signoff.tools.sandbox import MontySandbox, PythonResult, UnsafeSandbox, choose_sandbox, python_tool
-from signoff.tools.sandbox.tool import told
+from signoff.tools.sandbox.tool import result_text
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from signoff.tools.sandbox.tool import told
     ],
 )
 def test_what_the_model_reads(result: PythonResult, text: str) -> None:
-    assert told(result) == text
+    assert result_text(result) == text
 
 
 def call(tool: BaseTool, code: str, thread: str = "one") -> str:

@@ -14,7 +14,7 @@ from signoff.front.record.draw import templates
 from signoff.front.text import one_line, plain, shell_command
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.filesystem.unseen import UNSEEN
-from signoff.ui.screen_grid import shown
+from signoff.ui.screen_grid import visible_character
 from tests import unseen
 
 CODES = sorted(code for first, last in UNSEEN for code in range(first, last + 1))
@@ -72,9 +72,13 @@ def test_a_person_sees_each_of_them(place: str) -> None:
 
 
 def test_the_terminal_of_the_application_shows_them_but_for_spaces_that_programs_draw_with() -> None:
-    drawn = {character for character in LETTERS if shown(character) == character}
+    drawn = {character for character in LETTERS if visible_character(character) == character}
     assert drawn <= {*map(chr, unseen.having("Space_Separator")), "\u2800"}
-    assert {character for character in LETTERS if shown(character) == ""} == {"\u200c", "\u200d", "\ufe0f"}
+    assert {character for character in LETTERS if visible_character(character) == ""} == {
+        "\u200c",
+        "\u200d",
+        "\ufe0f",
+    }
 
 
 @pytest.mark.parametrize(

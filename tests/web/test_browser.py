@@ -197,6 +197,108 @@ def test_the_keyboard_does_all(chromium: str, served: Served) -> None:
         seen.shows("Please confirm")
 
 
+TWO = """[
+    reply(
+        "Both.",
+        call("run_shell", command="echo one > one.txt"),
+        call("run_shell", command="echo two > two.txt"),
+    ),
+    call("ask_user", question="Is it well?"),
+    call("finish_task", summary="Done."),
+]"""
+
+
+def test_a_decision_stands_for_the_words_that_are_sent(chromium: str, bench: WebBench) -> None:
+    served = serving(bench, TWO)
+    try:
+        with browser(address=chromium) as seen:
+            seen.page.goto(served.address)
+            seen.shows("Say below")
+            seen.send("Both")
+            seen.stands("Waiting for approval")
+            all_at_once = seen.page.locator("[data-send]")
+            seen.page.locator('[data-opens="edit"]').first.click()
+            assert seen.page.locator('[data-kind="approve"]').first.is_disabled()
+            edit = seen.page.locator('[data-form="edit"] textarea').first
+            edit.fill('{"command": "echo first > one.txt"}')
+            seen.page.locator('[data-kind="edit"]').first.click()
+            seen.page.locator('[data-kind="approve"]').nth(1).click()
+            assert seen.serious() == []
+            assert all_at_once.is_enabled()
+            # The words have changed since: they are not decided on.
+            edit.fill('{"command": "echo second > one.txt"}')
+            assert all_at_once.is_disabled()
+            seen.page.locator('[data-kind="edit"]').first.click()
+            all_at_once.click()
+            seen.shows("Is it well?")
+    finally:
+        served.end()
+    assert [(bench.workspace / f"{name}.txt").read_text() for name in ("one", "two")] == ["second\n", "two\n"]
+
+
+def test_words_go_to_what_they_were_meant_for(chromium: str, bench: WebBench) -> None:
+    steps = """[
+        call("ask_user", question="First?"),
+        call("ask_user", question="Second?"),
+        call("finish_task", summary="Done."),
+    ]"""
+    served = serving(bench, steps)
+    try:
+        with browser(address=chromium) as ada:
+            bob = Seen(ada.page.context.new_page())
+            for seen in (ada, bob):
+                seen.page.goto(served.address)
+                seen.shows("Say below")
+            ada.send("Ask")
+            for seen in (ada, bob):
+                seen.shows("First?")
+            bob.page.locator("#prompt").fill("to the first")
+            ada.send("mine")
+            bob.page.locator(".ask", has_text="Second?").wait_for()
+            bob.page.locator("#prompt").press("Enter")
+            bob.shows("since you began to type")
+            assert bob.page.locator(".ask", has_text="Second?").is_visible()
+            bob.page.locator("#prompt").press("Enter")
+            bob.stands("Asserted: done")
+    finally:
+        served.end()
+
+
+def test_an_address_that_is_none_is_told(chromium: str, served: Served) -> None:
+    with browser(address=chromium) as seen:
+        seen.page.goto(served.address)
+        seen.shows("Say below")
+        seen.page.goto(f"{served.origin}/?thread={'x' * 501}")
+        seen.shows("has at most 500 characters")
+        assert seen.page.locator("#link").inner_text() == "not connected"
+
+
+def test_a_tab_that_nobody_sees_has_its_state_in_its_title(chromium: str, served: Served) -> None:
+    hidden = (
+        "Object.defineProperty(document, 'hidden', {get: () => window.covered ?? false, configurable: true})"
+    )
+    change = "covered => { window.covered = covered; document.dispatchEvent(new Event('visibilitychange')); }"
+    with browser(address=chromium) as ada:
+        bob = Seen(ada.page.context.new_page())
+        bob.page.add_init_script(hidden)
+        for seen in (ada, bob):
+            seen.page.goto(served.address)
+            seen.shows("Say below")
+        bob.page.evaluate(change, True)
+        ada.send("Change the port")
+        ada.shows("Which port?")
+        # The stream ends after some seconds, and a glance is taken now and then.
+        for _ in range(300):
+            bob.page.wait_for_timeout(200)
+            if bob.page.title().startswith("Waiting for an answer"):
+                break
+        assert bob.page.title().startswith("Waiting for an answer")
+        bob.page.evaluate(change, False)
+        bob.shows("Which port?")
+        ada.press("8080")
+        bob.stands("Waiting for approval")
+
+
 def test_no_other_server_of_this_machine_gets_the_token_or_in(chromium: str, served: Served) -> None:
     tries = f"""<!doctype html><title>other</title><script>
       const told = (text) => fetch("/told?" + text);

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from signoff.graph.errors import SetupError
 from signoff.web.app import MOST_BYTES, Application
@@ -143,21 +144,66 @@ async def test_a_password_gives_the_token_and_guessing_is_slowed_down(
         assert codes == [403] * 20 + [429]
         late = await browser.post("/api/enter", json={"password": "a long password"})
         assert late.status_code == 429
+    # Somebody else is not kept out by it, and many addresses are no way around it.
+    assert await gate.enter("a long password", "10.0.0.7") == gate.token
+    told = set[str]()
+    for number in range(300):
+        with pytest.raises(NotLetIn) as refused:
+            await gate.enter("x", f"10.0.{number // 100}.{number % 100}")
+        told.add(str(refused.value))
+    assert told == {"The password is wrong.", "Too many wrong passwords; wait a minute."}
     with pytest.raises(NotLetIn, match="no password"):
         await Gate("127.0.0.1", 8000).enter("x")
 
 
 def test_a_proxy_says_who_it_is() -> None:
     gate = Gate("10.0.0.1", 8000, proxy_header="X-Forwarded-User", public="https://signoff.example.org")
-    assert gate.who({"x-forwarded-user": "Ada"}) == "Ada"
+    assert gate.who(Headers({"X-Forwarded-User": "Ada"})) == "Ada"
+    assert gate.who(Headers(raw=[(b"x-forwarded-user", "Zoë".encode())])) == "Zoë"
+    with pytest.raises(NotLetIn, match="came twice"):
+        gate.who(Headers(raw=[(b"x-forwarded-user", b"Eve"), (b"x-forwarded-user", b"Ada")]))
     gate.check_place({"host": "signoff.example.org", "origin": "https://signoff.example.org"})
     gate.check_place({"host": "10.0.0.1:8000"})
     for headers in ({}, {"x-forwarded-user": " "}, {"authorization": f"Bearer {gate.token}"}):
         with pytest.raises(NotLetIn):
-            gate.who(headers)
+            gate.who(Headers(headers))
     for headers in (
         {"host": "evil.example"},
         {"host": "signoff.example.org", "origin": "https://evil.example"},
     ):
         with pytest.raises(NotLetIn):
             gate.check_place(headers)
+
+
+OWN: dict[str, tuple[Gate, str, str]] = {
+    "another address of the loopback": (Gate("127.0.0.2", 8000), "127.0.0.2:8000", "http://127.0.0.2:8000"),
+    "the loopback of IPv6": (Gate("::1", 8000), "[::1]:8000", "http://[::1]:8000"),
+    "the port that a browser leaves out": (Gate("127.0.0.1", 80), "127.0.0.1", "http://127.0.0.1"),
+    "it in IPv6": (Gate("::1", 80), "[::1]", "http://[::1]"),
+    "an address by its number": (Gate("0.0.0.0", 8000), "10.0.0.7:8000", "http://10.0.0.7:8000"),
+    "a public address as people write it": (
+        Gate("127.0.0.1", 8000, public="HTTPS://Signoff.Example.org:443/"),
+        "signoff.example.org",
+        "https://signoff.example.org",
+    ),
+    "a public address with a port": (
+        Gate("127.0.0.1", 8000, public="https://signoff.example.org:8443"),
+        "signoff.example.org:8443",
+        "https://signoff.example.org:8443",
+    ),
+    "what a proxy makes of it": (
+        Gate("127.0.0.1", 8000, public="https://signoff.example.org"),
+        "127.0.0.1:8000",
+        "https://signoff.example.org",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_names_under_which_a_server_is_known(name: str) -> None:
+    gate, host, origin = OWN[name]
+    gate.check_place({"host": host, "origin": origin})
+    assert gate.origin in (origin, "http://0.0.0.0:8000")
+    for other in ("", ":", "[", "evil.example", f"{host}.evil.example", "127.0.0.1:1", "[::1]:1"):
+        with pytest.raises(NotLetIn):
+            gate.check_place({"host": other})

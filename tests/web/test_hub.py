@@ -1,12 +1,18 @@
 """Runs are tasks of the server: nobody who leaves ends one, all see all, and each answer counts once."""
 
 import asyncio
+import html
+import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from signoff.front.database import Database
+from signoff.front.settings import recall
+from signoff.front.work import Work
 from signoff.graph.errors import ThreadError
+from signoff.session.status import Condition
 from signoff.web.log import MOST_BYTES, MOST_ENTRIES, Log, changes
 from tests.support.benches.web import Opened, WebBench, until
 
@@ -14,6 +20,10 @@ PORT = """[
     call("ask_user", question="Which port?", options=["8080", "9090"]),
     call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
     call("finish_task", summary="The port is set.", pending_issues=["Nobody has tried it."]),
+]"""
+ONE_COMMAND = """[
+    call("run_shell", command="echo ran >> ran.txt"),
+    call("finish_task", summary="It ran."),
 ]"""
 LONG = """[call("write_file", path=f"{at}.txt", content="x") for at in range(6)] + [
     call("finish_task", summary="Written."),
@@ -185,6 +195,99 @@ async def test_a_limit_an_error_a_stop_a_fork_and_the_end_of_a_thread(bench: Web
         await reader.leave()
 
 
+async def test_a_pause_that_comes_at_once_counts(bench: WebBench) -> None:
+    async with bench.served(LONG, delay=0.2) as opened:
+        room = opened.hub.room("t1")
+        for step in ({"what": "write", "text": "Read"}, {"what": "move", "move": "go_on"}):
+            beginning = asyncio.create_task(opened.post(**step))
+            await until(lambda: room.here)
+            # Its thread has hardly begun.
+            assert await opened.post("move", move="pause") == (200, {})
+            assert (await beginning)[0] == 200
+            await opened.rests()
+            assert opened.status().condition is Condition.STOPPED
+
+
+async def test_of_two_first_tasks_the_settings_of_the_one_that_runs_count(bench: WebBench) -> None:
+    async with bench.served(LONG, delay=0.1) as opened:
+        found = await asyncio.gather(
+            opened.post("write", text="One", settings={"turns": 2}),
+            opened.post("write", text="Two", settings={"turns": 5, "tools": "none"}),
+        )
+        assert sorted(status for status, _ in found) == [200, 409]
+        await opened.rests()
+        first = found[0][0] == 200
+        assert opened.outcome()["turns"] == (2 if first else 5)
+        settings = recall(opened.hub.storage.store, "t1")
+        assert settings is not None
+        assert settings.tools == (("files", "shell") if first else ())
+
+
+class KilledError(BaseException):
+    """The end of a process in the middle of a command."""
+
+
+async def killed_in_a_command(opened: Opened) -> None:
+    def run(*_: object) -> NoReturn:
+        raise KilledError
+
+    work = Work(opened.hub.storage, "t1", opened.hub.given, opened.hub.models, lambda _: None, run)
+    with pytest.raises(KilledError):
+        await asyncio.to_thread(work.go, "Run it")
+
+
+async def test_a_command_of_a_killed_server_runs_again_only_when_somebody_says_so(bench: WebBench) -> None:
+    async with bench.served(ONE_COMMAND) as opened:
+        await killed_in_a_command(opened)
+        reader = opened.read()
+        await reader.sees('data-move="go_on"')
+        early = {"interrupt_id": opened.waiting().interrupt_id}
+        assert (await opened.post("again", **early))[0] == 422
+        assert await opened.post("move", move="go_on") == (200, {})
+        await reader.sees("may already have been done", "Run it again")
+        assert not (bench.workspace / "ran.txt").exists()
+        found = await asyncio.gather(*(opened.post("again", **early) for _ in range(3)))
+        assert sorted(status for status, _ in found) == [200, 409, 409]
+        await opened.rests()
+        await reader.sees("Asserted: done")
+        assert (await opened.post("again", **early))[0] == 409
+        assert (bench.workspace / "ran.txt").read_text() == "ran\n"
+        await reader.leave()
+
+
+async def test_that_nobody_knows_of_a_command_is_reported_as_a_failure(bench: WebBench) -> None:
+    async with bench.served(ONE_COMMAND) as opened:
+        await killed_in_a_command(opened)
+        assert await opened.post("move", move="go_on") == (200, {})
+        reader = opened.read()
+        await reader.sees("Report that it is not known")
+        button = re.search(r'data-text="([^"]+)"', reader.parts["ask"])
+        assert button is not None
+        assert await opened.answer(html.unescape(button[1])) == (200, {})
+        await opened.rests()
+        told = [message for message in opened.messages() if message.type == "tool"]
+        assert ("not known whether this was done" in told[0].content, told[0].status) == (True, "error")
+        assert '"output"' not in told[0].content
+        await reader.leave()
+
+
+async def test_an_option_that_is_a_number_is_meant_by_its_words(bench: WebBench) -> None:
+    steps = """[
+        call("ask_user", question="How many?", options=["2", "3", "5"]),
+        call("ask_user", question="And now?", options=["2", "3", "5"]),
+        call("finish_task", summary="Asked."),
+    ]"""
+    async with bench.served(steps) as opened:
+        await begun(opened)
+        assert await opened.answer("3") == (200, {})
+        await opened.rests()
+        assert (await opened.answer("1", "2"))[0] == 422
+        assert await opened.answer("1") == (200, {})
+        await opened.rests()
+        told = [message.content for message in opened.messages() if message.name == "ask_user"]
+        assert ["3" in told[0], "2" in told[1]] == [True, True]
+
+
 async def test_settings_are_given_to_a_thread_that_has_not_begun(bench: WebBench) -> None:
     async with bench.served(LONG) as opened:
         status, told = await opened.post("write", text="Read", settings={"workspace": "/nowhere"})
@@ -244,7 +347,7 @@ async def test_the_terminal_is_shared_and_its_flood_is_bounded(bench: WebBench) 
         await one.types("it is 42 again")
         room = opened.hub.room("t1")
         assert len(list(room.log.after(room.log.last - 1) or ())) == 1
-        assert len(room.terminal.kept if room.terminal else "") < 400_000
+        assert len(room.terminal.recent_output if room.terminal else "") < 400_000
         for reader in (one, two):
             await reader.leave()
 

@@ -12,7 +12,7 @@ from itertools import islice, product
 
 from langchain_core.tools import ToolException
 
-from signoff.tools.filesystem.paths import shown
+from signoff.tools.filesystem.paths import quote_path
 
 _MOST_ALTERNATIVES = 500
 _MOST_BRACES = 50
@@ -35,7 +35,7 @@ def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
     few = short.count("{") <= _MOST_BRACES
     wanted = list(islice(_alternatives(short), _MOST_ALTERNATIVES + 1)) if few else []
     if not 0 < len(wanted) <= _MOST_ALTERNATIVES:
-        raise ToolException(f"The glob {shown(glob)} expands to too many patterns; use fewer braces.")
+        raise ToolException(f"The glob {quote_path(glob)} expands to too many patterns; use fewer braces.")
     prefix = "" if folder == "." else f"{folder}/"
     tests = [re.compile(fnmatch.translate(each)).match for each in dict.fromkeys(wanted)]
 

@@ -52,7 +52,7 @@ class Place:
     name: str
 
 
-def shown(path: str) -> str:
+def quote_path(path: str) -> str:
     """Returns `path` for a message: valid text, on one line and short."""
     text = valid_text(path).replace("\n", "\\n").replace("\r", "\\r")
     return text if len(text) <= 200 else f"{text[:100]}...{text[-80:]}"
@@ -61,7 +61,8 @@ def shown(path: str) -> str:
 def outside(path: str) -> ToolException:
     """Returns the error for a path outside the workspace."""
     return ToolException(
-        f"{shown(path)} is outside the workspace; use a path relative to the workspace, such as src/app.py."
+        f"{quote_path(path)} is outside the workspace; use a path relative to the workspace, "
+        "such as src/app.py."
     )
 
 
@@ -74,7 +75,7 @@ def explained(path: str) -> Iterator[None]:
         reason = _REASONS.get(
             error.errno or 0, "{path} cannot be used: " + (error.strerror or "failed") + "."
         )
-        raise ToolException(reason.format(path=shown(path))) from error
+        raise ToolException(reason.format(path=quote_path(path))) from error
 
 
 def steps(path: str, roots: tuple[str, ...]) -> list[str]:
@@ -86,9 +87,11 @@ def steps(path: str, roots: tuple[str, ...]) -> list[str]:
     if not path.strip():
         raise ToolException("The path is empty; pass a path relative to the workspace, such as src/app.py.")
     if valid_text(path) != path:
-        raise ToolException(f"{shown(path)} contains characters that a path cannot contain; remove them.")
+        raise ToolException(
+            f"{quote_path(path)} contains characters that a path cannot contain; remove them."
+        )
     if len(path) > _MOST_CHARACTERS:
-        raise ToolException(f"The path {shown(path)} is too long; use a shorter one.")
+        raise ToolException(f"The path {quote_path(path)} is too long; use a shorter one.")
     return [step for step in _SEPARATORS.split(_below(path, roots)) if step not in ("", ".")]
 
 

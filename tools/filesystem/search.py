@@ -16,9 +16,9 @@ from typing import Any
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import capped, counted, valid_text
+from signoff.graph.foreign import capped, count_noun, valid_text
 from signoff.tools.filesystem.globs import fitting
-from signoff.tools.filesystem.paths import shown
+from signoff.tools.filesystem.paths import quote_path
 from signoff.tools.processes.helpers import isolated, program_text
 from signoff.tools.workspace import FolderEntry, Workspace
 
@@ -56,15 +56,16 @@ def search_files(
     hits, in_time = _run(_command(workspace), pattern, texts.block, seconds)
     if not in_time and not hits:
         raise ToolException(
-            f"The search took longer than {counted(seconds, 'second')}; use a simpler pattern."
+            f"The search took longer than {count_noun(seconds, 'second')}; use a simpler pattern."
         )
     lines = [f"{hit['file']}:{hit['line']}: {hit['text']}" for hit in hits] or ["No matches."]
-    notes = f"{counted(len(hits), 'matching line')} in {counted(texts.files, 'file')}{_fits(glob)}."
+    notes = f"{count_noun(len(hits), 'matching line')} in {count_noun(texts.files, 'file')}{_fits(glob)}."
     if len(hits) == MOST_HITS:
         notes += f" Stopped at {MOST_HITS}: make the pattern narrower to see others."
     if not in_time:
         notes += (
-            f" Stopped after {counted(seconds, 'second')}: the rest was not searched; use a simpler pattern."
+            f" Stopped after {count_noun(seconds, 'second')}: the rest was not searched; use a "
+            "simpler pattern."
         )
     return capped("\n".join([*lines, notes + texts.left_out]), keep=workspace.keep("search_files"))
 
@@ -91,10 +92,10 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
     most, found = _candidates(workspace, path, glob)
     for entry in found:
         if entry.kind == "ignored":
-            ignored.append(shown(entry.path))
+            ignored.append(quote_path(entry.path))
             continue
         if entry.size > most:
-            large.append(shown(entry.path))
+            large.append(quote_path(entry.path))
             continue
         try:
             data = workspace.read(entry.path, most)
@@ -109,10 +110,10 @@ def _gathered(workspace: Workspace, path: str, glob: str | None) -> _Texts:
             rest = " The rest was not searched because it is too much at once: pass a path or a glob."
             break
         parts.append(json.dumps({"file": entry.path, "bytes": len(data)}).encode() + b"\n" + data)
-    said = _named(f"larger than {most:,} bytes", large)
+    said = _skipped_note(f"larger than {most:,} bytes", large)
     said += " Pass one of them as path to search it." if large else ""
-    said += f" {counted(unreadable, 'file')} could not be read." if unreadable else ""
-    return _Texts(b"".join(parts), len(parts), said + _named("as .gitignore says", ignored) + rest)
+    said += f" {count_noun(unreadable, 'file')} could not be read." if unreadable else ""
+    return _Texts(b"".join(parts), len(parts), said + _skipped_note("as .gitignore says", ignored) + rest)
 
 
 def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int, Iterator[FolderEntry]]:
@@ -134,7 +135,7 @@ def _candidates(workspace: Workspace, path: str, glob: str | None) -> tuple[int,
     )
 
 
-def _named(why: str, paths: list[str]) -> str:
+def _skipped_note(why: str, paths: list[str]) -> str:
     if not paths:
         return ""
     more = f" and {len(paths) - 5:,} more" if len(paths) > 5 else ""

@@ -37,9 +37,9 @@ class Measured:
             text = _BOM + text
         if text == content:
             return text, ""
-        return text, f" Unchanged: {self._told()}."
+        return text, f" Unchanged: {self._describe()}."
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         name = "CRLF" if end_of(self.ends, self.windows_ends) == "\r\n" else "LF"
         mixed = " (most of them; they were mixed)" if 0 < self.windows_ends < self.ends else ""
         parts = [f"line endings {name}{mixed}"] if self.ends else []

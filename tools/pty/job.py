@@ -244,7 +244,7 @@ class RunningCommand:
             if len(self.pending) > 2 * _MOST_PENDING:
                 del self.pending[:-_MOST_PENDING]
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """Returns the pending output and empties it."""
         data = bytes(self.pending)
         self.pending.clear()

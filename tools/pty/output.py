@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 
 HEAD = 500_000
 """Bytes kept from the beginning of an output."""
@@ -65,7 +65,7 @@ class Capture:
         self._drop()
         if not self.left_out:
             return harmless(bytes(self._head + self._tail))
-        gap = f"\n[... {counted(self.left_out, 'byte')} of output left out here ...]\n"
+        gap = f"\n[... {count_noun(self.left_out, 'byte')} of output left out here ...]\n"
         return harmless(bytes(self._head)) + gap + harmless(bytes(self._tail))
 
     def _drop(self) -> None:

@@ -138,6 +138,6 @@ class CommandRun:
 
     def _hand_out(self) -> None:
         with self._changed:
-            data = self._job.taken()
+            data = self._job.take()
         if data and self._on_output:
             self._on_output(data)

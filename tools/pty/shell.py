@@ -231,18 +231,18 @@ class Shell:
         return unasked + (mark.raw if seen else b"")
 
     def _run(self, path: str, timeout: float, on_output: OnOutput | None) -> ShellResult:
-        restarted = self._made_ready()
-        begun, result = self._tried(path, timeout, on_output)
+        restarted = self._make_ready()
+        begun, result = self._try_run(path, timeout, on_output)
         if not begun and not result.timed_out:
             # An earlier command, such as `readonly PS1`, keeps this bash from running the next ones.
-            self._made_ready()
+            self._make_ready()
             restarted = True
-            begun, result = self._tried(path, timeout, on_output)
+            begun, result = self._try_run(path, timeout, on_output)
             if not begun and not result.timed_out:
                 raise ToolException("bash did not run the command, even after a restart; try again.")
         return replace(result, restarted=restarted or result.restarted)
 
-    def _tried(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:
+    def _try_run(self, path: str, timeout: float, on_output: OnOutput | None) -> tuple[bool, ShellResult]:
         """Runs the command in this bash; returns whether it began, and its result. Ends bash if not."""
         from signoff.tools.pty.run import CommandRun
 
@@ -278,7 +278,7 @@ class Shell:
             spool=job.capture.spool,
         )
 
-    def _made_ready(self) -> bool:
+    def _make_ready(self) -> bool:
         """Starts a new bash if the last one has ended; returns whether it did."""
         if self.closed:
             raise ToolException("The shell is closed; open a new one.")

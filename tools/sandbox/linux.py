@@ -17,7 +17,7 @@ from threading import Lock
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
-from signoff.tools.filesystem.paths import shown
+from signoff.tools.filesystem.paths import quote_path
 from signoff.tools.processes.helpers import base_python, find_program
 from signoff.tools.protected import Protected, find_protected, open_places, within
 from signoff.tools.sandbox import bubblewrap
@@ -41,7 +41,7 @@ def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
     """
     for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         _remove_unless_held(str(old))
-    folder, handle = _held()
+    folder, handle = _hold_folder()
     if uid is not None:
         os.chown(folder, uid, uid)
 
@@ -52,7 +52,7 @@ def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
     return folder, remove
 
 
-def _held() -> tuple[str, int]:
+def _hold_folder() -> tuple[str, int]:
     import fcntl  # Only Unix has it, and this module can be imported elsewhere
 
     while True:
@@ -160,14 +160,14 @@ class LinuxSandbox:
     def enforced(self) -> Mapping[str, bool | str]:
         with self._lock:
             if self._held is None:
-                kept = self._kept()
+                kept = self._current_protection()
                 probe = self._started(kept)
                 held = probe.held
                 probe.kill()
                 self._held = {**self._outer(kept), **held, **self._limits()}
             return self._held
 
-    def _kept(self) -> ProtectedPaths:
+    def _current_protection(self) -> ProtectedPaths:
         """Returns the paths to protect now. Raises SetupError when they cannot be protected."""
         if not self._workspace or not self._writable:
             return ProtectedPaths(())
@@ -215,10 +215,10 @@ class LinuxSandbox:
         }
 
     def _names(self, kept: ProtectedPaths) -> list[str]:
-        return [shown(os.path.relpath(one.path, self._workspace)) for one in kept.protected]
+        return [quote_path(os.path.relpath(one.path, self._workspace)) for one in kept.protected]
 
     def _start(self) -> Interpreter:
-        return self._started(self._kept())
+        return self._started(self._current_protection())
 
     def _started(self, kept: ProtectedPaths) -> Interpreter:
         for _ in range(_ATTEMPTS):
@@ -227,7 +227,7 @@ class LinuxSandbox:
             if not mounts or interpreter.sees(partial(mounted_as_wanted, wanted=mounts)):
                 return interpreter
             interpreter.kill()
-            kept = self._kept()
+            kept = self._current_protection()
         raise SetupError(
             f"Folders in {self._workspace} were replaced while Python started in the sandbox; try again."
         )

@@ -156,7 +156,7 @@ class MontySandbox:
             seat.end()
         except library.MontyError as error:
             exit = _exit_of(error.exception())
-            streams["stderr"].add(f"{_told(error)}\n".encode(errors="backslashreplace"))
+            streams["stderr"].add(f"{_describe_error(error)}\n".encode(errors="backslashreplace"))
             if exit in ("timeout", "memory"):
                 seat.end()
         return PythonResult(
@@ -215,6 +215,6 @@ def _exit_of(error: BaseException) -> Exit:
     return "timeout" if isinstance(error, TimeoutError) else "error"
 
 
-def _told(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     display = getattr(error, "display", None)
     return str(display() if display else error)

@@ -193,9 +193,9 @@ class Interpreter:
         if isinstance(answer.get("ready"), dict):
             self._signal(signal.SIGSTOP)
             return dict(answer["ready"])
-        told = answer.get("failed") or call.stderr.text().strip() or call.why or "it ended at once"
+        reason = answer.get("failed") or call.stderr.text().strip() or call.why or "it ended at once"
         self.kill()
-        raise SetupError(f"Python cannot be started in the sandbox: {told}.")
+        raise SetupError(f"Python cannot be started in the sandbox: {reason}.")
 
     def _exchange(
         self, message: Mapping[str, Any], timeout: float, nonce: str | None, since: float = 0.0
@@ -344,7 +344,7 @@ class Pool:
             lost, seat.lost = seat.lost, False
             if seat.interpreter is None:
                 seat.interpreter = self._started()
-            result = self._ran(seat.interpreter, code, timeout)
+            result = self._run_in(seat.interpreter, code, timeout)
             if not seat.interpreter.alive or self._seats.get(thread) is not seat:
                 lost = True
                 self._drop(seat.interpreter)
@@ -370,11 +370,11 @@ class Pool:
     def _once(self, code: str, timeout: float) -> PythonResult:
         interpreter = self._started()
         try:
-            return self._ran(interpreter, code, timeout)
+            return self._run_in(interpreter, code, timeout)
         finally:
             self._drop(interpreter)
 
-    def _ran(self, interpreter: Interpreter, code: str, timeout: float) -> PythonResult:
+    def _run_in(self, interpreter: Interpreter, code: str, timeout: float) -> PythonResult:
         try:
             return interpreter.run(code, timeout, self._last_end)
         finally:

@@ -74,10 +74,10 @@ def _check(sandbox: Sandbox, arena: Arena, grounds: Grounds, attack: Attack) -> 
     thread = f"{arena.mark}-{attack.name}"
     observed = _observed(sandbox, arena, attack, thread)
     if attack.in_grounds:
-        observed = replace(observed, grounds=grounds, made=grounds.made())
+        observed = replace(observed, grounds=grounds, made=grounds.added_files())
     leak = attack.leak(observed)
     sandbox.close(thread)
-    left = _left(arena)
+    left = _remove_leftovers(arena)
     leak = "; ".join(filter(None, (leak, left)))
     told = leak or _ending(observed)
     over = (observed.made.files_over, observed.made.bytes_over) if observed.made else (0, 0)
@@ -107,7 +107,7 @@ def _busy(arena: Arena) -> float:
     return processor_time(processes) - before
 
 
-def _left(arena: Arena) -> str:
+def _remove_leftovers(arena: Arena) -> str:
     """Returns what the program left behind, and removes it."""
     deadline = time.monotonic() + 1.0
     # The kernel takes a moment to end killed processes.
@@ -115,7 +115,7 @@ def _left(arena: Arena) -> str:
         time.sleep(0.02)
     for process in alive:
         end(process)
-    folders = arena.left_files(f"{arena.mark}-many")
+    folders = arena.leftover_files(f"{arena.mark}-many")
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     told = [f"{len(alive)} processes were left behind"] if alive else []

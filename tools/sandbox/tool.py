@@ -101,7 +101,7 @@ def choose_sandbox(
         case "landlock":
             return LinuxSandbox(workspace, writable=writable, protect=protect, bubblewrap=False)
         case "monty":
-            return _tried(MontySandbox(workspace, writable=writable, protect=protect))
+            return _try_sandbox(MontySandbox(workspace, writable=writable, protect=protect))
         case "unsafe":
             return UnsafeSandbox(workspace, unsafe=True)
         case "auto":
@@ -120,7 +120,7 @@ def _best(
         except SetupError as error:
             problems.append(str(error))
     try:
-        return _tried(MontySandbox(workspace, writable=writable, protect=protect))
+        return _try_sandbox(MontySandbox(workspace, writable=writable, protect=protect))
     except SetupError as error:
         problems.append(str(error))
     raise SetupError(
@@ -129,7 +129,7 @@ def _best(
     )
 
 
-def _tried(sandbox: Sandbox) -> Sandbox:
+def _try_sandbox(sandbox: Sandbox) -> Sandbox:
     tried = sandbox.run("6 * 7", timeout=20)
     if tried.value != "42":
         raise SetupError(f"The sandbox does not work here: {tried.stderr.strip() or tried.exit}.")
@@ -184,7 +184,7 @@ def python_tool(
     def run_python(code: str, config: RunnableConfig) -> str:
         thread = (config.get("configurable") or {}).get("thread_id")
         result = chosen.run(code, timeout=timeout, thread=None if thread is None else str(thread))
-        text = capped(told(result), keep=keep)
+        text = capped(result_text(result), keep=keep)
         if result.exit != "ok":
             raise ToolException(text)
         return text
@@ -199,7 +199,7 @@ def python_tool(
     return hold(tool, holding_of(chosen))
 
 
-def told(result: PythonResult) -> str:
+def result_text(result: PythonResult) -> str:
     """Returns the result of a call as text for the model."""
     parts = [result.stdout.rstrip("\n")]
     if result.stderr.strip():

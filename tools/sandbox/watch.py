@@ -88,12 +88,12 @@ class DiskGuard:
         if any(_used(status) - self._files[folder] > self._most_files for folder, status in now.items()):
             self._still(True)
             try:
-                return self._counted(now)
+                return self._check_counts(now)
             finally:
                 self._still(False)
-        return self._counted(now) if time.monotonic() >= self._due else ""
+        return self._check_counts(now) if time.monotonic() >= self._due else ""
 
-    def _counted(self, now: "Mapping[str, os.statvfs_result]") -> str:
+    def _check_counts(self, now: "Mapping[str, os.statvfs_result]") -> str:
         began = time.monotonic()
         many = sum(files_since(folder, self._since, self._most_files) for folder in self._folders)
         self._due = time.monotonic() + _REST * (time.monotonic() - began)

@@ -12,7 +12,7 @@ from signoff.front.record import text
 from signoff.front.record.timeline import look
 from signoff.front.text import plain
 from signoff.graph.drawing.layout import PAUSES
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.vocabulary import CLAIMS, VERIFIED, WAITS, heading
 from signoff.tools.approvals import DECISIONS
 
@@ -38,7 +38,7 @@ def environment(folders: Sequence[Path]) -> Environment:
     made = Environment(
         loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
-    texts = (text.line, text.shorten, text.fold, text.moment, text.duration, text.number, counted)
+    texts = (text.line, text.shorten, text.fold, text.moment, text.duration, text.number, count_noun)
     made.filters.update(
         {make.__name__: make for make in (*texts, heading, checked, changed, is_open, look, draw)}
     )

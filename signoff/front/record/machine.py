@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from signoff.front.record.run import Run
-from signoff.graph.drawing.diagram import Line, drawn_path, lines
+from signoff.graph.drawing.diagram import Line, lines, round_path
 from signoff.graph.drawing.layout import (
     BOXES,
     DOORS,
@@ -21,7 +21,7 @@ from signoff.graph.drawing.layout import (
     Point,
     Route,
 )
-from signoff.graph.foreign import counted
+from signoff.graph.foreign import count_noun
 from signoff.graph.machine import FIRST, LAST, TRANSITIONS, WHAT_IT_DOES, Event, State
 from signoff.session.path import Step
 from signoff.session.status import Condition
@@ -136,9 +136,9 @@ def count_path(steps: Sequence[Step]) -> Counts:
 def _edge(line: Line, counts: Counts) -> Edge:
     route, moves = ROUTES[line.source, line.target, line.exit], counts.along(line)
     events = [str(event) for event in line.events if counts.moves[line.source, event]] or [line.label]
-    often = f"taken {counted(moves, 'time')}" if moves else "not taken"
+    often = f"taken {count_noun(moves, 'time')}" if moves else "not taken"
     title = f"{line.source} to {line.target}: {' / '.join(events)}, {often}"
-    return Edge(title, drawn_path(route.points), counts.look(line), moves, _pill(route))
+    return Edge(title, round_path(route.points), counts.look(line), moves, _pill(route))
 
 
 def _pill(route: Route) -> Point:
@@ -163,7 +163,7 @@ def _between(wanted: int, start: int, end: int) -> int:
 
 
 def _node(state: State, visits: int, flag: str) -> StateBox:
-    box, often = BOXES[state], counted(visits, "visit") if visits else ""
+    box, often = BOXES[state], count_noun(visits, "visit") if visits else ""
     look = "main" if state in MAIN_PATH else "pause" if state in PAUSES else "plain"
     looks = ["box", look, *(["lit"] if visits else []), *(["here"] if flag else [])]
     title = f"{state}: {WHAT_IT_DOES[state]}; {often or 'not visited'}" + (f"; {flag}" if flag else "")
@@ -196,6 +196,6 @@ def _ends(visits: Counter[State]) -> list[tuple[str, str]]:
     begin = (Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y))
     end = (Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING))
     return [
-        (drawn_path(way), "plain" if visits[state] else "pale")
+        (round_path(way), "plain" if visits[state] else "pale")
         for way, state in ((begin, FIRST), (end, LAST))
     ]

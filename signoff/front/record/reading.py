@@ -34,8 +34,8 @@ def read_saved(storage: OpenStorage, thread_id: str) -> SavedThread:
     status = look(graph, thread_id)
     with readable(thread_id):
         path = steps(storage.checkpointer, thread_id)
-        told = chapters(status.values, deps_of(graph).toolbox, path)
-        return SavedThread(status, told, path, recorded(storage.store, thread_id), running)
+        history = chapters(status.values, deps_of(graph).toolbox, path)
+        return SavedThread(status, history, path, recorded(storage.store, thread_id), running)
 
 
 def read_run(storage: OpenStorage, thread_id: str) -> Run:

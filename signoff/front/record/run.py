@@ -199,6 +199,8 @@ class Run:
             current = message.id if message.id in tasks else current
             if isinstance(message, ToolMessage) and (notes := marks(message)).get("confirmed"):
                 # Version 0.1.0 stored the words only in the text.
-                told = message.text.removeprefix(_CONFIRMED) if message.text.startswith(_CONFIRMED) else ""
-                found[current] = str(notes.get("said", told)).strip()
+                feedback = (
+                    message.text.removeprefix(_CONFIRMED) if message.text.startswith(_CONFIRMED) else ""
+                )
+                found[current] = str(notes.get("said", feedback)).strip()
         return found

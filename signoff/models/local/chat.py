@@ -220,7 +220,7 @@ class LocalChatModel(ChatOpenAI):
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        config = _taken_config()
+        config = _take_config()
         self.start()
         options = without_tool_choice(kwargs)
         for read in self._open_prompt(messages, options.get("tools")):
@@ -228,14 +228,14 @@ class LocalChatModel(ChatOpenAI):
             # Here the caller can end the call, and sees that the model is not silent.
             yield _nothing()
         for chunk in super()._stream(messages, *args, **options):
-            if progress := _taken_progress(chunk):
+            if progress := _take_progress(chunk):
                 _tell(config, progress)
             yield chunk
 
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        config = _taken_config()
+        config = _take_config()
         await asyncio.to_thread(self.start)
         options = without_tool_choice(kwargs)
         opening = self._open_prompt(messages, options.get("tools"))
@@ -243,7 +243,7 @@ class LocalChatModel(ChatOpenAI):
             await _atell(config, read)
             yield _nothing()
         async for chunk in super()._astream(messages, *args, **options):
-            if progress := _taken_progress(chunk):
+            if progress := _take_progress(chunk):
                 await _atell(config, progress)
             yield chunk
 
@@ -277,7 +277,7 @@ _WORTH_KEEPING = 1000
 _ASKED: ContextVar[RunnableConfig | None] = ContextVar("_ASKED", default=None)
 
 
-def _taken_config() -> RunnableConfig:
+def _take_config() -> RunnableConfig:
     config = _ASKED.get()
     _ASKED.set(None)
     return config or {}
@@ -286,20 +286,20 @@ def _taken_config() -> RunnableConfig:
 def _tell(config: RunnableConfig, read: tuple[int, int]) -> None:
     if config.get("callbacks"):
         manager = get_callback_manager_for_config(config)
-        manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+        manager.on_custom_event(READING, _progress_notes(read), run_id=manager.parent_run_id)
 
 
 async def _atell(config: RunnableConfig, read: tuple[int, int]) -> None:
     if config.get("callbacks"):
         manager = get_async_callback_manager_for_config(config)
-        await manager.on_custom_event(READING, _told(read), run_id=manager.parent_run_id)
+        await manager.on_custom_event(READING, _progress_notes(read), run_id=manager.parent_run_id)
 
 
-def _told(read: tuple[int, int]) -> dict[str, int]:
+def _progress_notes(read: tuple[int, int]) -> dict[str, int]:
     return {"done": read[0], "total": read[1]}
 
 
-def _taken_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
+def _take_progress(chunk: ChatGenerationChunk) -> tuple[int, int] | None:
     """Removes the prompt's progress from a chunk and returns it, so that it is not stored with the reply."""
     found: tuple[int, int] | None = (chunk.generation_info or {}).pop(READING, None)
     return found

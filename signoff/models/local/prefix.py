@@ -36,10 +36,10 @@ def prefix_folder() -> Path:
     return cache_folder() / "prompts"
 
 
-def kept_name(prefix: str, made_by: Mapping[str, object]) -> str:
+def file_name_of(prefix: str, made_by: Mapping[str, object]) -> str:
     """Returns the file name for `prefix` with this model, server and context."""
-    told = json.dumps({**made_by, "prefix": prefix}, sort_keys=True)
-    return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:32] + _SUFFIX
+    key = json.dumps({**made_by, "prefix": prefix}, sort_keys=True)
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32] + _SUFFIX
 
 
 def half_name(name: str) -> str:

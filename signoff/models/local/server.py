@@ -214,7 +214,7 @@ class LocalServer:
         if child is None or endpoint is None or not self.keeps_prompts:
             return
         self._opened = child
-        name = prefix.kept_name(text, self._made_by())
+        name = prefix.file_name_of(text, self._maker())
         with suppress(httpx.HTTPError, OSError, ValueError):
             if _slot(endpoint, "restore", name):
                 prefix.used(name)
@@ -228,7 +228,7 @@ class LocalServer:
             finally:
                 prefix.drop(half)
 
-    def _made_by(self) -> dict[str, object]:
+    def _maker(self) -> dict[str, object]:
         """Returns what else the server's state for a text depends on."""
         return {
             "weights": QWEN_CODER.sha256,
@@ -344,8 +344,8 @@ def _read(endpoint: Endpoint, text: str) -> Iterator[tuple[int, int]]:
 
 def progress_in(chunk: Mapping[str, Any]) -> tuple[int, int] | None:
     """Returns how many tokens of the prompt are processed, of how many, if a chunk of the stream says so."""
-    told = chunk.get("prompt_progress")
-    return (told["processed"], told["total"]) if isinstance(told, Mapping) else None
+    progress = chunk.get("prompt_progress")
+    return (progress["processed"], progress["total"]) if isinstance(progress, Mapping) else None
 
 
 class Lease:

@@ -105,12 +105,12 @@ def calls_of(
     that is refused. debugging: the status is `Debugging`, whatever the reply says (see `is_forced`), unless
     it finishes.
     """
-    made = [_made(part, names) for part in reading.parts if part.name or _tool(part, names) in bound]
+    made = [_parse_part(part, names) for part in reading.parts if part.name or _tool(part, names) in bound]
     ends = [call for call in made if call.name == names.finish]
     if not ends and names.finish in bound:
         ends = _finish(reading, names)
     if truncated or not all(part.whole for part in reading.parts if part.name == names.finish):
-        ends = [_left_open(names.finish, end.arguments) for end in ends]
+        ends = [_open_call(names.finish, end.arguments) for end in ends]
     thought = _thought(reading, names, debugging and not ends) if names.think in bound else []
     return [*thought, *(call for call in made if call.name != names.finish), *ends]
 
@@ -133,21 +133,21 @@ def _tool(part: ReplyPart, names: ToolNames) -> str:
     return part.name or (names.code if part.kind == "code" else names.ask)
 
 
-def _made(part: ReplyPart, names: ToolNames) -> ParsedCall:
+def _parse_part(part: ReplyPart, names: ToolNames) -> ParsedCall:
     name = _tool(part, names)
     if part.kind == "call":
         if part.args is None:
-            return _left_open(name, part.text)
+            return _open_call(name, part.text)
         summary = part.args.get("summary")
         said = (
             {"summary": without_token(summary)} if name == names.finish and isinstance(summary, str) else {}
         )
         return ParsedCall(name, _json({**part.args, **said}))
     argument = "code" if part.kind == "code" else "question"
-    return ParsedCall(name, _json({argument: part.text})) if part.whole else _left_open(name, part.text)
+    return ParsedCall(name, _json({argument: part.text})) if part.whole else _open_call(name, part.text)
 
 
-def _left_open(name: str, text: str) -> ParsedCall:
+def _open_call(name: str, text: str) -> ParsedCall:
     # LangChain's lenient parser accepts text that only begins like JSON.
     return ParsedCall(name, f"(left open) {text[:_SHOWN]}")
 
@@ -174,7 +174,7 @@ def _finish(reading: Reading, names: ToolNames) -> list[ParsedCall]:
         return []
     holds = by_plan and reading.plans[-1].whole
     if not holds and not (update.finished and reading.updates[-1].whole):
-        return [_left_open(names.finish, "")]
+        return [_open_call(names.finish, "")]
     plan = _planned(reading.plans) or reading.plain or update.status or ""
     approach = f"Approach: {update.approach}" if update.approach else ""
     summary = "\n\n".join(part for part in (plan, approach) if part)

@@ -119,8 +119,8 @@ class _Reader:
             at, after = end, True
         if end is not None:
             plain.append(self.text[at:])
-        told = "\n".join(part.strip() for part in plain if part.strip())
-        return Reading(tuple(self.plans), tuple(self.updates), tuple(self.parts), told, self.upto)
+        text = "\n".join(part.strip() for part in plain if part.strip())
+        return Reading(tuple(self.plans), tuple(self.updates), tuple(self.parts), text, self.upto)
 
     def _add(self, part: ReplyPart) -> None:
         self.parts.append(part)

@@ -4,6 +4,7 @@
 
 const $ = (id) => document.getElementById(id);
 const HIDDEN_SECONDS = 5;
+const PEEK_SECONDS = 30;
 const MOST_WAIT = 8000;
 
 let token = null;
@@ -74,37 +75,54 @@ function link(words, off) {
 
 // --- the parts ---
 
-// The end stays in sight, until the person scrolls away from it.
+// The end stays in sight, until the person scrolls away from it. What moves because something has grown or
+// shrunk was moved by nobody.
 let follows = true;
+let seen = {};
+function scrolled() {
+  const box = $("scroll");
+  return { top: box.scrollTop, height: box.scrollHeight, client: box.clientHeight };
+}
 function toEnd() {
   if (follows) $("scroll").scrollTop = $("scroll").scrollHeight;
+  seen = scrolled();
 }
 $("scroll").addEventListener("scroll", () => {
-  const box = $("scroll");
-  if (!sizing) follows = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+  const now = scrolled();
+  if (now.height - now.top - now.client < 60) follows = true;
+  else if (now.height === seen.height && now.client === seen.client && now.top < seen.top) follows = false;
+  seen = now;
 });
-let sizing = false;
-new ResizeObserver(() => {
-  sizing = true;
-  toEnd();
-  requestAnimationFrame(() => { sizing = false; });
-}).observe($("scroll"));
+new ResizeObserver(toEnd).observe($("scroll"));
 
 const focusable = "a[href], button, input, textarea, summary, [tabindex]";
+const nameOf = (one) => one.id || one.dataset.thread || one.dataset.fork || "";
+
+// What has the focus keeps it: by its name where it has one, since a list may come in another order.
+function refocus(place, had, at) {
+  const every = [...place.querySelectorAll(focusable)];
+  const same = nameOf(had) ? every.find((one) => nameOf(one) === nameOf(had)) : every[at];
+  if (same) same.focus({ preventScroll: true });
+  else if (had.matches("input, textarea")) {
+    // What is typed on must not land in the prompt, as an answer to something else.
+    $("main").focus({ preventScroll: true });
+    if (had.value) tell("What you were typing on has changed meanwhile; nothing of it was sent.");
+  } else $("prompt").focus({ preventScroll: true });
+}
 
 function put(place, name, markup) {
   if (shown.get(name) === markup) return;
   shown.set(name, markup);
   const open = [...place.querySelectorAll("details")].map((one) => one.dataset.chosen ? one.open : null);
-  const inside = place.contains(document.activeElement);
-  const at = inside ? [...place.querySelectorAll(focusable)].indexOf(document.activeElement) : -1;
+  const had = place.contains(document.activeElement) ? document.activeElement : null;
+  const at = had ? [...place.querySelectorAll(focusable)].indexOf(had) : -1;
   place.innerHTML = markup;
   [...place.querySelectorAll("details")].forEach((one, number) => {
     if (open[number] == null) return;
     one.open = open[number];
     one.dataset.chosen = "yes";
   });
-  if (inside) (place.querySelectorAll(focusable)[at] ?? $("prompt")).focus({ preventScroll: true });
+  if (had) refocus(place, had, at);
 }
 
 function parts(found) {
@@ -144,7 +162,7 @@ function stands(changed) {
   const badge = document.querySelector("[data-word]");
   const word = badge ? badge.dataset.word : "";
   document.title = `${word} · ${thread} · Signoff`;
-  const ask = document.querySelector('[data-part="ask"] .ask');
+  const ask = asked();
   $("prompt-label").textContent = ask ? "Answer" : "Task";
   if ("ask" in changed && ask) say(`${ask.querySelector(".title")?.textContent ?? ""} ${ask.querySelector(".prose, .tool")?.textContent ?? ""}`);
   else if ("problem" in changed && changed.problem) return;
@@ -203,6 +221,7 @@ async function follow() {
   try {
     const answer = await fetch(`/api/events?thread=${encodeURIComponent(thread)}`, { headers: headers(), signal: own.signal });
     if (answer.status === 401) { outside((await answer.json()).problem); return; }
+    if (answer.status >= 400 && answer.status < 500) { refused((await answer.json()).problem); return; }
     if (!answer.ok) throw new Error((await answer.json()).problem);
     wait = 250;
     link("connected");
@@ -221,8 +240,16 @@ async function follow() {
   }
   if (stream !== own) return;
   link("not connected; trying again", true);
-  setTimeout(() => { if (stream === own) follow(); }, wait);
+  // Not all at the same moment, when a server comes back to many pages.
+  setTimeout(() => { if (stream === own) follow(); }, wait * (0.5 + Math.random()));
   wait = Math.min(2 * wait, MOST_WAIT);
+}
+
+// There is nothing to follow, and trying again would change nothing.
+function refused(why) {
+  stop();
+  link("not connected", true);
+  tell(why);
 }
 
 function happened(text) {
@@ -235,6 +262,7 @@ function happened(text) {
     live(data.live);
     if (terminal) terminal.begin(data.terminal);
     else if (data.terminal?.used && !narrow()) view("terminal", true);
+    if (hidden) { stop(); hiding = setTimeout(peek, 1000 * PEEK_SECONDS); }
   } else if (fields.event === "parts") { parts(data); light($("live-line").textContent.split(" · ")[0]); }
   else if (fields.event === "live") live(data);
   else if (fields.event === "list") list(data.list);
@@ -247,6 +275,7 @@ function happened(text) {
 
 function open(name, { replace = false } = {}) {
   thread = name;
+  meant = null;
   shown.clear();
   follows = true;
   $("timeline").replaceChildren();
@@ -310,9 +339,28 @@ async function answer(ask, texts) {
   ask.querySelectorAll("button").forEach((one) => { one.disabled = true; });
   const done = await attempt(() => send("answer", { interrupt_id: ask.dataset.interrupt, shown: ask.dataset.shown, texts }));
   pending = null;
-  if (!done) ask.querySelectorAll("button").forEach((one) => { one.disabled = false; });
+  if (!done) allow(ask);
   else $("prompt").focus({ preventScroll: true });
   return done;
+}
+
+// What may be pressed: all decisions at once when each is made, and no approval beside an open edit.
+function allow(ask) {
+  ask.querySelectorAll("button").forEach((one) => { one.disabled = false; });
+  const calls = [...ask.querySelectorAll(".decide")];
+  const all = ask.querySelector("[data-send]");
+  if (all) all.disabled = calls.some((one) => !one.dataset.text);
+  for (const call of calls) {
+    const edit = call.querySelector('[data-form="edit"]');
+    const approve = call.querySelector('[data-kind="approve"]');
+    if (edit && approve) approve.disabled = !edit.hidden;
+  }
+}
+
+function undecide(call) {
+  delete call.dataset.text;
+  call.querySelectorAll("[data-kind]").forEach((one) => one.setAttribute("aria-pressed", "false"));
+  call.querySelector(".taken").textContent = "";
 }
 
 function decide(button, ask) {
@@ -323,7 +371,7 @@ function decide(button, ask) {
   if (ask.dataset.calls === "1") { answer(ask, [call.dataset.text]); return; }
   call.querySelectorAll("[data-kind]").forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
   call.querySelector(".taken").textContent = `decided: ${kind}`;
-  ask.querySelector("[data-send]").disabled = [...ask.querySelectorAll(".decide")].some((one) => !one.dataset.text);
+  allow(ask);
 }
 
 function opens(button) {
@@ -338,6 +386,8 @@ function opens(button) {
       form.scrollIntoView({ block: "end" });
     }
   }
+  undecide(call);
+  allow(call.closest(".ask"));
 }
 
 async function write(text) {
@@ -349,15 +399,35 @@ async function write(text) {
   return attempt(() => send("write", { text, request: `${performance.timeOrigin}-${requests}`, settings: own }));
 }
 
+// What the words in the prompt were meant for: what waited when they were begun.
+let meant = null;
+const asked = () => document.querySelector('[data-part="ask"] .ask');
+const waits = () => asked()?.dataset.interrupt ?? "";
+$("prompt").addEventListener("input", () => {
+  if (!$("prompt").value.trim()) meant = null;
+  else if (meant === null) meant = waits();
+});
+// A decision that was made stands for the words that were there.
+document.addEventListener("input", (event) => {
+  const call = event.target.closest(".decide");
+  if (call?.dataset.text) { undecide(call); allow(call.closest(".ask")); }
+});
+
 let sending = false;
 async function prompted() {
   const text = $("prompt").value.trim();
   if (!text || sending) return;
+  const ask = asked();
+  if (meant !== null && meant !== waits()) {
+    meant = waits();
+    tell(ask ? "Something waits for an answer since you began to type. Look at it; Enter then sends this as the answer."
+      : "What you were answering no longer waits. Enter now sends this as a task.");
+    return;
+  }
   sending = true;
-  const ask = document.querySelector('[data-part="ask"] .ask');
   const done = ask ? await answer(ask, [text]) : await write(text);
   sending = false;
-  if (done) $("prompt").value = "";
+  if (done) { $("prompt").value = ""; meant = null; }
 }
 
 document.addEventListener("click", (event) => {
@@ -414,10 +484,17 @@ addEventListener("popstate", () => {
   if (name && name !== thread) open(name, { replace: true });
 });
 // A browser opens only a few connections to a server: a tab that nobody sees gives its own back.
+// It looks from time to time, so that its title says when something waits.
 let hiding = 0;
+let hidden = false;
+function peek() {
+  hidden = true;
+  if (thread && !$("layout").hidden) follow();
+}
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);
-  if (document.hidden) hiding = setTimeout(stop, 1000 * HIDDEN_SECONDS);
+  hidden = false;
+  if (document.hidden) hiding = setTimeout(peek, 1000 * HIDDEN_SECONDS);
   else if (thread && !stream && !$("layout").hidden) follow();
 });
 setInterval(ago, 15000);

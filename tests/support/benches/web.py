@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from signoff.front.settings import Given
-from signoff.session.status import look, reading_graph
+from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.web.app import Application
 from signoff.web.gate import Gate
 from signoff.web.hub import Hub
@@ -29,7 +29,12 @@ class Reader:
         self._task = asyncio.create_task(self._read(hub, thread))
 
     async def _read(self, hub: Hub, thread: str) -> None:
-        async for data in hub.stream(thread):
+        buffer = b""
+        async for part in hub.stream(thread):
+            buffer += part
+            if not buffer.endswith(b"\n\n"):
+                continue
+            data, buffer = buffer, b""
             lines = [line for line in data.decode().splitlines() if line[:1] not in ("", ":")]
             fields = dict(line.split(": ", 1) for line in lines)
             if "event" not in fields:
@@ -86,14 +91,20 @@ class Opened:
         found = {name: getattr(waiting, name, "") for name in ("interrupt_id", "shown")} | body
         return await self.post("answer", thread, texts=list(texts), **found)
 
+    def status(self, thread: str = "t1") -> ThreadStatus:
+        return look(reading_graph(self.hub.storage), thread)
+
     def waiting(self, thread: str = "t1") -> Any:
-        return look(reading_graph(self.hub.storage), thread).waiting
+        return self.status(thread).waiting
+
+    def messages(self, thread: str = "t1") -> list[Any]:
+        return list(self.status(thread).values["messages"])
 
     async def rests(self, thread: str = "t1") -> None:
         await until(lambda: not self.hub.room(thread).here)
 
     def outcome(self, thread: str = "t1") -> dict[str, Any]:
-        return dict(look(reading_graph(self.hub.storage), thread).outcome or {})
+        return dict(self.status(thread).outcome or {})
 
 
 class WebBench(UiBench):

@@ -203,7 +203,7 @@ class Arena:
                     found[name] = hashlib.sha256(start).hexdigest()
         return found
 
-    def left_files(self, name: str) -> list[Path]:
+    def leftover_files(self, name: str) -> list[Path]:
         """Returns the files called `name` in the temporary folders of this host."""
         places = {Path(tempfile.gettempdir()).resolve(), Path.cwd()}
         return [path for place in places for path in (*place.glob(name), *place.glob(f"*/{name}"))]
@@ -341,7 +341,7 @@ class Grounds:
                     return str(path.relative_to(self.folder))
         return ""
 
-    def made(self) -> AddedFiles:
+    def added_files(self) -> AddedFiles:
         found = [path.lstat() for path in (self.folder / OPEN).rglob("*")]
         return AddedFiles(len(found), sum(info.st_size for info in found))
 
@@ -355,11 +355,11 @@ class Grounds:
                 short = path.relative_to(self.folder).as_posix()
                 inside = any(short == top or short.startswith(f"{top}/") for top in closed)
                 if inside or short in (TWIN, _LINK):
-                    found[short] = _told(path)
+                    found[short] = _describe(path)
         return found
 
 
-def _told(path: Path) -> str:
+def _describe(path: Path) -> str:
     info = path.lstat()
     if stat.S_ISLNK(info.st_mode):
         return f"link {os.readlink(path)}"

@@ -156,7 +156,7 @@ class Observed:
     made: AddedFiles | None = None
 
     @property
-    def shown(self) -> str:
+    def output_text(self) -> str:
         """Returns all text that the program got out."""
         return self.result.stdout + self.result.stderr + (self.result.value or "")
 
@@ -182,7 +182,7 @@ class Attack:
 
 
 def secret_shown(observed: Observed) -> str:
-    return "a secret came out" if observed.arena.secret in observed.shown else ""
+    return "a secret came out" if observed.arena.secret in observed.output_text else ""
 
 
 def reached(observed: Observed) -> str:

@@ -39,7 +39,7 @@ def _files(observed: Observed) -> str:
 
 
 def _output(observed: Observed) -> str:
-    size = len(observed.shown)
+    size = len(observed.output_text)
     return f"{size:,} characters were kept" if size > _MUCH_OUTPUT else late(observed)
 
 
@@ -49,7 +49,7 @@ def _busy(observed: Observed) -> str:
 
 def _giant(observed: Observed) -> str:
     # One file may be found twice, where the current folder lies in the temporary folder.
-    found = {path.resolve() for path in observed.arena.left_files(observed.arena.mark) if path.is_file()}
+    found = {path.resolve() for path in observed.arena.leftover_files(observed.arena.mark) if path.is_file()}
     sizes = [path.stat().st_size for path in found]
     for path in found:
         path.unlink(missing_ok=True)

@@ -35,11 +35,11 @@ def _shadow(observed: Observed) -> str:
         lines = Path(_SHADOW).read_text().split()
     except OSError:
         lines = ["root:"]
-    return "password hashes were read" if any(line in observed.shown for line in lines) else ""
+    return "password hashes were read" if any(line in observed.output_text for line in lines) else ""
 
 
 def _environment(observed: Observed) -> str:
-    own = any(entry in observed.shown for entry in observed.arena.own_environment())
+    own = any(entry in observed.output_text for entry in observed.arena.own_environment())
     return secret_shown(observed) or ("the environment of this process was read" if own else "")
 
 
@@ -201,7 +201,7 @@ for make, connect in ((41, 42), (198, 203), (0x40000000 | 41, 0x40000000 | 42)):
 
 
 def _disk(observed: Observed) -> str:
-    names = [name for name, print_ in observed.arena.disks().items() if print_ in observed.shown]
+    names = [name for name, print_ in observed.arena.disks().items() if print_ in observed.output_text]
     return f"raw disks were read: {', '.join(names)}" if names else ""
 
 

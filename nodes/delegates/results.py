@@ -6,18 +6,15 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.finish.again import LEFT
 from signoff.graph.foreign import capped, valid_text
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import Used
 from signoff.graph.limits import Prices
 from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome, changes
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.node import NodeContext
-
-LEFT = "left"
-"""The status of a delegate that was begun and came to no end."""
 
 
 class UsedBelow(TypedDict):
@@ -31,16 +28,17 @@ class UsedBelow(TypedDict):
     cost: NotRequired[float]
 
 
-def used_by(total: Used, turns: int, prices: Prices | None) -> UsedBelow:
-    """What a task of this many turns, which has used `total`, and all below it have used."""
+def used_by(task: Task, prices: Prices | None) -> UsedBelow:
+    """What a task, and all below it, have used."""
+    total = task.total
     used = UsedBelow(
-        turns=turns + total.below_turns,
-        tokens=total.total_tokens + total.below_tokens,
+        turns=task.turns + total.below_turns,
+        tokens=total.total_tokens + total.below_tokens + int(task.lost("tokens", since_extended=False)),
         tool_calls=total.tool_calls + total.below_calls,
         seconds=round(total.seconds + total.below_seconds, 3),
     )
     if prices is not None:
-        used["cost"] = prices.cost(total) + total.below_cost
+        used["cost"] = prices.cost(total) + total.below_cost + task.lost("cost", since_extended=False)
     return used
 
 
@@ -86,7 +84,7 @@ def why_not(outcome: Outcome) -> str:
     return f"{outcome.status}: {shown}"
 
 
-def left(
+def abandoned_result(
     call: Call,
     task: Task | None,
     used: UsedBelow,

@@ -1,0 +1,186 @@
+"""How a task goes on after its end: what `extend` and `retry` write, and which delegates go on with it.
+
+A delegate that ended with its parent, or shortly before it, has a result that its call need not have. Where
+nothing has come after it, the result is taken back: the call is open again, and its delegate goes on where it
+stood, by the same words.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
+from langgraph.types import Command, StateSnapshot
+
+from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.machine import Event, enters
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge
+from signoff.graph.outcome import current_outcome, undone_lines
+from signoff.graph.state import Undoing
+from signoff.graph.texts import DEFAULT_TEXTS, Texts
+
+LEFT = "left"
+"""The status of a delegate that was begun and came to no end."""
+
+
+def extend(
+    state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
+) -> Command[Any]:
+    """The input that continues a task that ended at a limit, with `turns` more turns.
+
+    It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
+    a call, repetitions) is counted from now on, so that its whole amount is granted once more. Delegates that
+    ended at a limit right before go on, too, with as many more turns.
+
+    `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
+    task did not end at a limit, SetupError when `turns` is below 1.
+    """
+    if not isinstance(turns, int) or isinstance(turns, bool):
+        raise SetupError(f"Extend by a whole number of turns, not by {turns!r:.80}.")
+    if turns < 1:
+        raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
+    state = _values(state)
+    outcome = _ended_by(state, "limit")
+    before = state.get("extra") or {}
+    granted = before["turns"] if before.get("task") == outcome["task"] else 0
+    spent = state.get("spent") or {}
+    mine = spent if spent.get("task") == outcome["task"] else {}
+    update: dict[str, Any] = {"extra": {"task": outcome["task"], "turns": granted + turns}}
+    tree = state.get("tree") or {}
+    if tree.get("task") == outcome["task"] and "lost" in tree:
+        update["tree"] = {**tree, "counted": tree["lost"]}
+    return _again(Event.EXTEND, texts, state, {"extended": dict(mine)}, turns, **update)
+
+
+def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
+    """The input that retries a task that ended with an error. Delegates that failed right before, or were
+    ended with it, go on where they stood.
+
+    `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
+    end with an error.
+    """
+    state = _values(state)
+    _ended_by(state, "error")
+    return _again(Event.RETRY, texts, state, {}, 0, stop="")
+
+
+def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
+    """The input that undoes the effects of a task that has ended, the newest first.
+
+    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person is asked about all of
+    it first; without it about those that the policy of approvals names. Raises ThreadError when the task has
+    not ended. What was undone before stays so, and is listed again.
+    """
+    outcome = current_outcome(_values(state))
+    if outcome is None:
+        raise ThreadError("The task has not ended; stop it first, or let it end, and undo it then.")
+    begun = Undoing(task=outcome["task"], ask=ask, decisions={}, problem="", done=[], over=False)
+    return entering(Event.UNDO, outcome=None, undo=begun)
+
+
+def entering(event: Event, **update: Any) -> Command[Any]:
+    """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
+    return Command(goto=str(enters(event)), update={"event": str(event), **update})
+
+
+def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
+    """The values of a state; the snapshot around them is taken, too."""
+    values = state.values if isinstance(state, StateSnapshot) else state
+    if not isinstance(values, Mapping):
+        raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
+    return values
+
+
+def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
+    outcome = current_outcome(state)
+    if outcome is None:
+        raise ThreadError("The thread has not ended; resume it instead.")
+    if outcome["status"] != status:
+        raise ThreadError(
+            f"The task ended with {outcome['status']} ({outcome['reason']}), not with {status}; "
+            "send a new message to begin the next task."
+        )
+    return outcome
+
+
+def _again(
+    event: Event,
+    texts: Texts,
+    state: Mapping[str, Any],
+    notes: Mapping[str, Any],
+    turns: int,
+    **update: Any,
+) -> Command[Any]:
+    outcome = current_outcome(state) or {}
+    text, taken = texts.nudges["resumed"].format(), list[ToolMessage]()
+    if outcome.get("undo"):
+        # What the model still reads of its work is not so any more, and it would build on that. Nor may a
+        # delegate go on with what it does not know to be undone.
+        undone = undone_lines(outcome)
+        text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
+        notes, update = {**notes, "undone": undone}, {**update, "undo": None}
+    else:
+        statuses = ("limit", LEFT) if event is Event.EXTEND else ("error", LEFT)
+        taken = _to_take_back(state["messages"], statuses)
+    if taken:
+        delegates = {found.tool_call_id: marks(found)["delegate"]["used"] for found in taken}
+        notes = {**notes, "again": {"delegates": delegates, "turns": turns}}
+    mark = nudge("resumed", text, **notes)
+    removed = [RemoveMessage(id=found.id or "") for found in taken]
+    return entering(event, messages=[*removed, mark], outcome=None, **update)
+
+
+def _to_take_back(messages: Sequence[BaseMessage], statuses: Sequence[str]) -> list[ToolMessage]:
+    """The results of the last reply's delegates that ended in one of these ways."""
+    found = list[ToolMessage]()
+    for message in reversed(messages):
+        if is_genuine(message):
+            break
+        if is_reply(message):
+            return [one for one in found if marks(one).get("reply", message.id) == message.id]
+        if isinstance(message, ToolMessage) and message.id:
+            delegate = marks(message).get("delegate")
+            found += [message] if delegate and delegate["status"] in statuses else []
+    return []
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """How a delegate goes on whose result was taken back. mark: the id of the message that says so. turns:
+    that it gets more; 0 where it is to try again."""
+
+    mark: str
+    turns: int
+
+    def command(self, state: Mapping[str, Any], texts: Texts) -> Command[Any] | None:
+        """The input of the delegate with this state; None where it needs none: it has gone on already, or
+        had not ended."""
+        messages = state["messages"]
+        outcome = current_outcome(state)
+        if outcome is None or any(message.id == self.mark for message in messages):
+            return None
+        if outcome["status"] != ("limit" if self.turns else "error"):
+            return None
+        found = extend(state, self.turns, texts) if self.turns else retry(state, texts)
+        return marked(found, self.mark)
+
+
+def marked(command: Command[Any], mark: str | None) -> Command[Any]:
+    """The input of `extend` or `retry` with this id for the message that it adds."""
+    if mark is None or not isinstance(command.update, dict):
+        return command
+    *removed, message = command.update["messages"]
+    added = message.model_copy(update={"id": mark})
+    return Command(goto=command.goto, update={**command.update, "messages": [*removed, added]})
+
+
+def going_on(messages: Sequence[BaseMessage]) -> Mapping[str, GoingOn]:
+    """The delegates of the last reply that go on, by the ids of their calls."""
+    found: dict[str, GoingOn] = {}
+    for message in reversed(messages):
+        if is_reply(message):
+            break
+        if (again := marks(message).get("again")) and message.id:
+            for call_id in again["delegates"]:
+                found.setdefault(call_id, GoingOn(message.id, again["turns"]))
+    return found

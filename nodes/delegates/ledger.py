@@ -1,0 +1,362 @@
+"""The ledger of a tree of machines: what each of them has used, and what it has begun and not yet settled.
+
+A machine alone knows from its history what it has used, and its delegates, once their calls have results.
+Those that run beside each other do not see each other. So each machine of a tree with a limit writes into one
+entry of the store before each reply, and after it: what it has used is a sum over its own history, so that
+writing it again counts nothing twice; what it reserves is one reply, and the calls of that reply. An entry is
+changed by one atomic swap, in which the rules decide whether a reply begins; and what they read there is
+saved with the step before `decide`, so that a restart and a replay decide the same without the store.
+
+Without a store, or without a thread, the tree keeps its ledger in the process.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NotRequired, TypedDict, TypeVar
+
+from langgraph.store.base import BaseStore, GetOp
+
+from signoff.graph.foreign import label, pause_place
+from signoff.graph.history.replies import Reply
+from signoff.graph.history.task import Task
+from signoff.graph.history.usage import of_reply
+from signoff.graph.limits import Limits
+from signoff.graph.machine import Event, State, next_state
+from signoff.graph.messages import append_messages
+from signoff.graph.rules import COUNTED, SHARED, budget, decide
+from signoff.graph.state import AgentState, BoundAbove, GrantedCalls, TreeBudget
+from signoff.nodes.descent import Bound, is_within
+from signoff.nodes.node import NodeContext, Report, Steps, Work
+from signoff.nodes.requests import Part, Store, Swap
+
+LEDGER = "ledger"
+_T = TypeVar("_T")
+
+
+class OpenReply(TypedDict):
+    """A reply that was reserved and is not settled. turn: its number. reserved: of tokens and cost as much as
+    the reply before it used. again: how often it was begun before by a process that came to an end."""
+
+    turn: int
+    reserved: dict[str, float]
+    again: int
+
+
+class LedgerEntry(TypedDict):
+    """One machine. used: by it, and by those below whose calls have results, by the names of the limits.
+    calls: those of its last reply that may run. lost: what replies have cost that nobody got."""
+
+    used: dict[str, float]
+    open: NotRequired[OpenReply]
+    calls: NotRequired[int]
+    lost: NotRequired[dict[str, float]]
+
+
+Row = Mapping[str, Any]
+"""The entries of a tree: `{"machines": {namespace: LedgerEntry}}`."""
+
+_Edit = Callable[[Mapping[str, LedgerEntry]], tuple[dict[str, LedgerEntry], _T]]
+
+
+@dataclass
+class RunLedger:
+    """The ledger of a tree that has no store."""
+
+    machines: dict[str, LedgerEntry] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def change(self, edit: _Edit[_T]) -> _T:
+        with self.lock:
+            self.machines, found = edit(self.machines)
+        return found
+
+
+# For stores without an atomic swap: of machines in one process at least none loses what another writes.
+_ONE_BY_ONE = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Changes the ledger of the tree; returns what the edit has found. The edit may run more than once."""
+
+    root: str
+    kept: RunLedger | None
+    edit: _Edit[Any]
+
+    def do(self, run: NodeContext) -> Any:
+        if self.kept is not None:
+            return self.kept.change(self.edit)
+        store, place = run.store, ("signoff", LEDGER, label(run.thread_id))
+        assert store is not None, "without a store the tree keeps its ledger in the process"
+        with nullcontext() if hasattr(store, "swap") else _ONE_BY_ONE:
+            while True:
+                item = store.get(place, self.root)
+                before = None if item is None else item.value
+                machines, found = self.edit(before["machines"] if before else {})
+                after = {"machines": machines}
+                if after == before or Swap(place, self.root, before, after).on(store):
+                    return found
+
+    async def ado(self, run: NodeContext) -> Any:
+        return self.do(run) if self.kept is not None else await asyncio.to_thread(self.do, run)
+
+
+def _begun(entry: LedgerEntry, name: str) -> float:
+    """What a machine has used of a limit, with what it has begun."""
+    found = entry["used"].get(name, 0) + entry.get("lost", {}).get(name, 0)
+    if name == "tool_calls":
+        found += entry.get("calls", 0)
+    elif reply := entry.get("open"):
+        found += 1 if name == "tree_turns" else reply["reserved"].get(name, 0)
+    return found
+
+
+def _above(machines: Mapping[str, LedgerEntry], ns: str, bounds: tuple[Bound, ...]) -> dict[str, BoundAbove]:
+    """By the name of the limit, the bound of a machine above `ns` that leaves the least."""
+    found: dict[str, BoundAbove] = {}
+    for bound in bounds:
+        others = [
+            entry for at, entry in machines.items() if is_within(at, bound.ns) and not is_within(at, ns)
+        ]
+        for name, limit in bound.limits.items():
+            one = BoundAbove(others=sum(_begun(entry, name) for entry in others), limit=limit)
+            if name not in found or limit - one["others"] < found[name]["limit"] - found[name]["others"]:
+                found[name] = one
+    return found
+
+
+def _used(task: Task, limits: Limits) -> dict[str, float]:
+    """What the task and all below it have used since it began, by the names of the limits."""
+    bare = replace(task, tree=None)
+    return {name: total(bare, limits) for name in SHARED if (total := COUNTED[name].total)}
+
+
+def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
+    """What a reply has used, as its provider counts."""
+    found = of_reply(reply.message, lambda: (0, 0)) if reply else None
+    tokens = found.total_tokens if found else 0
+    return {"tokens": tokens, "cost": limits.prices.cost(found) if found and limits.prices else 0.0}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine at one moment, as it changes the ledger."""
+
+    ns: str
+    task: Task
+    limits: Limits
+    bounds: tuple[Bound, ...]
+
+    def settled(self, machines: Mapping[str, LedgerEntry]) -> dict[str, LedgerEntry]:
+        """The entries with this one's use. What all below it have used is part of that."""
+        before = machines.get(self.ns)
+        entry = LedgerEntry(used=_used(self.task, self.limits))
+        lost = dict(before.get("lost", {})) if before else {}
+        reply = before.get("open") if before else None
+        if reply and reply["again"] and reply["turn"] <= self.task.turns:
+            # The prompt was the same; so it has cost about as much as the reply that came in its place.
+            cost = _of_reply(self.task.last, self.limits)
+            lost = {name: lost.get(name, 0) + reply["again"] * cost[name] for name in cost}
+        if lost:
+            entry["lost"] = lost
+        others = {at: kept for at, kept in machines.items() if not is_within(at, self.ns)}
+        return {**others, self.ns: entry}
+
+    def read(self, machines: Mapping[str, LedgerEntry]) -> TreeBudget:
+        found = TreeBudget(task=self.task.id, above=_above(machines, self.ns, self.bounds))
+        if self.ns in machines and (lost := machines[self.ns].get("lost")):
+            found["lost"] = lost
+        if self.task.tree and (counted := self.task.tree.get("counted")):
+            found["counted"] = counted
+        return found
+
+    def deciding(self, machines: Mapping[str, LedgerEntry]) -> tuple[dict[str, LedgerEntry], TreeBudget]:
+        """Settles what is done, and reserves the next reply, if the rules let it begin."""
+        reply = machines[self.ns].get("open") if self.ns in machines else None
+        after = self.settled(machines)
+        found = self.read(after)
+        if decide(replace(self.task, tree=found), self.limits)["event"] == Event.THINK:
+            turn, expected = self.task.turns + 1, _of_reply(self.task.last, self.limits)
+            again = reply["again"] if reply and reply["turn"] == turn else 0
+            after[self.ns]["open"] = OpenReply(turn=turn, reserved=expected, again=again)
+        return after, found
+
+    def replied(
+        self, machines: Mapping[str, LedgerEntry], reply_id: str, wanted: int
+    ) -> tuple[dict[str, LedgerEntry], TreeBudget]:
+        """Settles a reply, and reserves as many of its work calls as may run."""
+        after = self.settled(machines)
+        found = self.read(after)
+        bound = budget("tool_calls", replace(self.task, tree=found), self.limits)
+        calls = wanted if bound is None else max(0, min(wanted, int(bound.limit - bound.used)))
+        found["granted"] = GrantedCalls(reply=reply_id, calls=calls)
+        after[self.ns]["calls"] = calls
+        return after, found
+
+
+def begun_again(machines: Mapping[str, LedgerEntry], ns: str) -> tuple[dict[str, LedgerEntry], None]:
+    """Notes that a reply which was reserved is begun once more: what the first one has cost is lost."""
+    after, entry = dict(machines), machines.get(ns)
+    if entry and (reply := entry.get("open")):
+        after[ns] = {**entry, "open": {**reply, "again": reply["again"] + 1}}
+    return after, None
+
+
+def kept_in_process(run: NodeContext) -> bool:
+    """Whether the ledger of a tree with this machine at its top is kept in the process."""
+    return run.store is None or run.thread_id is None
+
+
+def _is_kept(run: NodeContext) -> bool:
+    """Whether this machine writes to a ledger: a tree has a limit."""
+    if run.descent is not None:
+        return bool(run.descent.bounds)
+    if not run.deps.toolbox.delegates or kept_in_process(run):
+        return False
+    return any(getattr(run.limits, name) is not None for name in SHARED)
+
+
+def _machine(task: Task, run: NodeContext) -> Machine:
+    return Machine(run.ns, task, run.limits, run.descent.bounds if run.descent is not None else ())
+
+
+def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
+    above = run.descent
+    return _Change(above.root if above else task.id, above.ledger if above else None, edit)
+
+
+def fresh(task: Task, run: NodeContext) -> Part[Task]:
+    """A part of a node of a delegate: the task, with what the ledger says now. Nothing is reserved."""
+    if run.descent is None or not run.descent.bounds:
+        return task
+    machine = _machine(task, run)
+    found = yield _change(run, task, lambda machines: (dict(machines), machine.read(machines)))
+    return replace(task, tree=found)
+
+
+def in_tree(state: State, work: Work) -> Work:
+    """The work of a state in a tree of machines: with the ledger, and with an ear for a pause."""
+    if state not in (State.COMPRESS, State.EXECUTE, State.ROUTE_TOOLS, State.CALL_LLM, State.FINISH):
+        return work
+    working = _kept(state, work)
+    return _listening(working) if state in (State.CALL_LLM, State.EXECUTE) else working
+
+
+def _listening(work: Work) -> Work:
+    """The work of a state of a delegate, before which it sees whether another process asks for a pause: who
+    runs the thread waits for the delegate, and sees no step of it."""
+
+    def steps(held: AgentState, run: NodeContext) -> Steps:
+        (asked,) = yield Store([GetOp(*pause_place(run.thread_id))])
+        if asked is not None and not run.draining:
+            run.control.request_drain("request")
+        found = work(held, run)
+        return found if isinstance(found, Report) else (yield from found)
+
+    def listening(held: AgentState, run: NodeContext) -> Report | Steps:
+        heard = run.descent is not None and run.descent.listens and run.thread_id is not None
+        return steps(held, run) if heard and run.store is not None else work(held, run)
+
+    return listening
+
+
+def _kept(state: State, work: Work) -> Work:
+    """The work of a state with what the ledger needs: nothing, where no limit bounds a tree."""
+
+    def steps(held: AgentState, run: NodeContext) -> Steps:
+        if state is State.CALL_LLM and run.goes_on:
+            yield _change(run, run.task(held), lambda machines: begun_again(machines, run.ns))
+        found = work(held, run)
+        report: Report = found if isinstance(found, Report) else (yield from found)
+        return (yield from _after(state, report, held, run))
+
+    def working(held: AgentState, run: NodeContext) -> Report | Steps:
+        return steps(held, run) if _is_kept(run) else work(held, run)
+
+    return working
+
+
+def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> Steps:
+    """The report of a state, with what was read of the ledger when it was settled."""
+    if state is State.FINISH:
+        task = run.task(held)
+        machine = _machine(task, run)
+        yield _change(run, task, lambda machines: (machine.settled(machines), None))
+        return report
+    assert report.event is not None, "only the last state reports no event"
+    leads = next_state(state, report.event)
+    if leads is not State.DECIDE and report.event is not Event.REPLIED:
+        return report
+    written = report.update.get("messages")
+    messages = held["messages"] if written is None else append_messages(held["messages"], [written])
+    after: AgentState = {**held, **report.update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
+    task = run.task(after)
+    machine = _machine(task, run)
+    if report.event is not Event.REPLIED:
+        found = yield _change(run, task, machine.deciding)
+    elif wanted := _wanted(task, run):
+        reply_id = (task.last.message.id or "") if task.last else ""
+        found = yield _change(run, task, lambda machines: machine.replied(machines, reply_id, wanted))
+    else:
+        return report
+    if found == held.get("tree") or not (found.keys() - {"task", "above"} or found["above"]):
+        # Nothing runs beside the machine at the top, and nothing was lost: its history says all.
+        return report
+    return replace(report, update={**report.update, "tree": found})
+
+
+def _wanted(task: Task, run: NodeContext) -> int:
+    """The work calls of the last reply, where the ledger needs to know of them before they run."""
+    box = run.deps.toolbox
+    work = [
+        call for call in task.due if call.effect is None and call.problem is None and call.name in box.tools
+    ]
+    fit = [call for call in work if not box.misfit(call.name, call.args)]
+    bounded = run.limits.tool_calls is not None or any(
+        "tool_calls" in bound.limits for bound in (run.descent.bounds if run.descent else ())
+    )
+    needed = bounded or task.undecided or any(call.name in box.delegates for call in fit)
+    return len(fit) if needed else 0
+
+
+def bounds_below(task: Task, run: NodeContext) -> tuple[Bound, ...]:
+    """The limits that bound the delegates of this machine: its own, and those above it."""
+    own = {
+        name: found.limit + total(task, run.limits) - counted.used(task, run.limits)
+        for name in SHARED
+        if (found := _own(name, task, run.limits)) and (counted := COUNTED[name]) and (total := counted.total)
+    }
+    above = run.descent.bounds if run.descent is not None else ()
+    return (*above, Bound(run.ns, own)) if own else above
+
+
+def _own(name: str, task: Task, limits: Limits) -> Any:
+    return budget(name, replace(task, tree=None), limits)
+
+
+def ledger_below(task: Task, run: NodeContext) -> RunLedger | None:
+    """The ledger in the process for the delegates of this machine; None where the store has it."""
+    if run.descent is not None:
+        above: RunLedger | None = run.descent.ledger
+        return above
+    if not kept_in_process(run):
+        return None
+    entry = LedgerEntry(used=_used(task, run.limits), calls=sum(call.effect is None for call in task.due))
+    return RunLedger({run.ns: entry})
+
+
+def enter(ledger: RunLedger, ns: str, task: Task, limits: Limits) -> None:
+    """Notes a machine that goes on in another run: its use is not in the ledger of this one yet."""
+    used = LedgerEntry(used=_used(task, limits))
+    ledger.change(lambda machines: ({ns: used, **machines}, None))
+
+
+def copy_ledger(store: BaseStore, threads: tuple[str, str], root: str, machines: Sequence[str]) -> None:
+    """Copies what the ledger of a tree says of these machines from the first thread to the second."""
+    source, target = (("signoff", LEDGER, label(thread_id)) for thread_id in threads)
+    if item := store.get(source, root):
+        kept = {ns: entry for ns, entry in item.value["machines"].items() if ns in machines}
+        store.put(target, root, {"machines": kept})

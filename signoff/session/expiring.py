@@ -1,0 +1,110 @@
+"""The default answers to questions whose deadline has passed, those of delegates too. No model is needed."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from signoff.graph.build import Graph
+from signoff.graph.compiled.inputs import entry_update
+from signoff.graph.inside.private import within_saver
+from signoff.graph.machine import Event
+from signoff.graph.messages import result
+from signoff.session.copying import namespaces_below
+from signoff.session.decisions import Question
+from signoff.session.status import config_of, deps_of, graph_of_machine, look
+from signoff.tools.answers import expired
+
+_INTERRUPT = "__interrupt__"
+
+
+@dataclass(frozen=True)
+class Expired:
+    """A question that nobody answered in time, and the default that answered it. path: the delegates from
+    the top to the one that asked; empty for the thread's own machine."""
+
+    thread_id: str
+    question: str
+    answer: str
+    path: tuple[str, ...] = ()
+
+
+def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | None:
+    """Answers the thread's questions with their defaults where the deadline has passed (`now`: epoch
+    seconds); returns the first of them.
+
+    The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`; what else waited
+    is there again once it has run. None when nothing has expired. Raises ThreadBusy when the thread is
+    running.
+    """
+    return next(iter(expire_all(graph, thread_id, now)), None)
+
+
+def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[Expired]:
+    """`expire`; returns all questions that it has answered."""
+    found = list[Expired]()
+    with graph.runner(config_of(thread_id)):
+        status, texts = look(graph, thread_id), deps_of(graph).texts
+        moment, answered = time.time() if now is None else now, list[Any]()
+        for waiting in status.waits:
+            if not isinstance(waiting, Question):
+                continue
+            answer = expired({"type": waiting.pause, **waiting.document()}, moment, texts)
+            if answer is None:
+                continue
+            found.append(Expired(thread_id, waiting.text, answer, waiting.path))
+            if waiting.path:
+                _answer_below(graph, thread_id, waiting, answer)
+            else:
+                answered.append(_answered(status.values, waiting, answer))
+        if found:
+            graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": answered}))
+    return found
+
+
+def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) -> None:
+    """Writes the answer into the machine of the delegate that asks; nothing where a process that was killed
+    has done so before."""
+    saver = graph.checkpointer
+    assert isinstance(saver, BaseCheckpointSaver), "a thread that waits has one"
+    for ns in sorted(namespaces_below(saver, thread_id), key=len, reverse=True):
+        place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+        saved = saver.get_tuple(place)
+        if saved is None or not any(
+            one.id == waiting.interrupt_id
+            for _, channel, value in saved.pending_writes or ()
+            if channel == _INTERRUPT
+            for one in value
+        ):
+            continue
+        machine = graph_of_machine(saved)
+        place = {"configurable": within_saver(place["configurable"], saver)}
+        values: Any = machine.get_state(place).values
+        if not any(found[0] == waiting.call_id for found in _open_questions(values)):
+            # It is a machine above the one that asks, which has been answered.
+            return
+        update = {"messages": [_answered(values, waiting, answer)]}
+        machine.update_state(place, *entry_update(Event.EXPIRE, update))
+        return
+
+
+def _open_questions(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The calls without a result, by id, tool and reply, the newest first."""
+    closed = {message.tool_call_id for message in values["messages"] if message.type == "tool"}
+    return [
+        (call["id"] or "", call["name"], message.id or "")
+        for message in reversed(values["messages"])
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["id"] not in closed
+    ]
+
+
+def _answered(values: Mapping[str, Any], waiting: Question, answer: str) -> Any:
+    known = (found for found in _open_questions(values) if found[0] == waiting.call_id)
+    call_id, name, reply_id = next(known, (waiting.call_id, "ask_user", ""))
+    return result(call_id, name, answer, answered=True, expired=True, reply=reply_id)
