@@ -1,8 +1,8 @@
 """Makes the picture of a trace in Arize Phoenix: `.bench/phoenix/bin/python -m tests.trace_picture`.
 
 Needs chromium, and an environment of its own: `uv venv .bench/phoenix`, then `uv pip install --python
-.bench/phoenix/bin/python arize-phoenix -e ".[otel]"`. A scripted task with a delegate asks a question; another
-process answers it. Both are one trace. Phoenix runs on loopback.
+.bench/phoenix/bin/python arize-phoenix -e ".[otel]"`. A scripted task with a delegate asks a question;
+another process answers it. Both are one trace. Phoenix runs on loopback.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What LangSmith, and other tracers, are told of a run: its name, tags and metadata, and how its task ended."""
+"""What LangSmith, and other tracers, are told of a run: its name, tags, metadata, and how its task ended."""
 
 import json
 import os
