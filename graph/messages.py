@@ -11,6 +11,7 @@ Merging is deterministic: a replay of the writes, in whatever batches, makes the
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from operator import is_
 from typing import Any, TypedDict, TypeGuard, TypeVar, cast
 
 from langchain_core.messages import (
@@ -265,6 +266,17 @@ def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
     """The reducer of the summary: the last write counts. Only what is written is stored, not a copy of the
     summary with every checkpoint."""
     return (writes[-1] if writes else before) or {}
+
+
+def follow(known: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> History:
+    """`messages` as a history that has grown from `known`, where it begins with the very same messages: so
+    nothing of those is read again. Another loop than this machine's gives each step a list of its own."""
+    more = messages[len(known) :]
+    ids = known.take_ids() if isinstance(known, History) and all(map(is_, known, messages)) else None
+    if ids is None or len(known) > len(messages) or any(one.id is None or one.id in ids for one in more):
+        return History(messages).grown({one.id for one in messages}, None)
+    ids.update(one.id for one in more)
+    return History(messages).grown(ids, lineage(known))
 
 
 class HistoryChannel(DeltaChannel[list[Any]]):

@@ -49,6 +49,8 @@ from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
 
+NO_BUDGET = 2**62
+"""As `prompt_tokens`: the prompt is not this machine's to keep short."""
 REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
 ANTHROPIC, OPENAI = "anthropic", "openai"

@@ -86,7 +86,7 @@ def _page(bench: UiBench) -> None:
 
 
 def _settled(seen: Seen, name: str) -> None:
-    seen.page.wait_for_timeout(1200)
+    seen.page.wait_for_timeout(3000)
     seen.page.screenshot(path=str(PICTURES / f"{name}.png"))
 
 

@@ -96,7 +96,7 @@ def _measured(given: argparse.Namespace, console: Console) -> Recorded:
 
 def _print(recorded: Recorded, console: Console) -> None:
     table = Table("turns", "storage", "subject", "CPU ms a turn", "ms a turn", "KB on disk a turn", "runs")
-    for one in recorded.figures:
+    for one in [*recorded.figures, *recorded.guards]:
         kilobytes = f"{one.kilobytes:.1f}" if one.stored else ""
         where = "SQLite" if one.stored else "none"
         numbers = (f"{one.cpu:.2f}", f"{one.wall:.2f}", kilobytes, str(one.runs))

@@ -9,6 +9,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def explain(recorded: Recorded, console: Console) -> None:
     """Prints a profile for each kind of target of which one was missed."""
     kinds: list[tuple[list[Any], Callable[[Console], None]]] = [
         (recorded.of_turns(), _turns),
+        (recorded.of_guards(), _guards),
         (recorded.of_clients(), _client),
         (recorded.of_sessions(), _session),
         (recorded.of_start(), _start),
@@ -52,6 +54,13 @@ def _turns(console: Console) -> None:
     for words, made in (("", signoff), (" with default settings", defaults)):
         console.print(f"A run of {_LONG} turns{words} spends its time in:")
         _profile(made(_LONG, None), _LONG, console)
+
+
+def _guards(console: Console) -> None:
+    console.print(f"A run of {_LONG} turns of create_agent with Guards spends its time in:")
+    # LangChain may be missing where only Signoff is measured.
+    subjects = import_module("benchmarks.overhead.subjects.of_guards")
+    _profile(subjects.guards(_LONG, None), _LONG, console)
 
 
 def _client(console: Console) -> None:

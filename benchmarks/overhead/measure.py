@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,8 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """Medians of one subject at one length: milliseconds of CPU and of time a turn, KB on disk a turn."""
+    """One subject at one length, by the median unless it is said: milliseconds of CPU and of time a turn, KB
+    on disk a turn."""
 
     subject: str
     turns: int
@@ -124,8 +125,18 @@ def workers(subjects: Sequence[Subject]) -> Iterator[dict[str, Worker]]:
         yield {subject.name: by_file[subject.file] for subject in subjects}
 
 
-def measure(subjects: Sequence[Subject], turns: int, runs: int, *, stored: bool) -> list[Figure]:
-    """All subjects at one length, `runs` times one after the other; a first short run warms each up."""
+def measure(
+    subjects: Sequence[Subject],
+    turns: int,
+    runs: int,
+    *,
+    stored: bool,
+    of: Callable[[Iterable[float]], float] = median,
+) -> list[Figure]:
+    """All subjects at one length, `runs` times one after the other; a first short run warms each up.
+
+    of: which one of the figures counts.
+    """
     chosen = [one for one in subjects if turns <= one.most and (one.stores or not stored)]
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in chosen}
     with workers(chosen) as by_name:
@@ -134,12 +145,18 @@ def measure(subjects: Sequence[Subject], turns: int, runs: int, *, stored: bool)
         for _ in range(runs):
             for one in chosen:
                 found[one.name].append(by_name[one.name].run(one.name, turns, stored=stored))
-    return [_figure(name, turns, stored, each) for name, each in found.items()]
+    return [_figure(name, turns, stored, each, of) for name, each in found.items()]
 
 
-def _figure(name: str, turns: int, stored: bool, found: Sequence[dict[str, Any]]) -> Figure:
+def _figure(
+    name: str,
+    turns: int,
+    stored: bool,
+    found: Sequence[dict[str, Any]],
+    of: Callable[[Iterable[float]], float],
+) -> Figure:
     def a_turn(key: str, unit: float) -> float:
-        return float(median(one[key] for one in found)) / turns * unit
+        return float(of(one[key] for one in found)) / turns * unit
 
     return Figure(
         name, turns, stored, a_turn("cpu", 1e3), a_turn("wall", 1e3), a_turn("bytes", 1e-3), len(found)

@@ -53,6 +53,7 @@ def page() -> str:
         f"## CPU a turn\n\n{_picture('CPU a turn, by the length of the run', pictures.CPU)}",
         _figures(recorded.figures, "cpu", "Milliseconds of CPU a turn, without storage.", stored=False),
         _figures(recorded.figures, "cpu", "The same with every step saved in SQLite.", stored=True),
+        *([f"## Guards for an agent that exists\n\n{_guards(recorded.guards)}"] if recorded.guards else []),
         f"## Place on disk\n\n{_picture('KB on disk a turn, by the length of the run', pictures.DISK)}",
         _figures(recorded.figures, "kilobytes", "KB on disk a turn.", stored=True),
         f"## Many runs at once\n\n{_picture('Seconds until all runs had ended', pictures.CROWD)}",
@@ -95,6 +96,20 @@ def _figures(figures: Sequence[Figure], value: str, words: str, *, stored: bool)
         if one.name in known
     ]
     return f"{words}\n\n{table(['turns', *(f'{turns:,}' for turns in lengths)], rows)}"
+
+
+def _guards(figures: Sequence[Figure]) -> str:
+    found = {(one.subject, one.stored): one.cpu for one in figures}
+    rows = [
+        [name, *(_number(found.get((name, stored))) for stored in (False, True))]
+        for name in dict.fromkeys(one.subject for one in figures)
+    ]
+    words = (
+        f"Milliseconds of CPU a turn in runs of {figures[0].turns} turns, the least of {figures[0].runs}. "
+        "[Guards](../how-to/guards.md) read the whole history for their rules, but of each turn only what is "
+        "new."
+    )
+    return f"{words}\n\n{table(['', 'no storage', 'SQLite'], rows)}"
 
 
 def _crowds(crowds: Sequence[Crowd]) -> str:

@@ -17,6 +17,7 @@ from benchmarks.overhead.crowd import (
     writers,
 )
 from benchmarks.overhead.embedded import first_tokens
+from benchmarks.overhead.guards import guards
 from benchmarks.overhead.measure import installed, measure
 from benchmarks.overhead.record import Recorded
 from benchmarks.overhead.sessions import SHORTENED, WHOLE, sessions
@@ -81,6 +82,10 @@ def _sessions(recorded: Recorded) -> None:
     recorded.sessions = sessions(installed(WHOLE), installed(SHORTENED))
 
 
+def _guards(recorded: Recorded) -> None:
+    recorded.guards = guards()
+
+
 def _embedded(recorded: Recorded) -> None:
     recorded.first_tokens = first_tokens()
 
@@ -108,5 +113,6 @@ _OTHERS: Mapping[str, Callable[[Recorded], None]] = {
     "postgres": _postgres,
     "memory": _memory,
     "embedded": _embedded,
+    "guards": _guards,
 }
 PARTS = (*map(of_length, (SHORT, *LENGTHS, LONG)), *_OTHERS)

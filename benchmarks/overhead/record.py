@@ -15,6 +15,7 @@ from benchmarks.overhead.client import ClientCost, with_client
 from benchmarks.overhead.crowd import SIZES, Crowd, SlowTools, Writers
 from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
 from benchmarks.overhead.embedded import FirstTokens, waiting
+from benchmarks.overhead.guards import guarding
 from benchmarks.overhead.measure import SUBJECTS, Figure
 from benchmarks.overhead.sessions import Session, pricing
 from benchmarks.overhead.start import starting
@@ -66,6 +67,7 @@ class Recorded:
     start: dict[str, float] = field(default_factory=dict)
     sessions: list[Session] = field(default_factory=list)
     first_tokens: FirstTokens | None = None
+    guards: list[Figure] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -77,6 +79,7 @@ class Recorded:
         found["stored"] = [Stored(**one) for one in found.get("stored", ())]
         found["slow_tools"] = SlowTools(**found["slow_tools"]) if found["slow_tools"] else None
         found["sessions"] = [Session(**one) for one in found.get("sessions", ())]
+        found["guards"] = [Figure(**one) for one in found.get("guards", ())]
         tokens = found.get("first_tokens")
         found["first_tokens"] = FirstTokens(**tokens) if tokens else None
         return cls(**found)
@@ -92,7 +95,8 @@ class Recorded:
             "system": platform.system(),
             "python": platform.python_version(),
         }
-        self.versions = _versions()
+        now = {**self.versions, **_versions()}
+        self.versions = {name: now[name] for name in _PACKAGES if name in now}
 
     def add_figures(self, figures: Sequence[Figure]) -> None:
         """In place of those of the same lengths."""
@@ -118,6 +122,9 @@ class Recorded:
     def of_turns(self) -> list[Result]:
         return [*ratios(self.figures), *growth(self.figures), *alone(self.alone)]
 
+    def of_guards(self) -> list[Result]:
+        return guarding(self.guards)
+
     def of_start(self) -> list[Result]:
         return [*starting(self.start), *waiting(self.first_tokens)]
 
@@ -138,6 +145,7 @@ class Recorded:
     def results(self) -> list[Result]:
         return [
             *self.of_turns(),
+            *self.of_guards(),
             *self.of_clients(),
             *self.of_sessions(),
             *self.of_start(),

@@ -212,15 +212,16 @@ _AROUND = 120
 
 
 class Ledger:
-    """`sums[i]` are the tokens of the first `i` messages; `replies` the positions of the model's replies;
-    `places` the position of each message by its id; `systems` the texts of the system messages, which take
-    no place of their own in a prompt; `reported` the ids of the answers that other threads have given."""
+    """`replies` are the positions of the model's replies; `places` the position of each message by its id;
+    `systems` the texts of the system messages, which take no place of their own in a prompt; `reported` the
+    ids of the answers that other threads have given. `weights`: see there."""
 
-    __slots__ = ("places", "replies", "reported", "sums", "systems")
+    __slots__ = ("_seen", "_sums", "places", "replies", "reported", "systems")
 
     def __init__(self) -> None:
+        self._seen = 0
         # An array takes a quarter of the memory of a list of numbers.
-        self.sums = array("q", [0])
+        self._sums = array("q", [0])
         self.replies = array("q")
         self.places: dict[str, int] = {}
         self.systems: list[str] = []
@@ -228,21 +229,28 @@ class Ledger:
 
     def upto(self, messages: Sequence[BaseMessage]) -> "Ledger":
         """The ledger with all of `messages`, of which the first ones may be noted already."""
-        for position in range(len(self.sums) - 1, len(messages)):
+        for position in range(self._seen, len(messages)):
             message = messages[position]
             self.places[message.id or ""] = position
-            shown = True
             if isinstance(message, SystemMessage):
                 self.systems.append(message.text)
             elif is_answer(message):
                 before = messages[position - 1].id if position else None
                 # The finish, or the reminder, that it follows says the same in its own thread.
-                if shown := marks(message)["after"] != (before or ""):
+                if marks(message)["after"] != (before or ""):
                     self.reported.add(message.id or "")
             elif isinstance(message, AIMessage):
                 self.replies.append(position)
-            self.sums.append(self.sums[-1] + (_tokens(message) if shown else 0))
+        self._seen = len(messages)
         return self
+
+    def weights(self, messages: Sequence[BaseMessage]) -> "array[int]":
+        """At each place the tokens of all messages before it. Counted when they are asked for: a prompt that
+        nobody keeps short needs none."""
+        for message in messages[len(self._sums) - 1 :]:
+            shown = not is_answer(message) or (message.id or "") in self.reported
+            self._sums.append(self._sums[-1] + (_tokens(message) if shown else 0))
+        return self._sums
 
 
 def _tokens(message: BaseMessage) -> int:
@@ -286,7 +294,8 @@ class Reader:
     `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that belong
     to a call that waited, and begin nothing. `unmarked` are the marks that `compress` writes on such
     messages, and on those that began a task beside open calls, so that no later reading depends on today's
-    settings. What is made of a reading is kept with it: `task` (see task.py), `head` and `shown` (prompt.py).
+    settings. `source` is the history as it was read last. What is made of a reading is kept with it: `task`
+    (see task.py), `head` and `shown` (prompt.py).
     """
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
@@ -306,22 +315,32 @@ class Reader:
         self.adjacent = False
         self.answering: tuple[Wait, tuple[Call, ...]] | None = None
         self.last_id: str | None = None
-        self.lineage: object | None = None
+        self.source: Sequence[BaseMessage] = ()
         self.task: tuple[Any, ...] | None = None
         self.head: tuple[Any, ...] | None = None
         self.shown = PromptHead()
         self._ledger = Ledger()
 
     @property
+    def lineage(self) -> object | None:
+        return lineage(self.source)
+
+    @property
     def index(self) -> Ledger:
-        """Where the messages stand, and how many tokens each takes."""
+        """Where the messages stand."""
         return self._ledger.upto(self.messages)
+
+    @property
+    def sums(self) -> "array[int]":
+        """At each place the tokens of all messages before it."""
+        return self.index.weights(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly those that were read: the very same objects."""
         if self.ended_at != ended_at or len(self.messages) > len(messages):
             return False
-        grown = self.lineage is not None and lineage(messages) is self.lineage
+        own = self.lineage
+        grown = own is not None and lineage(messages) is own
         return grown or all(map(is_, self.messages, messages))
 
     def add(self, message: BaseMessage) -> None:
@@ -366,7 +385,7 @@ class Reader:
 
     def _estimate(self) -> tuple[int, int]:
         """The tokens of the messages before the last one, and of that one."""
-        before, upto = self.index.sums[-2:]
+        before, upto = self.sums[-2:]
         return before, upto - before
 
     def _result(self, message: ToolMessage) -> None:
@@ -485,5 +504,5 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
     reader.verdicts = state.get("verdicts")
     for message in messages[len(reader.messages) :]:
         reader.add(message)
-    reader.lineage = lineage(messages)
+    reader.source = messages
     return reader

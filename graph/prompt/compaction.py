@@ -269,14 +269,14 @@ def compact(
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
     """How many turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
-    noted, own = reader.index, {message.id for message in reader.section.messages}
+    places, sums, own = reader.index.places, reader.sums, {message.id for message in reader.section.messages}
     text, lines = summary_parts(before)
     used = sum(len(line) + 1 for line in (text, *lines))
     turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
     for count, end in enumerate(sizes.ends[1:], start=1):
         used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], own, reader, PIECE))
-        kept = [noted.places[id or ""] for id in own]
-        fixed = base + sum(noted.sums[at + 1] - noted.sums[at] for at in kept if at < end)
+        kept = [places[id or ""] for id in own]
+        fixed = base + sum(sums[at + 1] - sums[at] for at in kept if at < end)
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
         left = len(sizes.starts) - count

@@ -193,7 +193,7 @@ def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, 
 
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
     """The tokens of what a prompt shows of the messages from `start` on, by estimate."""
-    sums, waiting = reader.index.sums, [one for calls in reader.open_calls.values() for one in calls]
+    sums, waiting = reader.sums, [one for calls in reader.open_calls.values() for one in calls]
     pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
     return sums[-1] - sums[start] + pending
 

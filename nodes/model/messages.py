@@ -37,7 +37,7 @@ from signoff.graph.prompt.prompt import (
 from signoff.graph.state import AgentState
 from signoff.nodes.model.functions import asking
 from signoff.nodes.model.models import Keeper, Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, OPENAI, NodeContext
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NO_BUDGET, OPENAI, NodeContext
 from signoff.nodes.requests import Part
 
 
@@ -102,6 +102,8 @@ def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[Fi
 
 def is_full(state: AgentState, run: NodeContext) -> bool:
     """Whether the prompt is over its budget, before anything in it is cut."""
+    if run.deps.prompt_tokens >= NO_BUDGET:
+        return False
     reader, most = run.reader(state), budget(state, state.get("task", ""), run)
     return prompt_size(state, reader, run.system_prompt, run.deps.texts) + beyond(reader, most) > most
 

@@ -275,8 +275,11 @@ class ResultWriter:
     def _fit(self, content: Any) -> str | list[Any]:
         """`content` with every text in it valid and of bounded length."""
         deps = self.run.deps
-        keep = self.run.outputs.keep(self.call.id)
         found = savable(content)
+
+        def keep(text: str) -> str:
+            return self.run.outputs.keep(self.call.id)(text)
+
         if isinstance(found, str):
             return capped(found, limit=deps.result_chars, keep=keep)
         return [

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Any, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -32,16 +33,9 @@ from signoff.graph.history.replies import Call, in_order, normal, with_calls
 from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
-from signoff.graph.messages import (
-    KEY,
-    SNAPSHOT_EVERY,
-    HistoryChannel,
-    append_messages,
-    marks,
-    slim,
-)
+from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
-from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
+from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.guards.steps import (
     WAITS,
@@ -59,7 +53,7 @@ from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
 from signoff.nodes.model.messages import is_streamed, sanitize
 from signoff.nodes.model.models import BoundModels
-from signoff.nodes.node import Dependencies, Report
+from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.run import ResultWriter, ToolResult, once
@@ -74,41 +68,16 @@ try:
         ModelRequest,
         ModelResponse,
     )
-    from langchain.agents.middleware.types import AgentState, OmitFromInput, PrivateStateAttr, hook_config
+    from langchain.agents.middleware.types import hook_config
+
+    from signoff.guards.state import OWN, GuardedState
 except ImportError as error:
     raise SetupError(
         f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
     ) from error
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-_PROMPT_TOKENS = 2**62
 _NO_MODELS = BoundModels((), None)
-
-
-_PAST_CHANNEL = HistoryChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)
-
-
-class GuardedState(AgentState[Any]):
-    """The channels of a guarded agent: those of the machine, under the names that it gives them."""
-
-    outcome: NotRequired[Annotated[dict[str, Any] | None, OmitFromInput]]
-    ended: NotRequired[Annotated[EndedTask, OmitFromInput]]
-    event: NotRequired[Annotated[str, PrivateStateAttr]]
-    decision: NotRequired[Annotated[Decision, PrivateStateAttr]]
-    task: NotRequired[Annotated[str, PrivateStateAttr]]
-    ending: NotRequired[Annotated[Ending, PrivateStateAttr]]
-    verdicts: NotRequired[Annotated[Verdicts, PrivateStateAttr]]
-    phases: NotRequired[Annotated[Phases, PrivateStateAttr]]
-    extra: NotRequired[Annotated[Extra, PrivateStateAttr]]
-    stop: NotRequired[Annotated[str, PrivateStateAttr]]
-    spent: NotRequired[Annotated[Spent, PrivateStateAttr]]
-    machine: NotRequired[Annotated[int, PrivateStateAttr]]
-    guards: NotRequired[Annotated[GuardPosition, PrivateStateAttr]]
-    past: NotRequired[Annotated[list[AnyMessage], _PAST_CHANNEL, PrivateStateAttr]]
-
-
-OWN = frozenset(GuardedState.__annotations__)
-"""The channels that Guards adds."""
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any]
@@ -240,7 +209,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             limits=bounds,
             texts=texts,
             system_prompt="",
-            prompt_tokens=_PROMPT_TOKENS,
+            prompt_tokens=NO_BUDGET,
             compaction_seconds=1.0,
             tool_seconds=None,
             result_chars=LIMIT,
@@ -376,7 +345,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ToolCallRequest], Any],
     ) -> Part[ToolMessage | Command[Any]]:
         position: GuardPosition | None = state.get("guards")
-        found = due_calls(state["messages"], run.deps.toolbox).get(request.tool_call["id"] or "")
+        found = due_calls(state["messages"], run).get(request.tool_call["id"] or "")
         if found is None or position is None or position["at"] != State.EXECUTE:
             # A finish, and what stands after it: the machine answers it.
             return Command()
@@ -476,6 +445,10 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             made = self._made[names] = found, replace(self._deps, toolbox=box)
         return made[1]
 
+
+for _hook in (Guards.wrap_model_call, Guards.awrap_model_call, Guards.wrap_tool_call, Guards.awrap_tool_call):
+    # LangChain's way to LangSmith looks at the signature in each call, traced or not.
+    vars(_hook)["__signature__"] = signature(_hook)
 
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "

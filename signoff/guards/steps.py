@@ -16,10 +16,10 @@ from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from signoff.graph.history.reader import read_messages
-from signoff.graph.history.replies import Call
+from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
-from signoff.graph.messages import append_messages, is_reply
+from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
 from signoff.graph.state import AgentState, Ending
 from signoff.nodes.ask_user import ask_user
@@ -32,7 +32,6 @@ from signoff.nodes.nudge import nudge
 from signoff.nodes.requests import Part
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
-from signoff.tools.toolbox import Toolbox
 
 WORKS: Mapping[State, Work] = {
     State.COMPRESS: compress,
@@ -79,6 +78,19 @@ class GuardedRun(NodeContext):
         """The history as it was read last in this process; empty where it was not."""
         found = self.deps.readings.get(self._place(None))
         return found.messages if found is not None else ()
+
+    @property
+    def last_history(self) -> Sequence[BaseMessage]:
+        """The same, as the object that was read."""
+        found = self.deps.readings.get(self._place(None))
+        return found.source if found is not None else ()
+
+    @property
+    def last_reply(self) -> Reply | None:
+        """The last reply of that reading, where it was read with the tools of today."""
+        found = self.deps.readings.get(self._place(None))
+        known = found is not None and found.tools is self.deps.toolbox and found.replies
+        return known[-1] if known else None
 
 
 def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
@@ -130,12 +142,11 @@ class Walk:
     def __post_init__(self) -> None:
         position: GuardPosition | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
-        state: Any = self.given
-        self.before, lost = whole_history(state, self.run)
-        if self.before is not state.get("messages"):
-            state = {**state, "messages": self.before}
+        whole, lost = whole_history(self.given, self.run)
+        self.before = follow(self.run.last_history, whole)
         if lost:
             self.written["past"] = lost
+        state: Any = {**self.given, "messages": self.before}
         self.state = state
 
     @property
@@ -180,8 +191,8 @@ class Walk:
     def messages(self) -> list[BaseMessage]:
         """The messages that are new or changed."""
         before, now = self.before, self.state.get("messages") or ()
-        if now is before:
-            return []
+        if lineage(now) is lineage(before):
+            return list(islice(now, len(before), None))
         changed = [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
         return [*changed, *islice(now, len(before), None)]
 
@@ -193,16 +204,34 @@ class Walk:
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
 
 
-def due_calls(messages: Sequence[BaseMessage], box: Toolbox) -> Mapping[str, tuple[str, Call]]:
-    """The calls of the last reply that are to run now, each with the id of its reply. Nothing before that
-    reply is read: each call of a reply runs in a step of its own."""
-    last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
-    if last is None:
-        return {}
-    newest: Any = {"messages": list(messages[last:])}
-    section = read_messages(newest, box).section
-    reply_id = messages[last].id or ""
-    return {call.id: (reply_id, call) for call in section.due()}
+def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, tuple[str, Call]]:
+    """The calls of the last reply that are to run now, each with the id of its reply.
+
+    Nothing before that reply is read, and it is not read again where the hook that has just got it from the
+    model has left its reading.
+    """
+    reply, box = run.last_reply, run.deps.toolbox
+    if reply is None or not messages or not _is_of(reply, messages[-1]):
+        last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
+        if last is None:
+            return {}
+        newest: Any = {"messages": list(messages[last:])}
+        (reply,) = read_messages(newest, box).section.replies
+    reply_id = reply.message.id or ""
+    return {call.id: (reply_id, call) for call in reply.before_control if reply.open(call)}
+
+
+def _is_of(reply: Reply, message: BaseMessage) -> bool:
+    """Whether this is how the message would be read now: other middleware may change the calls in it."""
+    given = reply.message.tool_calls
+    return (
+        reply.message is message
+        and len(given) == len(reply.calls)
+        and all(
+            call.args is raw["args"] and (call.name, call.id) == (raw["name"], raw["id"])
+            for call, raw in zip(reply.calls, given, strict=True)
+        )
+    )
 
 
 def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[SystemMessage, list[Any]]:

@@ -19,6 +19,7 @@ from signoff.tools.pty.shell import Shell, ShellResult
 _ROWS, _COLS = 12, 90
 _KEPT = 120_000
 _AT_ONCE = 64_000
+_PROMPT_SECONDS = 1.0
 
 
 class SharedTerminal:
@@ -36,6 +37,7 @@ class SharedTerminal:
         self._guard = Guard()
         self._shell = PaneShell(self._started, self._remark, self._guard)
         self._turn = threading.Lock()
+        self._prompted = threading.Event()
         self._backlog = Backlog()
         self._kept: deque[bytes] = deque()
         self.typed = 0
@@ -51,6 +53,9 @@ class SharedTerminal:
             raise ToolException("The terminal is still running another command; try again when it has ended.")
         try:
             self.running = command
+            # The first prompt belongs above the first command.
+            self._shell.open()
+            self._prompted.wait(_PROMPT_SECONDS)
             self._say(announced(command))
             return self._shell.run(command, timeout)
         except (ToolException, SetupError) as error:
@@ -125,6 +130,7 @@ class SharedTerminal:
         )
 
     def _on_output(self, data: bytes) -> None:
+        self._prompted.set()
         if self._backlog.add(data):
             self._arrived()
 

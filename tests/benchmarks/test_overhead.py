@@ -8,6 +8,7 @@ import pytest
 # pytest does not put it there, and the benchmarks are in no installed package.
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from benchmarks.overhead.guards import guarding
 from benchmarks.overhead.measure import DEFAULTS, Figure
 from benchmarks.overhead.subjects.own import SUBJECTS
 from benchmarks.overhead.targets import growth, ratios
@@ -66,3 +67,21 @@ def test_the_place_on_disk_is_judged_at_one_length_and_by_its_growth() -> None:
     figures.append(figure(DEFAULTS, 200, 1.0, kilobytes=7.9))
     assert [(one.measured, one.met) for one in growth(figures)] == [(7.9, True), (1.1, True)]
     assert growth(figures[:1]) == []
+
+
+@pytest.mark.parametrize(("cpu", "met"), [(1.3, True), (1.5, True), (1.6, False)])
+def test_guards_are_judged_beside_the_agent_that_they_stand_in(cpu: float, met: bool) -> None:
+    figures = [
+        figure("create_agent", 200, 1.0),
+        figure("create_agent with Guards", 200, cpu),
+        figure("create_agent", 200, 9.0, kilobytes=30.0),
+    ]
+    (result,) = guarding(figures)
+    assert (result.measured, result.most, result.met) == (cpu, 1.5, met)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_agent_with_guards_runs_its_tool_once_a_turn(stored: bool, tmp_path: Path) -> None:
+    from benchmarks.overhead.subjects.of_guards import guards
+
+    assert guards(5, str(tmp_path / "threads.sqlite") if stored else None)() == 4
