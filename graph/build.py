@@ -48,7 +48,7 @@ from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keepe
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
-from signoff.nodes.node import REPLY_CHARS, Dependencies
+from signoff.nodes.node import REPLY_CHARS, Dependencies, OnFailure
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
@@ -100,6 +100,7 @@ def build_graph(
     approvals: Policy | None = None,
     hand_over: Collection[str] = (),
     unknown_outcomes: Literal["tell", "ask"] = "tell",
+    on_failure: OnFailure = "keep",
     texts: Texts = DEFAULT_TEXTS,
     prompt_tokens: int | None = None,
     compaction: SummaryWriter = None,
@@ -171,6 +172,10 @@ def build_graph(
     hand_over: tools or kinds whose calls the graph does not run but yields to its driver, by an `interrupt`.
     unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
         that its outcome is unknown, or "ask" a person whether to run it again.
+    on_failure: what becomes of the effects of a task that ends without success. "keep": they stay. "undo":
+        they are undone, the newest first, by what their tools declare as `metadata["undo"]`; the approvals
+        hold for that, too. "ask": the same, once a person has agreed. `outcome.undo` lists what was undone
+        and what stands. On request: `Session.undo()`, `signoff undo`. See docs/how-to/undo.md.
     prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
         the context that the model's profile names, at most 200,000; else 100,000. The provider's own count
         corrects it.
@@ -315,8 +320,9 @@ def build_graph(
         reply_chars=positive("reply_chars", reply_chars, whole=True, none=False),
         tool_seconds=positive("tool_seconds", tool_seconds),
         result_chars=positive("result_chars", result_chars, whole=True, none=False),
+        on_failure=one_of("on_failure", on_failure, ("keep", "undo", "ask")),
         ask_unknown=one_of("unknown_outcomes", unknown_outcomes, ("tell", "ask")) == "ask",
-        injector=Injector(list(box.run_tools.values())),
+        injector=Injector([*box.run_tools.values(), *(found.tool for found in box.undos.values())]),
         plain=plain_tools(box.run_tools.values()),
         outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),

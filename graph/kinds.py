@@ -40,7 +40,7 @@ SENT_BACK = "sent_back"
 
 # What langchain-mcp-adapters takes over from a server, and what metadata means here.
 _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
-_OURS = frozenset({"kind", "idempotent", "seconds", "hand_over"})
+_OURS = frozenset({"kind", "idempotent", "seconds", "hand_over", "undo"})
 _MOST_GUARDED = (Kind.WRITE, Kind.TERMINAL)
 
 

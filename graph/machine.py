@@ -3,7 +3,9 @@
 A node does its work and reports one event; this table alone picks the next state. What comes from outside (a
 message, a stop, …) is an event too: `ENTRIES` says in which state it enters. A run ends in `finish`, which is
 reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error (`failed`,
-`cancelled`); `ended` leads there when a thread that has ended is called again with nothing new.
+`cancelled`); `ended` leads there when a thread that has ended is called again with nothing new. Only from
+there is there a way to `undo`, and back: a task that failed, or a person who asks for it, takes its effects
+back.
 
 A thread carries the version of the machine that it was run with. LangGraph ends a run silently when the
 thread stands in a node that the graph does not have; so whoever goes on with a saved thread checks first
@@ -34,6 +36,7 @@ class State(StrEnum):
     REVIEW = "review"
     CONFIRM = "confirm"
     FINISH = "finish"
+    UNDO = "undo"
 
 
 class Event(StrEnum):
@@ -46,6 +49,7 @@ class Event(StrEnum):
     STOP = "stop"
     EXPIRE = "expire"
     FORK = "fork"
+    UNDO = "undo"
     READY = "ready"
     NOT_READY = "not ready"
     CALLS_OPEN = "calls open"
@@ -78,10 +82,14 @@ class Event(StrEnum):
     NEEDS_PERSON = "needs a person"
     CONFIRMED = "confirmed"
     SENT_BACK = "sent back"
+    TO_UNDO = "to undo"
+    NEXT = "next"
+    UNDONE = "undone"
 
 
-# All begin with what only `compress` does. A stop, too: a thread that was killed before its newest message
-# was taken up would be ended by `decide` with what its earlier task came to.
+# All but the last begin with what only `compress` does. A stop, too: a thread that was killed before its
+# newest message was taken up would be ended by `decide` with what its earlier task came to. A task is undone
+# on request when it has ended, so that nothing is left for `compress` to do.
 _ENTRIES: dict[Event, State] = {
     Event.INPUT: State.COMPRESS,
     Event.GO_ON: State.COMPRESS,
@@ -90,6 +98,7 @@ _ENTRIES: dict[Event, State] = {
     Event.STOP: State.COMPRESS,
     Event.EXPIRE: State.COMPRESS,
     Event.FORK: State.COMPRESS,
+    Event.UNDO: State.UNDO,
 }
 
 _TABLE: dict[State, dict[Event, State]] = {
@@ -134,7 +143,8 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.NEEDS_PERSON: State.CONFIRM,
     },
     State.CONFIRM: {Event.CONFIRMED: State.FINISH, Event.SENT_BACK: State.COMPRESS},
-    State.FINISH: {},
+    State.FINISH: {Event.TO_UNDO: State.UNDO},
+    State.UNDO: {Event.NEXT: State.UNDO, Event.UNDONE: State.FINISH},
 }
 
 ENTRIES: Mapping[Event, State] = MappingProxyType(_ENTRIES)
@@ -142,6 +152,9 @@ ENTRIES: Mapping[Event, State] = MappingProxyType(_ENTRIES)
 a thread waits for is not among them: the state that asked takes it, and reports what came of it."""
 
 FIRST = ENTRIES[Event.INPUT]
+LAST = State.FINISH
+"""The state in which a run ends, when it reports no event."""
+
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
     {state: MappingProxyType(row) for state, row in _TABLE.items()}
 )
@@ -160,6 +173,7 @@ WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
         State.REVIEW: "judges the standing finish",
         State.CONFIRM: "waits for a person to confirm the finish",
         State.FINISH: "writes the outcome, answers every call still open",
+        State.UNDO: "takes back one effect of a task that has ended, the newest first, each at most once",
     }
 )
 

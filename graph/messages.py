@@ -69,6 +69,7 @@ class Marks(TypedDict, total=False):
     ran: dict[str, Any]  # the arguments that ran, where a person changed them
     by: str  # who decided or answered, where whoever handed the answer in said so
     phase: dict[str, Any]  # the part of the task that was accepted as done
+    undone: dict[str, str]  # what of its effects was undone since, a line for each
     delegate: dict[str, Any]  # how the delegate's own task ended, and what all below this call has used
     # On a human-role message.
     nudge: str  # why Signoff wrote it

@@ -18,9 +18,9 @@ from signoff.graph.history.task import Task, is_phase
 from signoff.graph.history.usage import NO_NUDGES, Used
 from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
-from signoff.graph.state import Ending
+from signoff.graph.state import Ending, Undoing
 from signoff.graph.texts import Texts
-from signoff.graph.vocabulary import CLAIMS, REASONS, following
+from signoff.graph.vocabulary import CLAIMS, REASONS, STANDING, following
 
 MOST_CHANGES = 8
 _CALL = 160
@@ -36,7 +36,7 @@ def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]
         _change(reply, call)
         for reply in reversed(task.replies)
         for call in reversed(reply.calls)
-        if call.effect is None and is_effect(call.name) and _may_have_run(reply, call)
+        if call.effect is None and is_effect(call.name) and may_have_run(reply, call)
     )
     last = [change for change, _ in zip(found, range(MOST_CHANGES), strict=False)]
     return last[::-1]
@@ -71,7 +71,7 @@ def last_claim(task: Task) -> dict[str, Any]:
     return dict(found[1].args) if found else {}
 
 
-def _may_have_run(reply: Reply, call: Call) -> bool:
+def may_have_run(reply: Reply, call: Call) -> bool:
     """A person who responds gives the result in place of the call."""
     found = reply.result(call)
     return found is not None and not {"not_run", "responded"} & marks(found).keys()
@@ -81,10 +81,10 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
     found = reply.result(call)
     assert found is not None, "only what has a result is asked for"
     came = "unknown" if marks(found).get("unknown") else "error" if found.status == "error" else "ok"
-    return {"call": _call_line(call), "result": _line(found.text, _RESULT), "came": came}
+    return {"call": shown_call(call), "result": _line(found.text, _RESULT), "came": came}
 
 
-def _call_line(call: Call) -> str:
+def shown_call(call: Call) -> str:
     """The call in one line, its arguments short."""
     arguments = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
     return _line(f"{call.name}({arguments})", _CALL)
@@ -162,6 +162,54 @@ class CheckRun(BaseModel):
     said: str = ""
 
 
+StandingReason = Literal[
+    "no_undo",
+    "failed",
+    "unknown",
+    "elsewhere",
+    "handed_over",
+    "another_graph",
+    "rejected",
+    "not_approved",
+    "stopped",
+    "undo_failed",
+    "undo_unknown",
+]
+
+
+class UndoneCall(BaseModel):
+    """A call whose effect was undone. call: in a line. said: what its undo returned. path: the delegates that
+    lead to the one that made it, from the top."""
+
+    call: str
+    said: str = ""
+    path: list[str] = Field(default_factory=list)
+
+
+class StandingCall(BaseModel):
+    """A call whose effect stands, or may stand. said: what its undo, or a person, said.
+
+    why: `no_undo`: its tool has none. `failed`: the call failed, and may have done a part. `unknown`: nobody
+    knows whether it took place. `elsewhere`: the journal of this thread does not have it, since a fork, or an
+    imported history, tells of what another thread did. `handed_over`: the driver made it. `another_graph`: of
+    a delegate whose graph is not Signoff's. `rejected`: a person did not want it undone. `not_approved`: a
+    person was to be asked, and could not be. `stopped`: the undoing was stopped before. `undo_failed`: its
+    undo raised. `undo_unknown`: its undo was cut short, or ran out of time, and is never run again.
+    """
+
+    call: str
+    why: StandingReason
+    said: str = ""
+    path: list[str] = Field(default_factory=list)
+
+
+class UndoReport(BaseModel):
+    """What became of the effects of a task that was undone, the newest first in both lists."""
+
+    undone: list[UndoneCall] = Field(default_factory=list)
+    standing: list[StandingCall] = Field(default_factory=list)
+
+
 class Change(BaseModel):
     """A call that may have changed something, in a line. result: the beginning and the end of it.
 
@@ -208,6 +256,7 @@ class Outcome(BaseModel, Generic[ResultT]):
         this outcome's calls: those that brought a reply, and the one that ended the task.
     seconds_retrying: waited between these tries; they count as active.
     seconds_active: in model calls and tools. seconds_waiting: for people.
+    undo: which effects were undone after this end, and which stand; None where nobody asked for it.
     error: one sentence, with what to do. next: after a limit, one sentence on how the task goes on.
     """
 
@@ -239,6 +288,7 @@ class Outcome(BaseModel, Generic[ResultT]):
     seconds_waiting: float = 0.0
     error: str | None = None
     next: str = ""
+    undo: UndoReport | None = None
     thread_id: str | None = None
     task: str = ""
 
@@ -248,8 +298,9 @@ class Outcome(BaseModel, Generic[ResultT]):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task is done: a success that claims it."""
-        return self.status == "success" and self.claim == "done"
+        """Whether the task is done: a success that claims it, and that was not undone since."""
+        undone = self.undo is not None and bool(self.undo.undone)
+        return self.status == "success" and self.claim == "done" and not undone
 
 
 class RunResult(dict[str, Any], Generic[ResultT]):
@@ -327,10 +378,16 @@ def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
     return outcome if ended["message"] == (messages[-1].id if messages else "") else None
 
 
-def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Callable[[str], bool]) -> Outcome:
+def conclude(
+    task: Task,
+    ending: Ending,
+    thread_id: str | None,
+    is_effect: Callable[[str], bool],
+    undoing: Undoing | None = None,
+) -> Outcome:
     """The outcome of `task`, from its history and the way it ended.
 
-    is_effect: whether a tool of this name may change something.
+    is_effect: whether a tool of this name may change something. undoing: of this or another task's effects.
     """
     results = [result for reply in task.replies for result in reply.results]
     success, holds = ending["status"] == "success", "claim" in ending
@@ -369,10 +426,46 @@ def conclude(task: Task, ending: Ending, thread_id: str | None, is_effect: Calla
             "seconds_waiting": round(sum(marks(r).get("waited", 0.0) for r in results), 3),
             "error": ending.get("error"),
             "next": following(ending["reason"]) if ending["status"] == "limit" else "",
+            "undo": _undone(undoing) if undoing and undoing["task"] == task.id else None,
             "thread_id": thread_id,
             "task": task.id,
         }
     )
+
+
+def _undone(undoing: Undoing) -> dict[str, Any]:
+    told = [
+        (step["why"], {"call": step["call"], "said": step["said"], "path": step["path"]})
+        for step in undoing["done"]
+    ]
+    return {
+        "undone": [one for why, one in told if why is None],
+        "standing": [{**one, "why": why} for why, one in told if why is not None],
+    }
+
+
+def told_undone(report: UndoReport, texts: Texts) -> str:
+    """What whoever asked is told of an undo."""
+    undone = [_undone_line(one) for one in report.undone]
+    standing = [f"{_undone_line(one)} ({STANDING[one.why]})" for one in report.standing]
+    parts = [("undone", undone), ("standing", standing)]
+    said = [texts.answers[key].format(calls="\n".join(lines)) for key, lines in parts if lines]
+    return "".join(said) or texts.answers["nothing_undone"].format()
+
+
+def undone_lines(outcome: Mapping[str, Any]) -> list[str]:
+    """What was undone after this end, a line for each, the newest first."""
+    report = outcome.get("undo") or {}
+    return [_undone_line(UndoneCall.model_validate(one)) for one in report.get("undone", ())]
+
+
+def one_line(text: str) -> str:
+    """What a call, or its undo, returned, in a line."""
+    return _line(text, _RESULT)
+
+
+def _undone_line(found: UndoneCall | StandingCall) -> str:
+    return f"- {' / '.join([*found.path, found.call])}"
 
 
 def _tree(task: Task) -> dict[str, Any] | None:
@@ -406,6 +499,7 @@ def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts
     """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
     has; of anything but a finished task first that it is not, and why."""
     answers = texts.answers
+    said_of_undo = "" if outcome.undo is None else told_undone(outcome.undo, texts)
     if outcome.status == "success":
         words = claim.get("answer")
         said = words if isinstance(words, str) and words.strip() else outcome.summary
@@ -414,12 +508,12 @@ def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts
         said = said if said.strip() else answers["no_words"].format()
         key = "success" if outcome.claim in ("done", None) else "claimed"
         claimed = CLAIMS[outcome.claim].shown if outcome.claim else ""
-        return answers[key].format(said=said, claim=claimed)
+        return answers[key].format(said=said, claim=claimed) + said_of_undo
     shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
     why = f"{shown}: {_sentence(why)}" if why else _sentence(shown)
     last = outcome.summary or outcome.last_text
     said = answers["last_words"].format(said=last) if last else ""
-    return answers[outcome.status].format(why=why, next=outcome.next, said=said).strip()
+    return answers[outcome.status].format(why=why, next=outcome.next, said=said).strip() + said_of_undo
 
 
 def _sentence(words: str) -> str:

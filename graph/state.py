@@ -131,6 +131,48 @@ class Decisions(TypedDict):
     asked: dict[str, str]
 
 
+class UndoStep(TypedDict):
+    """What came of the undoing of one effect.
+
+    effect: names it, by the machine, the reply and the call that made it. path: the delegates that lead
+    there.
+    call: in a line. said: what its undo returned. why: why it stands; None for one that was undone. result:
+    the message of the thread that tells of it.
+    """
+
+    effect: str
+    path: list[str]
+    call: str
+    why: str | None
+    said: str
+    result: str
+
+
+class UndoDecision(TypedDict):
+    """What a person decided on the undoing of one effect, and who."""
+
+    type: str
+    message: str
+    by: NotRequired[str]
+
+
+class Undoing(TypedDict):
+    """The undoing of one task's effects, as far as it has come.
+
+    ask: whether a person is asked about all of it, and not only where the policy of approvals says so.
+    decisions: by effect. problem: why the last answer could not be read. over: nothing is left to be done.
+    left_off: somebody has stopped it, so that what is left stands.
+    """
+
+    task: str
+    ask: bool
+    decisions: dict[str, UndoDecision]
+    problem: str
+    done: list[UndoStep]
+    over: bool
+    left_off: NotRequired[bool]
+
+
 class TooLong(TypedDict):
     """The prompt of one task that did not fit into the model's context: `after` is the last message then, and
     `budget` the most tokens of the prompt from then on."""
@@ -278,6 +320,7 @@ class AgentState(Output):
     too_long: NotRequired[TooLong]
     machine: NotRequired[int]
     acting: NotRequired[Acting]
+    undo: NotRequired[Undoing | None]
     tree: NotRequired[TreeBudget]
 
 

@@ -134,6 +134,10 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "again."
         ),
         "resumed": "The task goes on. Continue where it stopped.",
+        "resumed_undone": (
+            "The task goes on. After it had stopped, these effects of it were undone, the newest first; they do not "
+            "hold any more:\n{undone}\nLook at how things stand now before you go on."
+        ),
     }
 )
 
@@ -233,6 +237,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "refused. What came of it: {result}"
         ),
         "no_artifact": "(The tool's artifact was dropped: it cannot be saved.)",
+        "undone": "[After the task had stopped, this was undone and does not hold any more: {calls}]",
         "pending": "(no result yet)",
     }
 )
@@ -278,6 +283,9 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "limit": "The work is not finished. {why} {next}{said}",
         "error": "The work is not finished. {why}{said}",
         "last_words": "\n\nThe last words were: {said}",
+        "undone": "\n\nUndone, the newest first:\n{calls}",
+        "standing": "\n\nNot undone, and standing:\n{calls}",
+        "nothing_undone": "\n\nThere was nothing to undo.",
     }
 )
 

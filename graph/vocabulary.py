@@ -118,6 +118,23 @@ WAITS: Mapping[str, WaitWord] = MappingProxyType(
 _STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
 _REVIEWED = f"Fix what is refused, or what refuses it. {_MORE}"
 
+STANDING: Mapping[str, str] = MappingProxyType(
+    {
+        "no_undo": "its tool has no undo",
+        "failed": "the call failed, and may have done a part",
+        "unknown": "nobody knows whether it took place",
+        "elsewhere": "the journal of this thread does not have it",
+        "handed_over": "it was handed over to the driver",
+        "another_graph": "another graph than Signoff's did it",
+        "rejected": "a person did not want it undone",
+        "not_approved": "it needs a person's approval, and nobody could be asked",
+        "stopped": "the undoing was stopped before",
+        "undo_failed": "its undo failed",
+        "undo_unknown": "nobody knows whether its undo took place",
+    }
+)
+"""Why an effect stands after its task was undone."""
+
 REASONS: Mapping[str, ReasonWord] = MappingProxyType(
     {
         "finish_task": ReasonWord(

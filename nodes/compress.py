@@ -108,4 +108,4 @@ def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | 
         reason="superseded",
         error=REASONS["superseded"].error,
     )
-    return conclude(before, ending, run.thread_id, run.deps.toolbox.is_effect)
+    return conclude(before, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))

@@ -11,12 +11,14 @@ from langchain_core.messages import BaseMessage
 from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_child
+from signoff.graph.machine import Event
 from signoff.graph.messages import answer, is_answer, marks
 from signoff.graph.outcome import answer_of, conclude
-from signoff.graph.state import AgentState, Decision, EndedTask, Ending
+from signoff.graph.state import AgentState, Decision, EndedTask, Ending, Undoing
 from signoff.nodes.journal import Written, close, measured
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part
+from signoff.nodes.tool_calls.done import may_have_effects
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
@@ -26,14 +28,16 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:
         return Report(None, {**channels, **_with_end(state, task, written)})
-    nudges = run.reader(state).section.nudges
+    nudges, ending = run.reader(state).section.nudges, state["ending"]
+    if undoing := _to_undo(task, ending, state, run):
+        update = {**channels, "undo": undoing}
+        return Report(Event.TO_UNDO, {**update, "messages": written} if written else update)
     run.forget()
-    ending = state["ending"]
     # What was used by delegates whose calls have just been closed is of this task as well.
     for found in closed.messages if run.deps.toolbox.delegates else ():
         if child := marks(found).get("delegate"):
             task = replace(task, total=task.total.plus(of_child(child)))
-    outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect)
+    outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
     yield from measured(task, outcome, nudges, run)
     if run.outputs.owner and run.descent is None:
         yield Files(run.outputs.ended)
@@ -45,6 +49,24 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         written = [*written, *_answer([*state["messages"], *written], text, task, run)]
     update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
     return Report(None, {**update, "decision": decision} if decision else update)
+
+
+def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) -> Undoing | None:
+    """What is to be undone before the task ends: of one that failed, where the graph says so; and what was
+    begun and not done, since its process was killed. What a delegate has done belongs to the machine above
+    it."""
+    begun = state.get("undo")
+    if run.descent is not None:
+        return None
+    if begun and begun["task"] == task.id:
+        if begun["over"]:
+            return None
+        stopped = state.get("event") == Event.CANCELLED
+        return Undoing(**{**begun, "left_off": True}) if stopped else begun
+    if run.deps.on_failure == "keep" or ending["status"] == "success" or not may_have_effects(task, run):
+        return None
+    ask = run.deps.on_failure == "ask"
+    return Undoing(task=task.id, ask=ask, decisions={}, problem="", done=[], over=False)
 
 
 def _with_end(state: AgentState, task: Task, written: Sequence[BaseMessage]) -> dict[str, Any]:

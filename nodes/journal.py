@@ -59,7 +59,8 @@ STARTED, WAITING, DONE = "started", "waiting", "done"
 class JournalEntry:
     """What the journal says of one call. `attempt` counts its starts; `hash` is of the tool and the arguments
     that ran, `edited` those that a person put in place of the model's; `messages` are the result of a call
-    that is done, and what its tool added; `update` is what it writes to the user's channels."""
+    that is done, and what its tool added; `update` is what it writes to the user's channels; `at` is when it
+    was done."""
 
     status: str
     attempt: int = 1
@@ -67,6 +68,7 @@ class JournalEntry:
     edited: Mapping[str, Any] | None = None
     messages: tuple[BaseMessage, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
+    at: float = 0.0
 
 
 @dataclass
@@ -106,7 +108,8 @@ def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping
 def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
     messages = tuple(messages_from_dict(value["messages"]))
     update = _update(value["update"]) if "update" in value else {}
-    return JournalEntry(value["status"], value["attempt"], value["hash"], value["edited"], messages, update)
+    told = value["status"], value["attempt"], value["hash"], value["edited"]
+    return JournalEntry(*told, messages, update, value.get("at", 0.0))
 
 
 def claim(
@@ -155,7 +158,9 @@ def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> Pu
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
-    more = {"update": _plain_update(entry.update)} if entry.update else {}
+    more: dict[str, Any] = {"update": _plain_update(entry.update)} if entry.update else {}
+    if entry.at:
+        more["at"] = entry.at
     return {
         "status": entry.status,
         "attempt": entry.attempt,

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels.base import BaseChannel
+from langgraph.constants import END
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt
 from pydantic import TypeAdapter
@@ -27,7 +28,7 @@ from signoff.graph.inside.private import has_saver, is_answered, is_resumed, sav
 from signoff.graph.inside.private import runtime as runtime_of
 from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
-from signoff.graph.machine import TRANSITIONS, Event, State, edges, next_state
+from signoff.graph.machine import LAST, TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
 from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
@@ -54,6 +55,7 @@ REPLY_CHARS = 2_000_000
 """About four times the longest reply that a model of today can give."""
 ANTHROPIC, OPENAI = "anthropic", "openai"
 ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
+OnFailure = Literal["keep", "undo", "ask"]
 _READINGS = 256
 _NO_CONTEXT = Context()
 _T = TypeVar("_T")
@@ -76,6 +78,7 @@ class Dependencies:
     parallel: how many reads run in parallel at most; None for the default of each sort.
     plain: the names of the tools that can be called without LangChain's `invoke`.
     injector: fills in the injected arguments of tools (state, store, runtime).
+    on_failure: what becomes of the effects of a task that ends without success.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     checks: what must hold before a claim of "done" is accepted.
     finish_alone: a finish next to a work call is refused.
@@ -131,6 +134,7 @@ class Dependencies:
     prompt_function: Callable[[Any, Any], Any] | None = None
     cache: str | None = None
     middleware: "Middleware | None" = None
+    on_failure: OnFailure = "keep"
     readings: dict[object, Reader] = field(default_factory=dict)
 
     @lazy
@@ -362,7 +366,7 @@ class NodeContext:
 class Report:
     """What a node reports: one event, and what it writes to the state.
 
-    Only the last state, whose row of the table is empty, reports no event.
+    Only the last state reports no event, when the run ends in it.
     """
 
     event: Event | None
@@ -423,7 +427,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     def invoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begin(self.deps, config or {})
+        run = begin(self.deps, config or {})
         work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else carry_out(work, run)
         run.give_back()
@@ -432,7 +436,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
     async def ainvoke(
         self, input: AgentState, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        run = _begin(self.deps, config or {})
+        run = begin(self.deps, config or {})
         work = self._work_of(run)(input, run)
         report = work if isinstance(work, Report) else await acarry_out(work, run)
         run.give_back()
@@ -443,7 +447,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         return self.work if alone else self._in_tree
 
     def _checked(self, report: Report, state: AgentState) -> dict[str, Any]:
-        if report.event is not None or TRANSITIONS[self.state]:
+        if report.event is not None or self.state is not LAST:
             next_state(self.state, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
         if self.deps.keeper is not None and not update.keys().isdisjoint(("messages", "task")):
@@ -451,7 +455,8 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         return update
 
 
-def _begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+def begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
+    """The context of an invocation, with the policies that hold in it."""
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
     descent = run.descent
     above = descent.policies if descent is not None else ()
@@ -490,12 +495,13 @@ class Branch(Runnable[Any, str]):
         self.state = state
         # Without a type LangGraph reads all channels again for each branch, the whole history with them.
         self.__annotations__ = {"input": Reported}
+        self.state = state
         self.name = f"after {state}"
         drawn = edges()[state]
-        self.labels = {event: drawn[next_state(state, event)] for event in TRANSITIONS[state]}
+        self.labels = {str(event): drawn[next_state(state, event)] for event in TRANSITIONS[state]}
 
     def __call__(self, input: Reported) -> str:
-        return self.labels[Event(input["event"])]
+        return self.labels[input["event"]] if self.state is not LAST else self.labels.get(input["event"], END)
 
     def invoke(self, input: Reported, config: RunnableConfig | None = None, **kwargs: Any) -> str:
         return self(input)

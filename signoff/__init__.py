@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ThreadError,
         ThreadLost,
     )
-    from signoff.graph.finish.again import extend, retry
+    from signoff.graph.finish.again import extend, retry, undo
     from signoff.graph.history.task import Task
     from signoff.graph.kinds import Effect, Kind
     from signoff.graph.limits import Limits, Prices, TokenCounts
@@ -29,14 +29,26 @@ if TYPE_CHECKING:
         CheckRun,
         Outcome,
         RunResult,
+        StandingCall,
         TreeUse,
+        UndoneCall,
+        UndoReport,
         Usage,
         current_outcome,
         outcome_of,
     )
     from signoff.graph.texts import Texts
     from signoff.nodes.model.retries import ModelRetries
-    from signoff.session.commands import Answer, Choose, Extend, Retry, Stop, ThreadCommand, request_pause
+    from signoff.session.commands import (
+        Answer,
+        Choose,
+        Extend,
+        Retry,
+        Stop,
+        ThreadCommand,
+        Undo,
+        request_pause,
+    )
     from signoff.session.decisions import (
         Action,
         Approval,
@@ -97,6 +109,7 @@ __all__ = [
     "SetupError",
     "SignoffError",
     "SqliteStorage",
+    "StandingCall",
     "State",
     "Step",
     "Stop",
@@ -112,6 +125,9 @@ __all__ = [
     "TokenCounts",
     "TreeUse",
     "Turn",
+    "Undo",
+    "UndoReport",
+    "UndoneCall",
     "Usage",
     "Waiting",
     "build_graph",
@@ -127,6 +143,7 @@ __all__ = [
     "retry",
     "sqlite_storage",
     "standard_controls",
+    "undo",
 ]
 
 # By module what stands above for type checkers, and nothing else.
@@ -140,6 +157,7 @@ _NAMES = {
     "signoff.graph.finish.again": (
         "extend",
         "retry",
+        "undo",
     ),
     "signoff.graph.compiled.inputs": ("go_on",),
     "signoff.graph.errors": (
@@ -166,8 +184,11 @@ _NAMES = {
         "CheckRun",
         "Outcome",
         "TreeUse",
+        "UndoneCall",
+        "UndoReport",
         "Usage",
         "RunResult",
+        "StandingCall",
         "current_outcome",
         "outcome_of",
     ),
@@ -192,6 +213,7 @@ _NAMES = {
         "Choose",
         "Extend",
         "ThreadCommand",
+        "Undo",
         "Retry",
         "Stop",
         "request_pause",

@@ -7,6 +7,7 @@ imports OpenTelemetry.
 """
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,25 @@ _STATES = frozenset(map(str, State))
 _OUTCOME = ("status", "reason", "claim", "verified")
 _DECISION = ("rule", "event", "why")
 _PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def has_provider() -> bool:
+    """Whether spans go somewhere: by the program's own provider, else by OTLP, in the background, to where
+    `OTEL_EXPORTER_OTLP_ENDPOINT` and the other variables of OpenTelemetry say."""
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return True
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider as Provider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        return False
+    service = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "signoff")}
+    provider = Provider(resource=Resource.create(service))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True
 
 
 @dataclass

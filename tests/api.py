@@ -55,11 +55,11 @@ PAGES = {
 _FRONT = {
     "graph": """build_graph delegate Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat
         Texts Kind ControlTool Effect standard_controls State Storage""",
-    "outcome": """Outcome outcome_of current_outcome CheckRun Change Usage TreeUse TokenCounts extend retry
-        go_on expire Expired request_pause""",
+    "outcome": """Outcome outcome_of current_outcome CheckRun Change UndoReport UndoneCall StandingCall
+        Usage TreeUse TokenCounts extend retry undo go_on expire Expired request_pause""",
     "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
-        Paused Answer Extend Retry Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn Step
-        pause_on_signals""",
+        Paused Answer Extend Retry Undo Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn
+        Step pause_on_signals""",
     "storage": """sqlite_storage SqliteStorage postgres_storage PostgresStorage SignoffError SetupError
         StorageError ThreadError ThreadBusy ThreadLost""",
 }

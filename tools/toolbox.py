@@ -23,6 +23,7 @@ from signoff.graph.kinds import Effect, Kind, kind_of
 from signoff.tools.approvals import Approvals, Policy
 from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 from signoff.tools.delegates import Delegate
+from signoff.tools.undo import UndoTool, undos_of
 
 _LONGEST = 200
 # What stands in the description of a tool that whoever calls the model is to run, and its types.
@@ -71,6 +72,7 @@ class Toolbox:
     schemas: what the arguments of a working tool must fit, where they can be judged without running it.
     provided: tools that the model's provider runs itself, as it is told of them, by name.
     delegates: those of the working tools whose calls other graphs answer, by name.
+    undos: what undoes the calls of a tool, where it says so.
     """
 
     controls: ControlRegistry
@@ -84,6 +86,7 @@ class Toolbox:
     schemas: Mapping[str, type[BaseModel]] = field(default_factory=dict)
     provided: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     delegates: Mapping[str, Delegate] = field(default_factory=dict)
+    undos: Mapping[str, UndoTool] = field(default_factory=dict)
 
     @property
     def every(self) -> list[BaseTool | dict[str, Any]]:
@@ -204,15 +207,20 @@ def make_toolbox(
         raise SetupError(
             f"hand_over names {handed}, which is a delegate: a graph runs it, and no driver can."
         )
+    run = {**by_name, **{name: found.tool for name, found in registry.items() if found.is_run}}
+    undos = undos_of(run, kinds | finishes, driven)
+    # A policy may name a tool that only undoes.
+    judged = {found.tool.name: kind_of(found.tool) for found in undos.values() if found.names is not None}
     return Toolbox(
         registry,
         by_name,
         kinds | finishes,
-        Approvals(approvals, kinds, has_context=has_context),
+        Approvals(approvals, judged | kinds, has_context=has_context),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
         provided=provided,
         delegates=delegates,
+        undos=undos,
     )
 
 

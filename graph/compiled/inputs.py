@@ -148,7 +148,7 @@ def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, pla
     waits = {
         one.id: "/".join(one.value.get("path", ())) if isinstance(one.value, Mapping) else ""
         for _, channel, value in written
-        if channel == _INTERRUPT
+        if channel == INTERRUPT
         for one in value
     }
     if gone := [key for key in given if key not in waits]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from signoff.graph.machine import ALIASES, FIRST, WHAT_IT_DOES, State, edges
+from signoff.graph.machine import ALIASES, FIRST, LAST, WHAT_IT_DOES, State, edges
 from signoff.graph.schemas.state import StateSchemas
 from signoff.graph.state import AgentState, Context, Output
 from signoff.nodes.approve import approve
@@ -22,6 +22,7 @@ from signoff.nodes.node import Branch, Dependencies, Node, Work
 from signoff.nodes.nudge import nudge
 from signoff.nodes.review import review
 from signoff.nodes.route_tools import route_tools
+from signoff.nodes.undo import undo
 
 NODES: dict[State, Work] = {
     State.COMPRESS: compress,
@@ -36,6 +37,7 @@ NODES: dict[State, Work] = {
     State.REVIEW: review,
     State.CONFIRM: confirm,
     State.FINISH: finish,
+    State.UNDO: undo,
 }
 
 
@@ -66,11 +68,11 @@ def declare(
     drawn = edges()
     for name, state in names.items():
         targets = drawn[state]
-        if len(targets) == 1:
+        if len(targets) == 1 and state is not LAST:
             graph.add_edge(name, str(next(iter(targets))))
-        elif targets:
-            labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
-            graph.add_conditional_edges(name, Branch(state), labels)
-        else:
-            graph.add_edge(name, END)
+            continue
+        labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
+        if state is LAST:
+            labels[END] = END
+        graph.add_conditional_edges(name, Branch(state), labels)
     return graph

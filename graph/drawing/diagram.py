@@ -14,6 +14,7 @@ from signoff.graph.drawing.layout import (
     LINE_HEIGHT,
     MAIN_LINES,
     MAIN_PATH,
+    OTHER_STARTS,
     PAUSES,
     ROUTES,
     START_AT,
@@ -21,9 +22,17 @@ from signoff.graph.drawing.layout import (
     ExitWord,
     Point,
 )
-from signoff.graph.machine import ENTRIES, FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State, edges, entries
-
-LAST = next(state for state, row in TRANSITIONS.items() if not row)
+from signoff.graph.machine import (
+    ENTRIES,
+    FIRST,
+    LAST,
+    TRANSITIONS,
+    WHAT_IT_DOES,
+    Event,
+    State,
+    edges,
+    entries,
+)
 
 _TIP = 8
 _CORNER = 9
@@ -74,7 +83,7 @@ def mermaid() -> str:
     rows += [f"    [*] --> {state}: {label}" for state, label in entries().items()]
     for source, targets in edges().items():
         rows += [f"    {source} --> {target}: {label}" for target, label in targets.items()]
-        if not targets:
+        if source is LAST:
             rows.append(f"    {source} --> [*]")
     return "\n".join(rows) + "\n"
 
@@ -89,7 +98,7 @@ def lines() -> list[Line]:
 
 
 def _exit(event: Event, target: State) -> ExitWord | None:
-    if TRANSITIONS[target]:
+    if target is not LAST or event is Event.UNDONE:
         return None
     if event not in EXITS:
         raise LookupError(
@@ -105,7 +114,7 @@ def svg() -> str:
     """
     drawn = lines()
     _same("states", set(TRANSITIONS), set(BOXES))
-    _same("ways in", set(entries()), {FIRST})
+    _same("ways in", set(entries()), {FIRST, *OTHER_STARTS})
     _same("edges", {(line.source, line.target, line.exit) for line in drawn}, set(ROUTES))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
@@ -188,7 +197,7 @@ def _box(state: State) -> str:
     box = BOXES[state]
     look = "main" if state in MAIN_PATH else "pause" if state in PAUSES else "plain"
     stroke, fill = _COLOURS[look]
-    y = box.y if TRANSITIONS[state] else max(DOORS.values()) + 42
+    y = max(DOORS.values()) + 42 if state is LAST else box.y
     return (
         f"<g><title>{state}: {escape(WHAT_IT_DOES[state])}</title>"
         f'<rect x="{box.left:g}" y="{box.top:g}" width="{box.width}" height="{box.height}" rx="10" '
@@ -216,12 +225,20 @@ def _ends() -> Iterator[str]:
     first, last, tip = BOXES[FIRST], BOXES[LAST], _marker("plain")
     begin = round_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])
     end = round_path([Point(END_AT.x, int(last.bottom)), Point(END_AT.x, END_AT.y - _RING)])
-    yield f"<g><title>START to {FIRST}: {' / '.join(ENTRIES)}</title>"
+    entering = [event for event, state in ENTRIES.items() if state is FIRST]
+    yield f"<g><title>START to {FIRST}: {' / '.join(entering)}</title>"
     yield f'<path class="edge" d="{begin}" stroke="{colour}" marker-end="url(#{tip})"/>'
-    for at, event in enumerate(ENTRIES):
+    for at, event in enumerate(entering):
         below = ENTRIES_AT.y + at * LINE_HEIGHT
         yield f'<text x="{ENTRIES_AT.x}" y="{below}" text-anchor="middle" fill="{colour}">{event}</text>'
     yield "</g>"
+    for state, place in OTHER_STARTS.items():
+        up = round_path([Point(place.x, place.y - _RING), Point(place.x, int(BOXES[state].bottom))])
+        word = entries()[state]
+        yield f"<g><title>START to {state}: {word}</title>"
+        yield f'<path class="edge" d="{up}" stroke="{colour}" marker-end="url(#{tip})"/>'
+        yield f'<circle cx="{place.x}" cy="{place.y}" r="{_RING}" fill="{colour}"/>'
+        yield f'<text x="{place.x + 15}" y="{place.y + 4}" fill="{colour}">{word}</text></g>'
     yield f'<path class="edge" d="{end}" stroke="{colour}" marker-end="url(#{tip})"/>'
     yield f'<circle cx="{START_AT.x}" cy="{START_AT.y}" r="{_RING}" fill="{colour}"/>'
     yield f'<circle cx="{END_AT.x}" cy="{END_AT.y}" r="{_RING}" fill="none" stroke="{colour}"/>'

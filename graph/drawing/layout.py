@@ -84,13 +84,22 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
 # The line of each turn: the main path, and the way back from its end.
 MAIN_LINES = frozenset({*pairwise(MAIN_PATH), (State.EXECUTE, State.DECIDE)})
-# The machine cannot be drawn flat; these lines of it, which join, run straight across another.
-ACROSS = frozenset({(State.EXECUTE, State.DECIDE), (State.ROUTE_TOOLS, State.DECIDE)})
+# The machine cannot be drawn flat; these lines of it run straight across another.
+ACROSS = frozenset(
+    {
+        (State.EXECUTE, State.DECIDE),
+        (State.ROUTE_TOOLS, State.DECIDE),
+        (State.FINISH, State.UNDO),
+        (State.UNDO, State.FINISH),
+    }
+)
 PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
 START_AT, END_AT = Point(30, 230), Point(562, 572)
 # Under the start stands what enters there: the base line of the first word, and how far the next is below it.
 ENTRIES_AT, LINE_HEIGHT = Point(30, 260), 17
+# What enters elsewhere has a start of its own, below its state.
+OTHER_STARTS: Mapping[State, Point] = {State.UNDO: Point(790, 600)}
 
 BOXES: Mapping[State, Box] = {
     State.COMPRESS: Box(120, 230, "clean, compact"),
@@ -105,6 +114,7 @@ BOXES: Mapping[State, Box] = {
     State.REVIEW: Box(270, 452, "judge the finish"),
     State.CONFIRM: Box(270, 548, "a person checks"),
     State.FINISH: Box(562, 428, "write the outcome", width=124, height=212),
+    State.UNDO: Box(790, 540, "take it back"),
 }
 
 # The doors of the last state, on its left side: the height at which each is drawn.
@@ -168,6 +178,11 @@ ROUTES: Mapping[tuple[State, State, ExitWord | None], Route] = {
     (State.CALL_LLM, State.FINISH, ExitWord.ERROR): route(
         (528, 258), (528, 322), label=(520, 294), anchor="end"
     ),
+    (State.FINISH, State.UNDO, None): route((624, 488), (770, 488), (770, 512), label=(700, 481)),
+    (State.UNDO, State.UNDO, None): route(
+        (846, 530), (884, 530), (884, 552), (846, 552), label=(892, 545), anchor="start"
+    ),
+    (State.UNDO, State.FINISH, None): route((734, 528), (624, 528), label=(684, 521)),
     (State.CALL_LLM, State.COMPRESS, None): route(
         (544, 258), (544, 296), (637, 296), (637, 614), (90, 614), (90, 258), label=(385, 607)
     ),

@@ -15,7 +15,8 @@ from langgraph.types import Command, StateSnapshot
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.machine import Event, enters
 from signoff.graph.messages import is_genuine, is_reply, marks, nudge
-from signoff.graph.outcome import current_outcome
+from signoff.graph.outcome import current_outcome, undone_lines
+from signoff.graph.state import Undoing
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 
 LEFT = "left"
@@ -63,6 +64,20 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
     return _again(Event.RETRY, texts, state, {}, 0, stop="")
 
 
+def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
+    """The input that undoes the effects of a task that has ended, the newest first.
+
+    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person is asked about all of
+    it first; without it about those that the policy of approvals names. Raises ThreadError when the task has
+    not ended. What was undone before stays so, and is listed again.
+    """
+    outcome = current_outcome(_values(state))
+    if outcome is None:
+        raise ThreadError("The task has not ended; stop it first, or let it end, and undo it then.")
+    begun = Undoing(task=outcome["task"], ask=ask, decisions={}, problem="", done=[], over=False)
+    return entering(Event.UNDO, outcome=None, undo=begun)
+
+
 def entering(event: Event, **update: Any) -> Command[Any]:
     """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
     return Command(goto=str(enters(event)), update={"event": str(event), **update})
@@ -96,11 +111,21 @@ def _again(
     turns: int,
     **update: Any,
 ) -> Command[Any]:
-    taken = _to_take_back(state["messages"], ("limit", LEFT) if event is Event.EXTEND else ("error", LEFT))
+    outcome = current_outcome(state) or {}
+    text, taken = texts.nudges["resumed"].format(), list[ToolMessage]()
+    if outcome.get("undo"):
+        # What the model still reads of its work is not so any more, and it would build on that. Nor may a
+        # delegate go on with what it does not know to be undone.
+        undone = undone_lines(outcome)
+        text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
+        notes, update = {**notes, "undone": undone}, {**update, "undo": None}
+    else:
+        statuses = ("limit", LEFT) if event is Event.EXTEND else ("error", LEFT)
+        taken = _to_take_back(state["messages"], statuses)
     if taken:
         delegates = {found.tool_call_id: marks(found)["delegate"]["used"] for found in taken}
         notes = {**notes, "again": {"delegates": delegates, "turns": turns}}
-    mark = nudge("resumed", texts.nudges["resumed"].format(), **notes)
+    mark = nudge("resumed", text, **notes)
     removed = [RemoveMessage(id=found.id or "") for found in taken]
     return entering(event, messages=[*removed, mark], outcome=None, **update)
 

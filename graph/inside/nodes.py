@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.constants import END
 from langgraph.graph.state import CompiledStateGraph
 
 from signoff.graph.inside.private import SEND, ChannelRead, ChannelWrite, ChannelWriteTupleEntry, PregelNode
@@ -27,10 +28,15 @@ class Leave(ChannelWrite):
 
     def __init__(self, given: ChannelWrite, branch: Any) -> None:
         ends = branch.ends or {}
-        drawn = [(_INTO.format(target), None, str(label)) for label, target in ends.items()]
+        drawn = [
+            (target if target == END else _INTO.format(target), None, str(label))
+            for label, target in ends.items()
+        ]
         super().__init__([*given.writes, ChannelWriteTupleEntry(_nothing, static=drawn)])
         self.way = branch.path
-        self.ways: dict[Any, Any] = {label: [(_INTO.format(target), None)] for label, target in ends.items()}
+        self.ways: dict[Any, Any] = {
+            label: [] if target == END else [(_INTO.format(target), None)] for label, target in ends.items()
+        }
 
     def report(self, reported: dict[str, Any], config: RunnableConfig) -> None:
         """Writes what one of our nodes reported: channels by their names, the event among them."""

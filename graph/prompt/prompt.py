@@ -329,7 +329,16 @@ def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
     yield _sendable(reply)
     for call in reply.calls:
         found, own = reply.result(call) or _pending(reply, call, texts), reply.provider_id(call)
+        if undone := marks(found).get("undone"):
+            found = _with_note(found, texts.results["undone"].format(calls="; ".join(undone.values())))
         yield found if call.id == own else found.model_copy(update={"tool_call_id": own})
+
+
+def _with_note(found: ToolMessage, note: str) -> ToolMessage:
+    """The result with a note after it."""
+    content = found.content
+    more = f"{content}\n{note}" if isinstance(content, str) else [*content, _text_block(note)]
+    return found.model_copy(update={"content": more})
 
 
 def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:

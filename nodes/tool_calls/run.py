@@ -314,23 +314,30 @@ class ToolRun:
 
     A sync tool runs in a daemon thread: one that hangs is given up on after its time, and cannot keep the
     process alive. Without a time limit, and alone, it needs no thread, and saves the way there and back.
-    `edited` are arguments that a person put in place of the model's.
+    `edited` are arguments that a person put in place of the model's; `tool` is what runs, where that is not
+    the tool of the call's name.
     """
 
     def __init__(
-        self, call: Call, state: AgentState, run: NodeContext, edited: Mapping[str, Any] | None = None
+        self,
+        call: Call,
+        state: AgentState,
+        run: NodeContext,
+        edited: Mapping[str, Any] | None = None,
+        tool: BaseTool | None = None,
     ) -> None:
         self.call = call
         self.state = state
         self.run = run
         self.edited = edited
-        tool = run.deps.toolbox.run_tool(call.name)
-        assert tool is not None, "only calls of tools that are run get here"
-        self.tool = tool
-        self.seconds = run.deps.toolbox.seconds(call.name, run.deps.tool_seconds)
+        found = run.deps.toolbox.run_tool(call.name) if tool is None else tool
+        assert found is not None, "only calls of tools that are run get here"
+        self.tool = found
+        self.seconds = (found.metadata or {}).get("seconds", run.deps.tool_seconds)
         around = run.deps.middleware
-        # What ends or pauses the run passes through nothing.
-        self.around = around if around is not None and around.wraps_tools and call.effect is None else None
+        # What ends or pauses the run passes through nothing, nor does what undoes a call of the model.
+        wraps = around is not None and around.wraps_tools and call.effect is None and tool is None
+        self.around = around if wraps else None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
@@ -621,6 +628,6 @@ def once(
         yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
         raise
     written, update = results[0].written, results[0].update
-    done = replace(begun, status=DONE, messages=tuple(written.messages), update=update)
+    done = replace(begun, status=DONE, messages=tuple(written.messages), update=update, at=time.time())
     yield Store([note(run, reply_id, call, done)])
     return written

@@ -19,7 +19,7 @@ ERROR, USAGE = 1, 2
 """Exit codes, as in `signoff.front.report`, which is slow to import."""
 
 PANELS: Mapping[str, Sequence[str]] = {
-    "Run a task": ("run", "resume", "extend", "retry", "pause", "ui", "serve"),
+    "Run a task": ("run", "resume", "extend", "retry", "undo", "pause", "ui", "serve"),
     "In other programs": ("acp", "mcp"),
     "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "resume": "signoff.cli.run:resume",
     "extend": "signoff.cli.run:extend",
     "retry": "signoff.cli.run:retry",
+    "undo": "signoff.cli.run:undo",
     "pause": "signoff.cli.run:pause",
     "fork": "signoff.cli.run:fork",
     "submit": "signoff.cli.workers:submit",
@@ -65,6 +66,7 @@ SUMMARIES: Mapping[str, str] = {
     "resume": "Continue a thread: answer it, decide on its calls, or go on after a stop.",
     "extend": "Continue a task that reached a limit, with more turns.",
     "retry": "Retry a task that ended with an error.",
+    "undo": "Undo the effects of a task that has ended, the newest first.",
     "pause": "Ask the process that runs a thread to pause at its next step.",
     "replay": "Decide a stored thread again, without model and tools, and compare.",
     "diff": "Show two threads beside each other: turns, calls, tokens, cost, outcome.",

@@ -22,7 +22,7 @@ from signoff.graph.compiled.inputs import is_repeated
 from signoff.graph.errors import StorageError, ThreadError
 from signoff.graph.foreign import count_noun
 from signoff.models.choose import check_model, choose_model
-from signoff.session.commands import Answer, Extend, Retry, ThreadCommand
+from signoff.session.commands import Answer, Extend, Retry, ThreadCommand, Undo
 from signoff.session.decisions import (
     Action,
     Approval,
@@ -37,6 +37,7 @@ from signoff.session.decisions import (
 from signoff.session.events import Decided, Wrote
 from signoff.session.session import Session
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.session.tracing import tracing
 from signoff.tools.approvals import looks_named, take_ids
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -155,6 +156,21 @@ def to_retry(database: Database) -> Plan:
         if _end(thread, database, "an error") == "error":
             return Begin(Retry())
         raise _has_ended(thread, database)
+
+    return plan
+
+
+def to_undo(ask: bool, database: Database) -> Plan:
+    """Plans to undo a task that has ended."""
+
+    def plan(thread: ThreadStatus) -> Begin:
+        _known(thread, database)
+        if thread.outcome is None:
+            raise ThreadError(
+                f"Thread {thread.quoted_id!r} has not ended, and what goes on is not undone; end it first: "
+                f"{command('resume', thread.thread_id, database)}"
+            )
+        return Begin(Undo(ask))
 
     return plan
 
@@ -310,7 +326,7 @@ class _Launch:
         with chosen.resource:
             graph = graph_of(settings, chosen, tools, self.storage, policy, handed_over)
             streamed = Streamed(self.display.show)
-            session = Session(graph, self.thread_id, config={"callbacks": [streamed]})
+            session = Session(graph, self.thread_id, config={"callbacks": [streamed, *tracing(graph)]})
             remember(self.storage.store, self.thread_id, settings)
             self.display.begin(self.thread_id, settings, note)
             try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from signoff.cli.display import Display, display_for
-from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, with_task
+from signoff.cli.launch import Begin, Plan, launch, to_extend, to_resume, to_retry, to_undo, with_task
 from signoff.front import report
 from signoff.front.database import Database, unknown
 from signoff.front.options import TO_BEGIN, TO_GO_ON, Json, Quiet, Task, Thread, takes, task_text
@@ -122,6 +122,24 @@ def retry(
 ) -> None:
     """Retry a task that ended with an error."""
     finish(existing(thread, file), file, given, to_retry(file), as_json, quiet)
+
+
+@takes(*TO_GO_ON)
+def undo(
+    thread: Thread,
+    given: Given,
+    file: Database,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask before anything is undone, and not only what --approve names.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Undo the effects of a task that has ended, the newest first.
+
+    Each is undone at most once. What has no undo, and what nobody knows of, is listed as standing.
+    """
+    finish(existing(thread, file), file, given, to_undo(ask, file), as_json, quiet)
 
 
 @takes()

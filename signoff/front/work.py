@@ -27,6 +27,7 @@ from signoff.session.history import Chapter
 from signoff.session.path import Step
 from signoff.session.session import Session
 from signoff.session.status import ThreadStatus, look, reading_graph
+from signoff.session.tracing import tracing
 from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
@@ -187,7 +188,8 @@ class Work:
             return self._drive_graph(graph, command, settings)
 
     def _drive_graph(self, graph: Graph, command: ThreadCommand, settings: Settings | None) -> Decision:
-        self._session = Session(graph, self.thread_id)
+        traced = tracing(graph)
+        self._session = Session(graph, self.thread_id, config={"callbacks": traced} if traced else None)
         try:
             if settings is not None:
                 self.tell(Ready(settings))

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, next_state
+from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
 from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
 from signoff.graph.state import AgentState, Ending
@@ -156,7 +156,7 @@ class Walk:
     def take(self, report: Report) -> None:
         """Writes what a state reports, and goes where the table leads."""
         assert self.at is not None, "there is a state that reports"
-        ends = report.event is None and not TRANSITIONS[self.at]
+        ends = report.event is None and self.at is LAST
         self.at = None if ends else next_state(self.at, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
         messages = update.pop("messages", [])

@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from signoff.graph.compiled.inputs import is_repeated, reason
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.finish.again import extend, marked, retry
+from signoff.graph.finish.again import extend, marked, retry, undo
 from signoff.graph.foreign import checked_thread_id, pause_place, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
@@ -54,6 +54,13 @@ class Retry:
 
 
 @dataclass(frozen=True)
+class Undo:
+    """Undo the effects of a task that has ended. ask: put all of it to a person first."""
+
+    ask: bool = False
+
+
+@dataclass(frozen=True)
 class Stop:
     """End the task as cancelled."""
 
@@ -70,9 +77,9 @@ class TooLate(ThreadError):
     """The answer came too late: what it was given for no longer waits. Nothing was changed."""
 
 
-ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Stop | Choose | None
-"""What a session continues with: a task, messages, an answer, more turns, another try, a stop, or None to go
-on."""
+ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Undo | Stop | Choose | None
+"""What a session continues with: a task, messages, an answer, more turns, another try, an undo, a stop, or
+None to go on."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,9 @@ def start(
             return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
             return Start(marked(retry(status.values, texts), mark), "retry")
+        case Undo(ask=ask):
+            _known(status)
+            return Start(undo(status.values, ask=ask), "undo")
         case Stop():
             return _stopped(status)
     messages = _task(command)

@@ -322,7 +322,9 @@ def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted
 def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int, wanted: Wanted) -> Part[Any]:
     """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
     task, messages = status.task, status.values.get("messages", ()) if wanted.events else None
-    follower = Follower(task, thread.deps.toolbox, thread.turns, task.extra_turns + extra, messages)
+    undoing = status.values.get("undo") or {}
+    undone = len(undoing.get("done", ())) if status.outcome is None else 0
+    follower = Follower(task, thread.deps.toolbox, thread.turns, task.extra_turns + extra, messages, undone)
     control = thread.asked.control(wanted.pieces)
     modes = ["updates", "messages"] if wanted.pieces else ["updates"]
     config = thread.config

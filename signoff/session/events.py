@@ -34,6 +34,7 @@ __all__ = [
     "Stopping",
     "Thought",
     "Token",
+    "Undone",
     "Wrote",
     "events_schema",
     "from_dict",
@@ -282,7 +283,7 @@ class Nudged(_Happened):
 
 @dataclass(frozen=True)
 class Resumed(_Happened):
-    """An existing thread continues; `how`: answer, go on, extend, retry, stop or task.
+    """An existing thread continues; `how`: answer, go on, extend, retry, undo, stop or task.
 
     Of an answer: interrupt_id says what it answers, and `by` who gave it, if that was given with it. turns:
     how many more were given by `extend`.
@@ -292,6 +293,18 @@ class Resumed(_Happened):
     interrupt_id: str = ""
     by: str = ""
     turns: int = 0
+
+
+@dataclass(frozen=True)
+class Undone(_Happened):
+    """What came of the undoing of one effect. call: the call that had it, in a line. why: why it stands;
+    empty for one that was undone. said: what its undo, or a person, said. below: the delegates that lead to
+    the call."""
+
+    call: str
+    why: str = ""
+    said: str = ""
+    below: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -331,6 +344,7 @@ SessionEvent = (
     | Confirmed
     | Nudged
     | Resumed
+    | Undone
     | Stopping
     | Ended
     | Decided

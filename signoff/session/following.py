@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from signoff.graph.history.replies import fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
-from signoff.graph.machine import Event, State, next_state
+from signoff.graph.machine import LAST, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import append_messages, is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.state import CallDecision
 from signoff.models.text_protocol.reading import read_text
@@ -32,6 +32,7 @@ from signoff.session.events import (
     SessionEvent,
     Thought,
     Token,
+    Undone,
     Wrote,
 )
 from signoff.tools.toolbox import Toolbox
@@ -44,7 +45,7 @@ class Follower:
 
     task: what the history holds already. turns: the limit of one task. extra: turns granted on top of it.
     messages: the history, so that new messages get the ids that they will have in it; None where nobody asks
-    for them.
+    for them. undone: how many effects the undoing of the task has come to already.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Follower:
         turns: int,
         extra: int = 0,
         messages: Sequence[BaseMessage] | None = None,
+        undone: int = 0,
     ) -> None:
         self.toolbox = toolbox
         self.turns = turns
         self.extra = extra
         self.turn = task.turns
+        self.undone = undone
         self.tokens = sum(_tokens(reply.message) for reply in task.replies)
         self.open: dict[str, Called] = {}
         self.decisions: Mapping[str, CallDecision] = task.decisions
@@ -77,12 +80,17 @@ class Follower:
         if state is State.APPROVE and (approvals := written.get("approvals")):
             yield from self._decided(approvals["calls"])
         for message in written.get("messages", ()):
-            yield from self.message(self._with_history_id(message))
+            placed = self._with_history_id(message)
+            # An undo marks results that were told before.
+            if state is not State.UNDO:
+                yield from self.message(placed)
+        if state is State.UNDO:
+            yield from self._undone(written.get("undo") or {})
         if "task" in written:
             self.begin()
         if written.get("outcome"):
             yield Ended(written["outcome"])
-        if state is not State.FINISH:
+        if state is not LAST or written["event"] in TRANSITIONS[state]:
             to = next_state(state, Event(written["event"]))
             yield Entered(to, self.turn, self.turns + self.extra, self.tokens, state)
             if to is State.EXECUTE:
@@ -128,6 +136,13 @@ class Follower:
         found = message if message.id else self._history[-1]
         self._ids.add(found.id)
         return found
+
+    def _undone(self, undoing: Mapping[str, Any]) -> Iterator[Undone]:
+        """What an undo has come to since it was last told."""
+        done = undoing.get("done", ())
+        for step in done[self.undone :]:
+            yield Undone(step["call"], step["why"] or "", step["said"], tuple(step["path"]))
+        self.undone = len(done)
 
     def _batch(self) -> Iterator[CallStarted]:
         """The calls that run now: consecutive reads, or one other. See `next_batch`."""

@@ -27,7 +27,7 @@ from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
-from signoff.graph.machine import EVENT_ALIASES, RULE_ALIASES, TRANSITIONS, Event, State, next_state
+from signoff.graph.machine import EVENT_ALIASES, LAST, RULE_ALIASES, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
@@ -162,7 +162,7 @@ class _Again:
         """Whether the stored event is one of its state, and leads where the thread went."""
         row, event = TRANSITIONS[state], moment.event
         led = [known_state(name) or name for name in moment.step.next]
-        if not row:
+        if state is LAST and (event is None or event not in row):
             if led:
                 self._differs(moment, "next", led, [])
         elif event is None or event not in row:

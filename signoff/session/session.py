@@ -23,7 +23,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.outcome import ResultT
 from signoff.nodes.requests import acarry_out, carry_out
-from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand
+from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand, Undo
 from signoff.session.decisions import Decision
 from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
@@ -49,8 +49,8 @@ class Session(Generic[ResultT]):
     StorageError when the database fails; in both cases nothing is lost. A failing model, a limit or a stop
     is a decision, never an exception.
 
-    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`; without one the thread goes
-    on from where it stands.
+    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`, `Undo`; without one the
+    thread goes on from where it stands.
     """
 
     def __init__(
@@ -118,6 +118,15 @@ class Session(Generic[ResultT]):
     def retry(self) -> Decision[ResultT]:
         """Retries a task that ended with an error."""
         return self.run(Retry())
+
+    def undo(self, *, ask: bool = False) -> Decision[ResultT]:
+        """Undoes the effects of a task that has ended, the newest first; the outcome lists them
+        (`outcome.undo`).
+
+        What the policy of approvals names waits for a person first; with `ask` all of it does. Raises
+        ThreadError when the task has not ended.
+        """
+        return self.run(Undo(ask))
 
     def events(
         self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
@@ -200,6 +209,10 @@ class Session(Generic[ResultT]):
     async def aretry(self) -> Decision[ResultT]:
         """`retry` for an event loop."""
         return await self.arun(Retry())
+
+    async def aundo(self, *, ask: bool = False) -> Decision[ResultT]:
+        """`undo` for an event loop."""
+        return await self.arun(Undo(ask))
 
     def aevents(
         self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True

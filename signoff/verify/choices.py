@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from signoff.graph.finish.again import extend, retry
+from signoff.graph.finish.again import extend, retry, undo
 from signoff.graph.machine import Event, State, enters
 from signoff.graph.messages import result
 from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, Symbol, merged
@@ -74,7 +74,9 @@ class World:
         for lives in range(1, operations + 1):
             step = self.machine.step(one_less, lives=lives)
             if step.after.place is not point.place or step.operations == operations:
-                step = replace(step, after=replace(one_less, shelf=step.after.shelf, ran=step.after.ran))
+                done = step.after
+                after = replace(one_less, shelf=done.shelf, ran=done.ran, undone=done.undone)
+                step = replace(step, after=after)
             if step.after.shelf != point.shelf:
                 yield Possibility(OUTSIDE, f"kill after {lives}"), step
 
@@ -98,6 +100,11 @@ def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | 
             return _by_hand(point, Event(name), {}) if open_work else None
         case "expire":
             return _expired(point)
+        case "undo":
+            if not ended or not state.get("outcome"):
+                return None
+            asked = undo({**state, "messages": list(state["messages"])})
+            return _entered(point, Event.UNDO, cast(dict[str, Any], asked.update))
         case "extend" | "retry":
             ends = {"extend": "limit", "retry": "error"}
             outcome = state.get("outcome")

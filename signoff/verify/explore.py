@@ -99,6 +99,7 @@ def key(point: MachinePoint, machine: Machine) -> Hashable:
         _reply(task, point),
         _state(point, task, reader),
         _journal(point, task),
+        _undo(point, task, machine),
     )
 
 
@@ -237,6 +238,29 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
         confirm and bool(confirm["problem"]),
         long and (long["task"] == task.id, last is not None and long["after"] == last.id),
     )
+
+
+def _undo(point: MachinePoint, task: Task, machine: Machine) -> Hashable:
+    """Returns what an undo reads: each effect of the task and what the store says of it, and how far it has
+    come."""
+    if not machine.deps.toolbox.undos:
+        return None
+    shelf = [(name, value) for (place, name), value in point.shelf.items() if place[1] == "journal"]
+    told = {name: (value["status"], value["attempt"]) for name, value in shelf}
+    effects = tuple(
+        (_call(call), found.status, marks(found).get("not_run"), "undone" in marks(found), told.get(call.id))
+        for reply in task.replies
+        for call, found in zip(reply.calls, reply.found, strict=True)
+        if found is not None and machine.deps.toolbox.is_effect(call.name)
+    )
+    undos = tuple(status for name, status in told.items() if name.startswith("undo-"))
+    found = point.state.get("undo")
+    if found is None or found["task"] != task.id:
+        return effects, undos
+    done, event = tuple(step["why"] for step in found["done"]), point.state.get("event")
+    how = found["ask"], found["over"], bool(found.get("left_off")), bool(found["problem"])
+    decided_on = tuple(one["type"] for one in found["decisions"].values())
+    return effects, undos, done, how, decided_on, event
 
 
 def _journal(point: MachinePoint, task: Task) -> Hashable:
@@ -474,7 +498,8 @@ def _alone(ways: Mapping[Possibility, Hashable]) -> Iterator[Hashable]:
 
 def _plain(step: MachineStep) -> Any:
     """Returns a step without values of the clock."""
-    return step.after.place, step.after.waiting, step.ran, _untimed(dict(step.update)), step.prompt
+    ran = step.ran, step.undone
+    return step.after.place, step.after.waiting, ran, _untimed(dict(step.update)), step.prompt
 
 
 def _untimed(value: Any) -> Any:

@@ -25,7 +25,7 @@ from langgraph.types import Interrupt
 from signoff.graph.compiled.states import NODES
 from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
-from signoff.graph.machine import TRANSITIONS, Event, State, enters, next_state
+from signoff.graph.machine import LAST, Event, State, enters, next_state
 from signoff.graph.messages import KEY, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
@@ -241,7 +241,8 @@ class MachinePoint:
 
     waiting: what a person is asked, once it is known. outside: how many events from outside may still come.
     fresh: at which reply the task began that was sent when nothing was open. ran: how often each call ran, by
-    id. agreed: the calls that a person approved. via: the event that led here.
+    id. undone: the same of what undoes a call. agreed: the calls that a person approved. via: the event that
+    led here.
     """
 
     place: State | None
@@ -251,6 +252,7 @@ class MachinePoint:
     outside: int = 0
     fresh: int = 0
     ran: Mapping[str, int] = field(default_factory=dict)
+    undone: Mapping[str, int] = field(default_factory=dict)
     agreed: frozenset[str] = frozenset()
     via: Event | None = None
     path: tuple[str, ...] = ()
@@ -272,6 +274,7 @@ class MachineStep:
     said: str = ""
     prompt: list[BaseMessage] | None = None
     ran: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
     operations: int = 0
     asked: tuple[Interrupt, ...] = ()
@@ -330,9 +333,10 @@ class Machine:
         with what the store and the world have stored.
         """
         assert point.place is not None, "a thread that has ended does nothing"
-        shelf, ran, prompt = Shelf(point.shelf, lives), list[str](), list[BaseMessage]()
+        shelf, prompt = Shelf(point.shelf, lives), list[BaseMessage]()
+        ran, undone = list[str](), list[str]()
         run = self._run(shelf, answer, drained=symbol is STOPPED)
-        seen = _World(self, point, symbol, ran, prompt)
+        seen = _World(self, point, symbol, undone if point.place is State.UNDO else ran, prompt)
         token = var_child_runnable_config.set(run.config)
         try:
             report = seen.drive(self.work(point.place)(point.state, run), run)
@@ -341,22 +345,27 @@ class Machine:
             after = replace(point, waiting=asked[0].value, shelf=shelf.entries)
             return MachineStep(point, after, operations=shelf.operations, asked=asked)
         except Killed:
-            after = replace(point, waiting=None, shelf=shelf.entries, ran=_more(point.ran, ran))
-            return MachineStep(point, after, ran=tuple(ran), operations=shelf.operations)
+            more, less = _more(point.ran, ran), _more(point.undone, undone)
+            after = replace(point, waiting=None, shelf=shelf.entries, ran=more, undone=less)
+            return MachineStep(
+                point, after, ran=tuple(ran), undone=tuple(undone), operations=shelf.operations
+            )
         finally:
             var_child_runnable_config.reset(token)
         run.give_back()
         after = replace(
             point,
-            place=next_state(point.place, report.event) if TRANSITIONS[point.place] else None,
+            place=None if _is_over(point.place, report) else next_state(point.place, report.event),
             state=merged(point.state, {"event": str(report.event or "ended"), **report.update}),
             shelf=shelf.entries,
             waiting=None,
             ran=_more(point.ran, ran),
+            undone=_more(point.undone, undone),
             via=report.event,
         )
         shown = prompt if symbol is not None else None
-        return MachineStep(point, after, "", shown, tuple(ran), report.update, shelf.operations)
+        told = tuple(ran), tuple(undone)
+        return MachineStep(point, after, "", shown, *told, report.update, shelf.operations)
 
     def _run(self, shelf: Shelf, answer: Any, *, drained: bool) -> NodeContext:
         counter = count()
@@ -411,10 +420,16 @@ class _World:
 
     def _result_of(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
-        ok = (job.edited or job.call.args).get("plays") != "fail"
+        given = job.edited or job.call.args
+        # What undoes a call is given its arguments as a whole.
+        ok = given.get("args", given).get("plays") != "fail"
         return ToolResult(
             result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok)
         )
+
+
+def _is_over(place: State, report: Report) -> bool:
+    return place is LAST and report.event is None
 
 
 def drive(work: Any, answer: Callable[[Any], Any]) -> Any:

@@ -14,7 +14,7 @@ from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_reply, marks
 from signoff.graph.rules import repeats_to_mention
 from signoff.verify import reading
-from signoff.verify.machine import Machine, MachineStep
+from signoff.verify.machine import Machine, MachinePoint, MachineStep
 
 Why = str | None
 
@@ -256,6 +256,49 @@ def at_most_once(step: MachineStep, machine: Machine) -> Why:
     return f"{effects[again[0]]} has run {step.after.ran[again[0]]} times" if again else None
 
 
+def undone_at_most_once(step: MachineStep, _: Machine) -> Why:
+    again = [effect for effect in step.undone if step.after.undone[effect] > 1]
+    return f"{again[0]} has run {step.after.undone[again[0]]} times" if again else None
+
+
+def undone_after_an_end(step: MachineStep, machine: Machine) -> Why:
+    if not step.undone:
+        return None
+    ending, asked = step.before.state.get("ending"), any("undo" in one for one in step.before.path)
+    if ending is None or ending["task"] != step.before.state.get("task"):
+        return "an effect of a task that has not ended is undone"
+    if not asked and (ending["status"] == "success" or machine.deps.on_failure == "keep"):
+        return f"nobody has asked for it, and the task has ended with {ending['status']}"
+    return None
+
+
+def no_effect_is_forgotten(step: MachineStep, machine: Machine) -> Why:
+    outcome = step.after.state.get("outcome") if ends(step) and step.before.via is Event.UNDONE else None
+    if ends(step) and step.before.via is not Event.UNDONE:
+        given, box = step.after.state.get("outcome"), machine.deps.toolbox
+        effects = [name for name in _ran_of_task(step.after) if box.is_effect(name)]
+        if given and given["status"] != "success" and machine.deps.on_failure == "undo" and effects:
+            return None if given["undo"] else f"{effects[0]} has run, the task failed, and nothing is undone"
+    if not outcome:
+        return None
+    report = outcome["undo"]
+    if report is None:
+        return "effects were undone, and the outcome does not say so"
+    listed = len(report["undone"]) + len(report["standing"])
+    ran = [name for name in _ran_of_task(step.after) if machine.deps.toolbox.is_effect(name)]
+    return None if listed == len(ran) else f"{len(ran)} effects, and {listed} of them are listed"
+
+
+def _ran_of_task(point: MachinePoint) -> list[str]:
+    """Returns the tools of the calls of this task that may have taken place."""
+    return [
+        str(call["name"])
+        for told in reading.of_task(point)
+        for call, results in zip(told.calls, told.results, strict=True)
+        if results and not any("not_run" in marks(found) for found in results)
+    ]
+
+
 def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
     if not (ends(step) or asks_model(step)):
         return None
@@ -298,7 +341,8 @@ def one_of_three(step: MachineStep, _: Machine) -> Why:
     outcome = step.after.state.get("outcome")
     if outcome is None:
         return "the task has ended without an outcome"
-    if step.before.via is Event.ENDED:
+    # How the task ended is told by what led to its end before it was undone.
+    if step.before.via in (Event.ENDED, Event.UNDONE):
         return None
     allowed = _ENDS.get(outcome["status"], set())
     return None if step.before.via in allowed else f"{outcome['status']} by {step.before.via!s}"
@@ -435,6 +479,17 @@ PROPERTIES: tuple[Property, ...] = (
         "at most once",
         "A call that may change something runs at most once, whatever is killed.",
         at_most_once,
+    ),
+    Property("undone once", "An undo runs at most once, whatever is killed.", undone_at_most_once),
+    Property(
+        "undone when it failed",
+        "What a task has done is undone after its end: when it failed, or on request.",
+        undone_after_an_end,
+    ),
+    Property(
+        "no effect forgotten",
+        "An undone task's outcome lists each of its effects, as undone or as standing.",
+        no_effect_is_forgotten,
     ),
     Property(
         "what ran is told",

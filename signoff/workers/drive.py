@@ -11,6 +11,7 @@ from signoff.session.commands import Answer, Choose, Extend, Retry, ThreadComman
 from signoff.session.decisions import Decision, Paused
 from signoff.session.session import Session
 from signoff.session.status import Condition, ThreadStatus, deps_of
+from signoff.session.tracing import tracing
 from signoff.workers.inbox import Inbox, Order, read_inbox, take_out
 
 DrivenState = Literal["ended", "waiting", "paused", "drained", "busy", "lost", "unknown"]
@@ -52,7 +53,8 @@ class Driving:
             raise SetupError("Workers need a graph with a store; pass storage= to build_graph.")
         self.thread_id = thread_id
         self._store = graph.store
-        self._session = Session(graph, thread_id)
+        traced = tracing(graph)
+        self._session = Session(graph, thread_id, config={"callbacks": traced} if traced else None)
         self._draining = False
 
     def drain(self) -> None:

@@ -30,6 +30,7 @@ from tests.support.prepared import Prepared, PreparedPython, run_python
 OWN_TESTS = {
     "docs/how-to/studio.md": "tests/server/test_studio_docs.py",
     "docs/how-to/workers.md": "tests/workers/test_docs.py",
+    "docs/how-to/langsmith.md": "tests/session/test_langsmith.py",
 }
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "examples").glob("*.py")))
 DATABASE = "postgresql://me:secret@db.example:5432/threads"

@@ -138,6 +138,8 @@ _WORLD_OF: Mapping[State | Event, str] = {
     Event.CALLS_OPEN: "imports",
     Event.TOO_LONG: "errors",
     Event.NOT_READY: "every reply",
+    State.UNDO: "undo",
+    Event.TO_UNDO: "undo",
 }
 
 
@@ -166,7 +168,9 @@ _BY_HAND = (Event.FORK, Event.GO_ON, Event.EXPIRE)
 ENTRY_MUTATIONS: Mapping[str, Mutation] = {
     **{
         f"{event} enters finish": Mutation(
-            "by hand" if event in _BY_HAND else "two events", begins(event, State.FINISH), ()
+            "by hand" if event in _BY_HAND else "undo" if event is Event.UNDO else "two events",
+            begins(event, State.FINISH),
+            (),
         )
         for event in _ENTRIES
     },

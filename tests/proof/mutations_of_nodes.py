@@ -14,6 +14,8 @@ import signoff.nodes.finishing.case
 import signoff.nodes.journal
 import signoff.nodes.review
 import signoff.nodes.route_tools
+import signoff.nodes.tool_calls.done
+import signoff.nodes.undo
 from signoff.graph.finish.evidence import idle_refusals
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
@@ -63,6 +65,19 @@ def _last_message_only(section: Any, verdicts: Any) -> Any:
 
 def _raw(start: int, _turns: Any, reader: Any, _texts: Any, end: int | None = None) -> Any:
     return reader.messages[start:end]
+
+
+_to_undo = signoff.nodes.finish._to_undo
+_done_calls = signoff.nodes.tool_calls.done.done_calls
+
+
+def _whatever_the_end(task: Any, ending: Any, state: Any, run: NodeContext) -> Any:
+    failed: Any = {**ending, "status": "error"}
+    return _to_undo(task, failed, state, run)
+
+
+def _all_but_one(*given: Any) -> Any:
+    return (yield from _done_calls(*given))[1:]
 
 
 NODE_MUTATIONS: Mapping[str, Mutation] = {
@@ -153,6 +168,23 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "the prompt is the history as it is": Mutation(
         "odd ids", put(signoff.graph.prompt.prompt, "_repaired", _raw), ["whole prompts"]
+    ),
+    "an undo that was cut short runs again": Mutation(
+        "undo",
+        lambda patch: (
+            patch.setattr(signoff.nodes.undo, "_may_run", lambda _: True),
+            patch.setattr(signoff.nodes.undo, "_waits", lambda _: True),
+        )[0],
+        ["undone once"],
+    ),
+    "a success is undone, too": Mutation(
+        "undo", put(signoff.nodes.finish, "_to_undo", _whatever_the_end), ["undone when it failed"]
+    ),
+    "an undo forgets an effect": Mutation(
+        "undo", put(signoff.nodes.undo, "done_calls", _all_but_one), ["no effect forgotten"]
+    ),
+    "a task that failed is not undone": Mutation(
+        "undo", put(signoff.nodes.finish, "may_have_effects", lambda *_: False), ["no effect forgotten"]
     ),
     "a reading is never looked at again": Mutation(
         "few calls",

@@ -62,6 +62,7 @@ def read(plays: str) -> str:
 
 read.metadata = {"kind": "read"}
 TOOLS: list[BaseTool] = [write, read]
+UNDONE: list[BaseTool] = [write.model_copy(update={"metadata": {"undo": lambda args, result: None}}), read]
 
 
 def machine(*, can_ask: bool = True, repeats: int | None = None, turns: int = 3, **given: Any) -> Machine:
@@ -70,7 +71,8 @@ def machine(*, can_ask: bool = True, repeats: int | None = None, turns: int = 3,
     more = {name: given.pop(name) for name in names if name in given}
     limits = Limits(**{"turns": turns, "repeats": repeats, "refusals": None, "talk_turns": 2, **more})
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-    deps = deps_of(build_graph(ScriptedModel([]), TOOLS, limits=limits, **saved, **given))
+    tools = UNDONE if "on_failure" in given else TOOLS
+    deps = deps_of(build_graph(ScriptedModel([]), tools, limits=limits, **saved, **given))
     return Machine(replace(deps, readings={}), NAMES, can_ask=can_ask)
 
 
@@ -122,6 +124,20 @@ WORLDS: Mapping[str, Callable[[], World]] = {
         "little money", machine(turns=9, cost=5.0, prices=Prices(input=1e6, output=1e6)), FEW
     ),
     "more turns": lambda: World("more turns", machine(turns=2, more_turns="ask"), (*FEW, "more turns")),
+    "undo": lambda: World(
+        "undo",
+        machine(turns=2, on_failure="undo"),
+        ("write", "two writes", "failing write", "finish"),
+        ("kill", "message", "stop", "extend", "undo"),
+        2,
+    ),
+    "undo on request": lambda: World(
+        "undo on request",
+        machine(turns=2, on_failure="ask"),
+        ("write", "two writes", "finish"),
+        ("kill", "undo"),
+        2,
+    ),
 }
 
 SHORT: Mapping[str, Callable[[], World]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from signoff.front.record.run import Run
-from signoff.graph.drawing.diagram import LAST, Line, lines, round_path
+from signoff.graph.drawing.diagram import Line, lines, round_path
 from signoff.graph.drawing.layout import (
     BOXES,
     DOORS,
@@ -22,7 +22,7 @@ from signoff.graph.drawing.layout import (
     Route,
 )
 from signoff.graph.foreign import count_noun
-from signoff.graph.machine import FIRST, TRANSITIONS, WHAT_IT_DOES, Event, State
+from signoff.graph.machine import FIRST, LAST, TRANSITIONS, WHAT_IT_DOES, Event, State
 from signoff.session.path import Step
 from signoff.session.status import Condition
 
@@ -150,7 +150,7 @@ def count_path(steps: Sequence[Step]) -> Counts:
         row = {str(event): event for event in TRANSITIONS[step.state]}
         if step.event in row:
             moves[step.state, row[step.event]] += 1
-        elif row:
+        elif step.state is not LAST:
             unknown += 1
     return Counts(visits, moves, unknown)
 

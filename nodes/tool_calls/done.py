@@ -1,0 +1,198 @@
+"""The effects of a task, of its delegates, too, in the order in which they were done, and what undoes each.
+
+They are read from the histories and the journal of the thread: nothing is kept of them while a task runs.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+
+from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.task import Task
+from signoff.graph.kinds import Effect
+from signoff.graph.messages import marks
+from signoff.graph.outcome import StandingReason, may_have_run, shown_call
+from signoff.graph.state import AgentState
+from signoff.nodes.delegates.run import ChildMachine
+from signoff.nodes.descent import DESCENT, Descent
+from signoff.nodes.journal import DONE, STARTED, JournalEntry, look
+from signoff.nodes.node import NodeContext, begin
+from signoff.nodes.requests import Part
+from signoff.tools.undo import UndoTool
+
+
+@dataclass(frozen=True)
+class DoneCall:
+    """A call that may have changed something.
+
+    key: names its effect. machine: the run of the machine that made it, with its state. call: with the
+    arguments that ran. at: when it was done. path: the delegates that lead to it. told_in: the id of the
+    message in the thread's own history that tells of it. why: why it cannot be undone. undo: what undoes it,
+    with the call that does; before: what the journal says of that.
+    """
+
+    key: str
+    machine: NodeContext
+    state: AgentState
+    reply_id: str
+    call: Call
+    at: float
+    path: tuple[str, ...]
+    told_in: str
+    why: StandingReason | None = None
+    undo: UndoTool | None = None
+    undoing: Call | None = None
+    before: JournalEntry | None = None
+
+    @property
+    def shown(self) -> str:
+        return shown_call(self.call)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A machine of the thread, its task, and where it stands: see `DoneCall`."""
+
+    run: NodeContext
+    state: AgentState
+    task: Task
+    path: tuple[str, ...] = ()
+    told_in: str | None = None
+
+
+def done_calls(task: Task, state: AgentState, run: NodeContext) -> Part[list[DoneCall]]:
+    """A part of a node: what the task has done, the oldest first."""
+    found = yield from _of_machine(_Level(run, state, task))
+    return sorted(found, key=attrgetter("at"))
+
+
+def may_have_effects(task: Task, run: NodeContext) -> bool:
+    """Whether a call of the task may have changed something."""
+    box = run.deps.toolbox
+    return any(box.is_effect(call.name) for reply in task.replies for call in reply.calls)
+
+
+def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
+    box, found = machine.run.deps.toolbox, list[DoneCall]()
+    for reply in machine.task.replies:
+        own = [_as_ran(reply, call) for call in reply.calls if _is_own_effect(call, machine)]
+        undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in own]
+        entries = yield from look(machine.run, reply.message.id or "", [*own, *undoing])
+        for call in reply.calls:
+            if call.name in box.delegates:
+                found += yield from _of_delegate(machine, reply, call)
+        done = (_done(machine, reply, call, entries) for call in own)
+        found += [one for one in done if one is not None]
+    return found
+
+
+def _is_own_effect(call: Call, machine: _Level) -> bool:
+    return call.effect in (None, Effect.FINISH) and machine.run.deps.toolbox.is_journalled(call.name)
+
+
+def _as_ran(reply: Reply, call: Call) -> Call:
+    """The call with the arguments that ran, where a person changed them."""
+    result = reply.result(call)
+    ran = None if result is None else marks(result).get("ran")
+    return call if ran is None else replace(call, args=ran)
+
+
+def _key(machine: _Level, reply: Reply, call: Call) -> str:
+    ns = machine.run.descent.ns if machine.run.descent is not None else ""
+    parts = (ns, reply.message.id or "", call.id)
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return f"undo-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, JournalEntry]) -> DoneCall | None:
+    """The call, if it may have taken place."""
+    run, entry = machine.run, entries.get(call.id)
+    if entry is not None and entry.edited is not None:
+        call = replace(call, args=entry.edited)
+    result = _result(reply, call, entry)
+    if result is None and entry is None:
+        return None
+    if result is not None and entry is None and not may_have_run(reply, call):
+        return None
+    if call.effect is Effect.FINISH and entry is None:
+        # A finishing tool has run if the journal knows it; else its result is what the review said.
+        return None
+    key = _key(machine, reply, call)
+    found = DoneCall(
+        key=key,
+        machine=run,
+        state=machine.state,
+        reply_id=reply.message.id or "",
+        call=call,
+        at=(entry.at if entry is not None else 0.0) or marks(reply.message).get("at", 0.0),
+        path=machine.path,
+        told_in=machine.told_in or ((result.id or "") if result is not None else ""),
+        why=_why_not(run, call, result, entry),
+        undo=run.deps.toolbox.undos.get(call.name),
+        before=entries.get(key),
+    )
+    if found.why is not None or found.undo is None or result is None:
+        return found
+    args = found.undo.arguments(call.args, result)
+    return replace(found, undoing=Call(call.index, key, found.undo.tool.name, args))
+
+
+def _result(reply: Reply, call: Call, entry: JournalEntry | None) -> ToolMessage | None:
+    """The result in the history, or in the journal where a process was killed in between."""
+    found = reply.result(call)
+    if found is None and entry is not None and entry.status == DONE:
+        found = next((one for one in entry.messages if isinstance(one, ToolMessage)), None)
+    return found
+
+
+def _why_not(
+    run: NodeContext, call: Call, result: ToolMessage | None, entry: JournalEntry | None
+) -> StandingReason | None:
+    """Why the call cannot be undone; None where it can."""
+    if run.deps.toolbox.is_driven(call.name):
+        return "handed_over"
+    if entry is None and run.store is not None:
+        return "elsewhere"
+    if result is None or marks(result).get("unknown") or (entry is not None and entry.status == STARTED):
+        return "unknown"
+    if result.status == "error":
+        return "failed"
+    return None if call.name in run.deps.toolbox.undos else "no_undo"
+
+
+def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[DoneCall]]:
+    """What the machine of a delegate has done, and those below it."""
+    result = reply.result(call)
+    child = ChildMachine(call, reply.message.id or "", machine.run)
+    state = None if child.deps is None else (yield from child.look())
+    told_in = machine.told_in or ((result.id or "") if result is not None else "")
+    if state is None or child.deps is None:
+        if result is None or not may_have_run(reply, call) or not child.tool.effects:
+            return []
+        at = marks(reply.message).get("at", 0.0)
+        why: StandingReason = "another_graph" if child.deps is None else "elsewhere"
+        key, own = _key(machine, reply, call), machine.run
+        return [DoneCall(key, own, machine.state, child.reply_id, call, at, machine.path, told_in, why)]
+    values: Any = state.values
+    below = _Level(
+        run=begin(child.deps, _config(machine.run, child.ns)),
+        state=values,
+        task=child.task(values),
+        path=(*machine.path, call.name),
+        told_in=told_in,
+    )
+    return (yield from _of_machine(below))
+
+
+def _config(run: NodeContext, ns: str) -> RunnableConfig:
+    """The configuration of a machine below this one, as it was when it ran."""
+    above = run.descent.policies if run.descent is not None else ()
+    descent = Descent(ns=ns, deeper=0, policies=(*above, run.deps.toolbox.approvals))
+    here = {**run.config.get("configurable", {}), "checkpoint_ns": f"{ns}|undo", **descent.config}
+    assert DESCENT in here, "so that its journal is found"
+    return {**run.config, "configurable": here}

@@ -1,0 +1,186 @@
+"""Undoes one effect of a task that has ended, the newest first. A journal entry of its own says of each undo
+that it was started, and what came of it; one that was cut short is never run again.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
+from langgraph.types import interrupt
+
+from signoff.graph.machine import Event
+from signoff.graph.messages import add_notes, marks
+from signoff.graph.outcome import StandingReason, one_line
+from signoff.graph.state import AgentState, UndoDecision, Undoing, UndoStep
+from signoff.nodes.journal import DONE, WAITING
+from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.requests import Part
+from signoff.nodes.tool_calls.done import DoneCall, done_calls
+from signoff.nodes.tool_calls.run import ToolRun, ToolRuns, once
+from signoff.tools.answers import unsigned
+from signoff.tools.approvals import (
+    NOBODY,
+    ApprovalDecision,
+    Review,
+    content_id_of_calls,
+    read_answer,
+    request,
+)
+
+_DECISIONS = ("approve", "reject")
+
+
+def undo(state: AgentState, run: NodeContext) -> Steps:
+    task, undoing = run.task(state), state.get("undo")
+    if undoing is None or undoing["task"] != task.id or undoing["over"]:
+        # The history was changed by another way: nothing of another task is undone.
+        return Report(Event.UNDONE)
+    if state.get("event") == Event.UNDO:
+        # What was given from outside is saved with the end of this step; a wait in it would show the old end.
+        return Report(Event.NEXT)
+    known = {step["effect"] for step in undoing["done"]}
+    done: list[DoneCall] = yield from done_calls(task, state, run)
+    left = [one for one in reversed(done) if one.key not in known]
+    asked = [one for one in left if _is_asked(one, undoing)]
+    if asked and run.can_ask and not undoing.get("left_off"):
+        return _ask(asked, undoing, state, run)
+    steps, ran = list[UndoStep](), False
+    for one in left:
+        why = _why_stands(one, undoing)
+        if why is None and _may_run(one):
+            if ran:
+                # Each is a step of its own, saved before the next.
+                return Report(Event.NEXT, _written(steps, undoing, state))
+            ran = True
+        steps.append(_step(one, why, _said(one, undoing)) if why else (yield from _undone(one)))
+    return Report(Event.UNDONE, {**_written(steps, undoing, state, over=True)})
+
+
+def _may_run(one: DoneCall) -> bool:
+    """Whether its undo has not been run."""
+    return one.before is None or one.before.status == WAITING
+
+
+def _review(one: DoneCall, undoing: Undoing) -> Review:
+    """What a person may decide about an undo: whether it runs. It is judged by the rule of the tool that
+    undoes."""
+    if one.why is not None or one.undo is None or one.undoing is None:
+        return NOBODY
+    policy = one.machine.deps.toolbox.approvals
+    found = policy.review(one.undo.judged_as, one.undo.judged(one.call.args, one.undoing.args))
+    if not found.allowed:
+        return Review(_DECISIONS) if undoing["ask"] else NOBODY
+    allowed = tuple(word for word in found.allowed if word in _DECISIONS)
+    return Review(allowed or _DECISIONS, problem=found.problem)
+
+
+def _is_asked(one: DoneCall, undoing: Undoing) -> bool:
+    return one.key not in undoing["decisions"] and _may_run(one) and bool(_review(one, undoing).allowed)
+
+
+def _ask(asked: Sequence[DoneCall], undoing: Undoing, state: AgentState, run: NodeContext) -> Report:
+    """Puts all that needs a person to one, before anything of it runs."""
+    calls = [one.undoing for one in asked if one.undoing is not None]
+    shown = [(call.id, call.name, _shown_args(call.args)) for call in calls]
+    reviews = [_review(one, undoing) for one in asked]
+    told = [
+        review.describe(
+            ToolCall(name=name, args=args, id=key, type="tool_call"),
+            state,
+            run.users_runtime,
+            f"{' / '.join([*one.path, one.shown])} is to be undone.",
+        )
+        for one, review, (key, name, args) in zip(asked, reviews, shown, strict=True)
+    ]
+    payload = {**request(shown, reviews, told), "undo": True}
+    problem = undoing["problem"]
+    answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
+    try:
+        # An exception after the interrupt has returned would be replayed forever: ask again and say why.
+        found = read_answer(
+            answer,
+            [(name, args) for _, name, args in shown],
+            [review.allowed for review in reviews],
+            ids=[key for key, _, _ in shown],
+            shown=content_id_of_calls(run.interrupt_id, shown),
+        )
+    except ValueError as error:
+        return Report(Event.NEXT, {"undo": Undoing(**{**undoing, "problem": str(error)})})
+    fresh = {call.id: _decided(decision, by) for call, decision in zip(calls, found, strict=True)}
+    decisions = {**undoing["decisions"], **fresh}
+    return Report(Event.NEXT, {"undo": Undoing(**{**undoing, "decisions": decisions, "problem": ""})})
+
+
+def _decided(decision: ApprovalDecision, by: dict[str, Any]) -> UndoDecision:
+    found = UndoDecision(type=decision.type, message=decision.message)
+    return UndoDecision(**found, by=by["by"]) if by else found
+
+
+def _shown_args(args: Any) -> dict[str, Any]:
+    """What a person is shown of them: an artifact may be anything."""
+    return {name: value for name, value in args.items() if name != "artifact"}
+
+
+def _why_stands(one: DoneCall, undoing: Undoing) -> StandingReason | None:
+    """Why the effect stands without its undo being run now; None where that is run, or was."""
+    if one.why is not None or not _may_run(one):
+        return one.why
+    if undoing.get("left_off"):
+        return "stopped"
+    decision = undoing["decisions"].get(one.key)
+    if decision is not None:
+        return None if decision["type"] == "approve" else "rejected"
+    return "not_approved" if _review(one, undoing).allowed else None
+
+
+def _said(one: DoneCall, undoing: Undoing) -> str:
+    decision = undoing["decisions"].get(one.key)
+    return decision["message"] if decision is not None else ""
+
+
+def _undone(one: DoneCall) -> Part[UndoStep]:
+    """Runs the undo, unless the journal knows of it, and says what came of it."""
+    found: BaseMessage | None = None
+    if not _may_run(one):
+        assert one.before is not None, "so it is known"
+        found = one.before.messages[0] if one.before.status == DONE else None
+    else:
+        assert one.undo is not None, "so it can be undone"
+        assert one.undoing is not None, "as above"
+        job = ToolRuns([ToolRun(one.undoing, one.state, one.machine, tool=one.undo.tool)])
+        told = one.undoing, one.reply_id, one.state, one.machine
+        written = yield from once(*told, again=_waits, job=job)
+        found = written.messages[0] if written.messages else None
+    if not isinstance(found, ToolMessage) or marks(found).get("unknown"):
+        return _step(one, "undo_unknown", "" if found is None else found.text)
+    return _step(one, "undo_failed" if found.status == "error" else None, found.text)
+
+
+def _waits(entry: Any) -> bool:
+    return bool(entry.status == WAITING)
+
+
+def _step(one: DoneCall, why: StandingReason | None, said: str) -> UndoStep:
+    return UndoStep(
+        effect=one.key, path=list(one.path), call=one.shown, why=why, said=one_line(said), result=one.told_in
+    )
+
+
+def _written(
+    steps: Sequence[UndoStep], undoing: Undoing, state: AgentState, *, over: bool = False
+) -> dict[str, Any]:
+    """What is written of these steps: the results that they undo say so from now on."""
+    update: dict[str, Any] = {
+        "undo": Undoing(**{**undoing, "done": [*undoing["done"], *steps], "over": over})
+    }
+    lines: dict[str, dict[str, str]] = {}
+    for step in steps:
+        if step["why"] is None:
+            lines.setdefault(step["result"], {})[step["effect"]] = step["call"]
+    if lines:
+        update["messages"] = [
+            add_notes(message, {"undone": {**marks(message).get("undone", {}), **lines[message.id]}})
+            for message in state["messages"]
+            if isinstance(message, ToolMessage) and message.id in lines
+        ]
+    return update

@@ -1,0 +1,44 @@
+"""Tracing of whole programs: `SIGNOFF_OTEL` has the commands and the workers make spans. Without it nothing
+is imported.
+"""
+
+import os
+from typing import Any
+
+from signoff.graph.build import Graph
+from signoff.graph.errors import SetupError
+
+VARIABLE = "SIGNOFF_OTEL"
+_OFF = ("", "0", "off", "none")
+_WORDS = ("on", "content", "states")
+
+
+def tracing(graph: Graph) -> list[Any]:
+    """The callbacks that make spans of this graph's runs, where the environment asks for them.
+
+    Raises SetupError for a word that means nothing, and where a package is missing.
+    """
+    said = os.environ.get(VARIABLE, "").strip().lower()
+    if said in _OFF:
+        return []
+    words = [word.strip() for word in said.replace("1", "on").split(",")]
+    if unknown := [word for word in words if word not in _WORDS]:
+        raise SetupError(
+            f"{VARIABLE} has {unknown[0]!r}; set it to on, or to content, states, or both, by commas."
+        )
+    from signoff.otel import Tracing, has_provider
+
+    if not has_provider():
+        raise SetupError(
+            f"{VARIABLE} is set, and nothing here exports spans: run: pip install "
+            "opentelemetry-exporter-otlp-proto-http"
+        )
+    return [Tracing(storage=_Stored(graph), content="content" in words, states="states" in words)]
+
+
+class _Stored:
+    """What a graph saves its threads in."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.checkpointer: Any = graph.checkpointer
+        self.store: Any = graph.store

@@ -1,0 +1,130 @@
+"""What delegates have done is undone with the task that called them, in the reverse of the order in which all
+of it was done."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from signoff import Approval, Session, build_graph, delegate, extend, outcome_of, sqlite_storage
+from signoff.models import ScriptedModel, call, reply
+from signoff.storage.sqlite import SqliteStorage
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "go")]}
+DONE = call("finish_task", summary="Done below.")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+        yield opened
+
+
+class World:
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.taken: list[str] = []
+
+    def act(self) -> BaseTool:
+        def act(what: str) -> str:
+            """Act."""
+            self.done.append(what)
+            return f"did {what}"
+
+        tool = StructuredTool.from_function(act)
+        tool.metadata = {"undo": lambda args, result: self.taken.append(args["what"])}
+        return tool
+
+
+def below(name: str, world: World, script: list[Any], *tools: BaseTool, **options: Any) -> BaseTool:
+    graph = build_graph(ScriptedModel(script), [world.act(), *tools], **options)
+    return delegate(name, graph, description="Works.")
+
+
+def act(what: str) -> Any:
+    return call("act", what=what)
+
+
+def test_effects_of_the_whole_tree_are_undone_the_newest_first(storage: SqliteStorage) -> None:
+    world = World()
+    deep = below("deep", world, [act("deep 1"), act("deep 2"), DONE])
+    left = below("left", world, [act("left 1"), call("deep", task="go"), act("left 2"), DONE], deep)
+    right = below("right", world, [act("right 1"), act("right 2"), DONE])
+    script = [act("top 1"), reply(call("left", task="go"), call("right", task="go")), act("top 2")]
+    options: dict[str, Any] = {"storage": storage, "limits": {"turns": 3}, "on_failure": "undo"}
+    graph = build_graph(ScriptedModel(script), [world.act(), left, right], **options)
+    outcome = outcome_of(graph.invoke(GO, THREAD))
+    assert len(world.done) == 8
+    assert world.taken == world.done[::-1]
+    assert outcome.undo is not None
+    paths = {one.call: one.path for one in outcome.undo.undone}
+    assert paths["act(what='deep 2')"] == ["left", "deep"]
+    assert (paths["act(what='right 1')"], paths["act(what='top 1')"]) == (["right"], [])
+    assert outcome.undo.standing == []
+    # The results of the calls of delegates say what of theirs was undone.
+    model = ScriptedModel([DONE])
+    graph = build_graph(model, [world.act(), left, right], **options)
+    graph.invoke(extend(graph.get_state(THREAD), 1), THREAD)
+    shown = [message.text for message in model.seen[0].messages if isinstance(message, ToolMessage)]
+    assert all(f"act(what='{what}')" in shown[1] for what in ("left 1", "left 2", "deep 1", "deep 2"))
+    assert "act(what='right 2')" in shown[2]
+    assert "left" in model.seen[0].messages[-1].text
+
+
+def test_a_delegate_that_fails_alone_is_not_undone(storage: SqliteStorage) -> None:
+    world = World()
+    child = below("child", world, [act("a"), act("b")], limits={"turns": 2}, on_failure="undo")
+    script = [call("child", task="go"), call("finish_task", summary="x", outcome="partial")]
+    graph = build_graph(ScriptedModel(script), [child], storage=storage, on_failure="undo")
+    assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+    assert (world.done, world.taken) == (["a", "b"], [])
+
+
+def test_the_policies_of_both_hold_for_what_a_delegate_has_done(storage: SqliteStorage) -> None:
+    world = World()
+    child = below("child", world, [act("a"), DONE])
+    script = [call("child", task="go"), act("b")]
+    graph = build_graph(
+        ScriptedModel(script),
+        [world.act(), child],
+        storage=storage,
+        limits={"turns": 2},
+        approvals={"act": lambda args: args["what"] == "a"},
+        on_failure="undo",
+    )
+    session = Session(graph, "t")
+    decision = session.run("go")
+    assert isinstance(decision, Approval)
+    assert (decision.path, world.done) == (("child",), [])
+    decision = session.resume("approve")
+    assert isinstance(decision, Approval)
+    assert (decision.path, [one.name for one in decision.calls], world.taken) == ((), ["undo_act"], [])
+    assert "child / act(what='a')" in decision.calls[0].note
+    session.resume("approve")
+    assert world.taken == ["b", "a"]
+
+
+def test_what_another_graph_has_done_stands(storage: SqliteStorage) -> None:
+    def work(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [("ai", "worked")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("work", work)
+    builder.add_edge(START, "work")
+    builder.add_edge("work", END)
+    other = delegate("other", builder.compile(), description="Works.", read=lambda values: "worked")
+    graph = build_graph(
+        ScriptedModel([call("other", task="go")]),
+        [other],
+        storage=storage,
+        limits={"turns": 1},
+        on_failure="undo",
+    )
+    outcome = outcome_of(graph.invoke(GO, THREAD))
+    assert outcome.undo is not None
+    assert [(one.call, one.why) for one in outcome.undo.standing] == [("other(task='go')", "another_graph")]
