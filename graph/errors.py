@@ -45,7 +45,7 @@ class ThreadError(SignoffError):
 
 
 class ThreadBusy(ThreadError):
-    """Another process is running this thread."""
+    """Another runner, in this process or another one, holds this thread."""
 
 
 class ThreadLost(ThreadError):

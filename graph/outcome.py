@@ -15,7 +15,7 @@ from signoff.graph.finish.delegated import unmentioned_failures
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
-from signoff.graph.history.usage import NO_NUDGES, Used
+from signoff.graph.history.usage import NOT_CORRECTIONS, Used
 from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending, Undoing
@@ -414,7 +414,7 @@ def conclude(
             "open_work": [] if holds else open_calls(task),
             "open_points": [] if holds else open_points(task),
             "turns": task.turns,
-            "nudges": sum(kind not in NO_NUDGES for kind in task.nudges),
+            "nudges": sum(kind not in NOT_CORRECTIONS for kind in task.nudges),
             "refusals": _refusals(task),
             "tool_calls": task.total.tool_calls,
             "usage": _usage(task.total),

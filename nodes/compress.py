@@ -15,7 +15,7 @@ from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.delegates.ledger import fresh
-from signoff.nodes.journal import answer_waiting, close, look_up, measured
+from signoff.nodes.journal import answer_waiting, close, look_up, record_end
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -49,7 +49,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         (known,) = yield Store([look_up(superseded)])
         # A process can be killed between recording a success and saving that the task has ended.
         if known is None or known.value["status"] != "success":
-            yield from measured(before, superseded, reader.before.nudges if reader.before else (), run)
+            yield from record_end(before, superseded, reader.before.nudges if reader.before else (), run)
     return Report(Event.READY, update)
 
 

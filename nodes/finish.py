@@ -15,7 +15,7 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import answer, is_answer, marks
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending, Undoing
-from signoff.nodes.journal import Written, close, measured
+from signoff.nodes.journal import Written, close, record_end
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part
 from signoff.nodes.tool_calls.done import may_have_effects
@@ -38,7 +38,7 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         if child := marks(found).get("delegate"):
             task = replace(task, total=task.total.plus(of_child(child)))
     outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
-    yield from measured(task, outcome, nudges, run)
+    yield from record_end(task, outcome, nudges, run)
     if run.outputs.owner and run.descent is None:
         yield Files(run.outputs.ended)
     decision = _decided_elsewhere(state, ending)
@@ -70,7 +70,7 @@ def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) ->
 
 
 def _with_end(state: AgentState, task: Task, written: Sequence[BaseMessage]) -> dict[str, Any]:
-    """What is written, and where the task has ended with it."""
+    """What is written, and the message at which the task ended."""
     last = [*state["messages"], *written][-1:]
     ended = EndedTask(task=task.id, message=(last[0].id or "") if last else "")
     return {"messages": list(written), "ended": ended} if written else {"ended": ended}

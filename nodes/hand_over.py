@@ -18,7 +18,7 @@ from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import unsigned
 
-_SAID = {"output", "content", "status"}
+_RESULT_KEYS = {"output", "content", "status"}
 
 
 def hand_over(state: AgentState, run: NodeContext) -> Report:
@@ -63,11 +63,11 @@ def timed(observed: Any, seconds: float) -> dict[str, Any]:
 
 def _worked(answer: Any) -> tuple[float, Any]:
     """The seconds of work behind an answer, and what was observed: as the driver reports them beside its
-    output, else as its session has measured them. What is not known of was waiting."""
+    output, else as its session has measured them. All other time counts as waiting."""
     measured = 0.0
     if isinstance(answer, Mapping) and set(answer) == {KEY, "observed"}:
         measured, answer = answer[KEY]["seconds"], answer["observed"]
-    if not isinstance(answer, Mapping) or not _SAID & set(answer):
+    if not isinstance(answer, Mapping) or not _RESULT_KEYS & set(answer):
         return measured, answer
     duration = answer.get("seconds")
     if isinstance(duration, int | float) and not isinstance(duration, bool) and 0 <= duration < inf:

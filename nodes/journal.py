@@ -1,9 +1,9 @@
 """What nodes keep in the store: the journal of calls that have an effect, and the record of ended tasks.
 
-Each such call has one entry, under (thread, reply, call), which is durable before the effect starts. An entry
-that says `started` after a crash means: nobody knows whether the effect took place. A call that will never
-run is closed with the journal's result, with "outcome unknown", or with a reason. A task that has ended has
-one entry for its outcome and one for the figures of the analytics.
+Each such call has one entry, under (thread, reply, call), which is durable before the effect starts. After a
+crash, an entry that says `started` means that nobody knows whether the effect took place. A call that will
+never run is closed with the journal's result, with "outcome unknown", or with a reason. A task that has
+ended has one entry for its outcome and one for the figures of the analytics.
 """
 
 import base64
@@ -57,10 +57,10 @@ STARTED, WAITING, DONE = "started", "waiting", "done"
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """What the journal says of one call. `attempt` counts its starts; `hash` is of the tool and the arguments
-    that ran, `edited` those that a person put in place of the model's; `messages` are the result of a call
-    that is done, and what its tool added; `update` is what it writes to the user's channels; `at` is when it
-    was done."""
+    """What the journal says of one call. `attempt` counts its starts; `hash` identifies the tool and the
+    arguments that ran; `edited` holds the arguments that a person substituted; `messages` are the result of a
+    call that is done, and what its tool added; `update` is what it writes to the user's channels; `at` is
+    when it was done."""
 
     status: str
     attempt: int = 1
@@ -88,7 +88,7 @@ class Written:
 
 
 def _namespace(thread_id: str | None, reply_id: str, machine: str = "") -> tuple[str, ...]:
-    """machine: the namespace of one that another machine has called; replies of two may have the same id."""
+    """machine: the namespace of a delegate's machine; two machines may use the same reply id."""
     here = (label(machine),) if machine else ()
     return ("signoff", JOURNAL, label(thread_id), *here, label(reply_id))
 
@@ -112,7 +112,7 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
     return JournalEntry(*told, messages, update, value.get("at", 0.0))
 
 
-def claim(
+def claim_start(
     run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
 ) -> Swap:
     """Requests the right to start `call`; of two runners at the same moment only one gets it."""
@@ -121,7 +121,7 @@ def claim(
 
 
 def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
-    """Asks to be the first that a call is handed over to."""
+    """Requests the right to receive a call that is handed over; only the first request gets it."""
     begun = JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
     return Swap(_namespace(thread_id, reply_id), call.id, None, _value(call, begun))
 
@@ -217,8 +217,8 @@ def unknown(
 
 
 def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> Written:
-    """What the state gets of a call that will not run again: what is recorded of it, or "outcome unknown".
-    Nothing when the journal knows of no start.
+    """What is written to the state for a call that will not run again: what is recorded of it, or "outcome
+    unknown". Nothing when the journal knows of no start.
 
     An update is written with the result, in one step: where the result is missing, so is the update."""
     if entry is None:
@@ -261,7 +261,9 @@ def unsettled(task: Task, run: NodeContext) -> Part[Unsettled]:
     return Unsettled(tuple(call for call in task.due if call.id in asked), attempts)
 
 
-def measured(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], run: NodeContext) -> Part[None]:
+def record_end(
+    task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]], run: NodeContext
+) -> Part[None]:
     """A part of a node: records `outcome` with the figures of `task`. The same task is recorded once.
 
     nudges: the reminders of the task, each with the number of replies before it.

@@ -1,6 +1,6 @@
 """All tools of a graph: the control tools, the working tools with their kinds, and who must be asked.
 
-A model may write the name of a tool slightly wrong; here is what it means, and which tool is nearest to it.
+Also resolves a tool name that a model misspelled, and suggests the nearest one.
 """
 
 import inspect
@@ -26,16 +26,16 @@ from signoff.tools.delegates import Delegate
 from signoff.tools.undo import UndoTool, undos_of
 
 _LONGEST = 200
-# What stands in the description of a tool that whoever calls the model is to run, and its types.
+# Keys and types that describe a tool that the caller of the model runs, not the provider.
 _DESCRIBES = {"function", "parameters", "input_schema"}
 _CALLED = ("function", "custom")
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
 
 
 def resolve_name(name: str, known: Collection[str]) -> str | None:
-    """The tool of `known` that a call to `name` means; None when that is not plain.
+    """The tool of `known` that a call to `name` means; None when it is ambiguous or unknown.
 
-    Read past are spaces around it, what models and servers put before it (`functions.`) or after it
+    It ignores spaces around the name, what models and servers put before it (`functions.`) or after it
     (`<|channel|>…`, `:0`), capitals, and a name that a server repeated with every piece of a stream.
     """
     if name in known:
@@ -124,7 +124,7 @@ class Toolbox:
         return None
 
     def resolve(self, name: str) -> str | None:
-        """The tool that a call to `name` means: of that name, or the one that it is a slip of; else None."""
+        """The tool that a call to `name` means: the one of that name, or the one it misspells; else None."""
         if name in self.tools or name in self.controls:
             return name
         found = resolve_name(name, {*self.tools, *self.controls, *self.controls.aliases})
@@ -194,7 +194,8 @@ def make_toolbox(
     unknown = set(hand_over) - set(by_name) - set(Kind)
     if unknown:
         raise SetupError(
-            f"hand_over names {sorted(unknown)}, which is neither a tool of this graph nor a kind."
+            f"hand_over names {sorted(unknown)}, which is neither a tool of this graph nor a kind; "
+            "name one of its tools, or a kind."
         )
     driven = {
         name
@@ -270,7 +271,7 @@ def _from_function(given: Any) -> BaseTool:
 
 
 def _stays(given: object) -> bool:
-    """Whether it is a function of a module: it lives as long as the process, and refers to nothing else."""
+    """Whether it is a module-level function without a closure, which is safe to keep."""
     return isinstance(given, FunctionType) and given.__closure__ is None and "<" not in given.__qualname__
 
 

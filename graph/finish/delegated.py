@@ -8,7 +8,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 
 REFUSAL = "delegates"
-"""The kind of a refused finish that passed over one: a key of `Texts.refusals`."""
+"""The kind of refusal for a finish that leaves out a failed delegate: a key of `Texts.refusals`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def unlisted(failed: Sequence[FailedDelegate], issues: Sequence[str]) -> list[Fa
 
 
 def unseen(failed: Sequence[FailedDelegate], task: Task) -> list[FailedDelegate]:
-    """Those of which the model was not told, by a refused finish, since they failed."""
+    """The failed delegates that no refused finish has reported to the model since they failed."""
     told = max(
         (
             turn

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from signoff.graph.finish.recorded import DelegateFigures, EndFigures, Figures, NudgeFigures, RefusalFigures
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import NO_NUDGES, RESUMED
+from signoff.graph.history.usage import NOT_CORRECTIONS, RESUMED
 from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import Marks, marks
 from signoff.graph.outcome import Outcome
@@ -84,7 +84,7 @@ def _delegates(task: Task) -> dict[str, DelegateFigures]:
 def refusal_kind(refused: RefusedFinish | None) -> str:
     """The name of a refusal: a key of `Texts.refusals`, `sent_back`, or `other`.
 
-    Other are the refusals of an imported history, and those of which version 0.1.0 kept the words alone.
+    `other` covers the refusals of an imported history, and those of which version 0.1.0 kept the words alone.
     """
     return (refused["kind"] if refused else "") or OTHER
 
@@ -92,7 +92,7 @@ def refusal_kind(refused: RefusedFinish | None) -> str:
 def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, NudgeFigures]:
     given, back = Counter[str](), Counter[str]()
     for kind, after in nudges:
-        if kind not in NO_NUDGES:
+        if kind not in NOT_CORRECTIONS:
             kind = kind[:_KIND_CHARACTERS]
             given[kind] += 1
             back[kind] += any(_works(reply) for reply in task.replies[after : after + 1])
@@ -124,7 +124,7 @@ def _refused(task: Task, outcome: Outcome) -> dict[str, RefusalFigures]:
 
 
 def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
-    """Every finish call with its reply and the place of that."""
+    """Every finish call, with its reply and the index of that reply."""
     for place, reply in enumerate(task.replies):
         for call in reply.calls:
             if call.effect is Effect.FINISH:

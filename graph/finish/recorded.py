@@ -7,8 +7,8 @@ class NudgeFigures(TypedDict):
     """Reminders of one kind. back: those after which the model went back to work.
 
     That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
-    question. Talk, an empty reply, `think` or a request for turns alone, malformed calls, and no further
-    reply are not. A reminder between two rounds puts nothing right and is not counted.
+    question. These do not count: talk, an empty reply, `think` or a request for turns alone, malformed calls,
+    no further reply. A reminder between two rounds puts nothing right and is not counted.
     """
 
     given: int
@@ -58,7 +58,7 @@ class Figures(TypedDict):
     had changed, so the checks would have passed at the limit, too. A limit that nobody extends is never
     counted: this is a lower bound.
 
-    went_on: replies after the last call that may have changed something that brought nothing: words alone, a
+    went_on: replies that brought nothing, after the last call that may have changed something: words alone, a
     finish that was refused needlessly, or only calls that had been made since that change, with the same
     arguments; of a task that ended as done. confirmed: a person confirmed the finish. Neither was recorded by
     version 0.1.0.

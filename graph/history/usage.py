@@ -180,7 +180,7 @@ FROM_TOOL = "tool"
 ROUND = "round"
 MIDDLEWARE = "middleware"
 # Marks of the machine that do not put the model right.
-NO_NUDGES = (RESUMED, FROM_TOOL, MIDDLEWARE, ROUND)
+NOT_CORRECTIONS = (RESUMED, FROM_TOOL, MIDDLEWARE, ROUND)
 
 
 class Used(NamedTuple):

@@ -34,7 +34,7 @@ from signoff.graph.state import AgentState, Contract, HistorySummary
 from signoff.graph.texts import Texts
 
 SMALLEST = 400
-"""Characters to which a result is cut at most."""
+"""A result is never cut below this many characters."""
 
 Keep = Callable[[str], Callable[[str], str]]
 """For the name of a result: where its full text is kept, as `signoff.graph.foreign.capped` takes it."""
@@ -239,10 +239,10 @@ def compact(
 ) -> Compaction | None:
     """The turns to summarise when the prompt is over its budget; None when nothing can be summarised.
 
-    Summarises so many turns that those that stay take a tenth of what is free, so that the prefix of the
-    prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in full
-    once more. Turns with open calls, the last turns and the task's own messages are never summarised. With
-    no turns to summarise, the summary itself is bounded again.
+    Summarises enough turns that the remaining ones take at most a tenth of the free space, so that the prefix
+    of the prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in
+    full once more. Turns with open calls, the last turns and the task's own messages are never summarised.
+    With no turns to summarise, it shortens the summary itself.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -252,7 +252,7 @@ def compact(
     end = sizes.ends[count]
     if end == 0:
         return None
-    # Where nothing fits, a task that forgets all that it has done would not end either.
+    # Keep a little room even where nothing fits: a task that forgets all its work would never end.
     room = int(min(budget * _SUMMARY_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
     return Compaction(
         turns=_turns(reader, sizes.starts[: count + 1], start),

@@ -140,7 +140,7 @@ def _writes(given: Any) -> Iterator[BaseMessage]:
 
 
 def _differ(new: BaseMessage, old: BaseMessage) -> bool:
-    """Whether this is another message. Middleware often give back the whole history."""
+    """Whether this is another message. Middleware often returns the whole history."""
     return new is not old and new != old
 
 
@@ -153,7 +153,7 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
         kept = {key: value for key, value in new.additional_kwargs.items() if key != KEY}
         return _storable(new, {**kept, KEY: noted} if noted else kept)
     if new.tool_calls != old.tool_calls:
-        # They came as values, and not as the raw text of which these tell.
+        # The new calls are parsed values; these marks describe the old raw text.
         noted = {key: value for key, value in noted.items() if key not in ("cut", "order")}
         noted["checked"] = True
     usage = new.usage_metadata or old.usage_metadata
@@ -163,7 +163,7 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
     """The metadata of a reply that stands for another. Whoever rewrites a message mostly leaves them out, and
-    what was said of the old one holds: the calls of a reply that was cut off are no more whole in a copy."""
+    what was said of the old one holds: calls of a truncated reply stay truncated in its copy."""
     words = dict(old.response_metadata)
     if any(one not in old.tool_calls for one in new.tool_calls):
         words = {key: value for key, value in without_reason(words).items() if key != KEY}

@@ -31,7 +31,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "langchain.agents.middleware.summarization": _WHOLE,
         "deepagents.middleware.summarization": _WHOLE,
         "deepagents.middleware.patch_tool_calls": (
-            "every call has an answer in a Signoff graph already; leave it out"
+            "a Signoff graph already answers every call; leave it out"
         ),
     }
 )
@@ -39,7 +39,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 
 
 def why_refused(kind: type) -> str | None:
-    """Why middleware of this class, or of one made of it, is refused; None where it is not."""
+    """Why middleware of this class, or of a subclass of it, is refused; None where it is not."""
     return next((REFUSED[one.__module__] for one in kind.__mro__ if one.__module__ in REFUSED), None)
 
 
@@ -66,7 +66,7 @@ def checked(given: Sequence[Any]) -> tuple[Given, ...]:
 
 
 def has(one: Given, hook: str) -> bool:
-    """Whether this middleware has this hook, by its name without or with the `a` of the async way."""
+    """Whether this middleware has this hook, by exactly this name or with the `a` of the async one."""
     return getattr(type(one), hook) is not getattr(AgentMiddleware, hook)
 
 

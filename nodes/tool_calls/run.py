@@ -54,7 +54,7 @@ from signoff.nodes.journal import (
     WAITING,
     JournalEntry,
     Written,
-    claim,
+    claim_start,
     look,
     note,
     outcome_known,
@@ -619,7 +619,7 @@ def once(
         ask = ask_unknown and entry.status == STARTED
         return Written() if ask else outcome_known(call, entry, run)
     begun = JournalEntry(STARTED, entry.attempt + 1 if entry else 1, runs, edited)
-    if not (yield claim(run, reply_id, call, entry, begun)):
+    if not (yield claim_start(run, reply_id, call, entry, begun)):
         # Another runner of this thread has just started the same call.
         return Written([unknown(call, run, edited)])
     try:

@@ -169,7 +169,7 @@ class _Work(Generic[_T]):
             self._error = None
 
 
-class Turns:
+class SerialAccess:
     """Runs work on a connection one piece at a time, in a thread of its own where the main thread asks.
 
     That thread ends when this object is garbage-collected.
@@ -202,11 +202,11 @@ class Turns:
             return work()
 
 
-def _served(turns: Turns) -> "SimpleQueue[_Work[Any] | None]":
+def _served(access: SerialAccess) -> "SimpleQueue[_Work[Any] | None]":
     """Returns a queue whose work a new thread runs."""
     queue: SimpleQueue[_Work[Any] | None] = SimpleQueue()
     threading.Thread(target=_serve, args=(queue,), name="signoff-sqlite", daemon=True).start()
-    weakref.finalize(turns, queue.put, None).atexit = False
+    weakref.finalize(access, queue.put, None).atexit = False
     return queue
 
 
@@ -222,7 +222,7 @@ def in_transaction(connection: sqlite3.Connection, begin: str | None) -> Iterato
     """Yields a cursor whose changes are committed together or not at all.
 
     begin: the statement that begins the transaction; None where the connection begins one by itself. Use it
-    inside `Turns.do`.
+    inside `SerialAccess.do`.
     """
     # A transaction that another user of the connection left open.
     _roll_back(connection)
@@ -249,13 +249,13 @@ class ThreadSaver(StepSaver, SqliteSaver):
     """LangGraph's SQLite checkpointer, usable from async runs too: each call runs in a worker thread.
 
     It knows its file, next to which the lock files of threads are. No signal leaves its connection in a
-    transaction (`Turns`).
+    transaction (`SerialAccess`).
     """
 
     def __init__(self, connection: sqlite3.Connection, file: Path, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)
         self.file = file
-        self._turns = Turns()
+        self._access = SerialAccess()
 
     def runner(self, thread_id: str) -> AbstractContextManager[None]:
         """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
@@ -267,14 +267,14 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     def threads(self) -> builtins.list[str]:
         """The ids of all threads, the one changed last first."""
-        return self._turns.do(self._threads)
+        return self._access.do(self._threads)
 
     def setup(self) -> None:
-        self._turns.do(super().setup)
+        self._access.do(super().setup)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.save_all_held(config)
-        return self._turns.do(partial(super().get_tuple, config))
+        return self._access.do(partial(super().get_tuple, config))
 
     def list(
         self,
@@ -291,12 +291,12 @@ class ThreadSaver(StepSaver, SqliteSaver):
         if config is None:
             # Forks have the checkpoint ids of their originals, so a page over all threads has no unique end.
             everything = read(None, filter=filter, before=before, limit=limit)
-            yield from self._turns.do(partial(tuple, everything))
+            yield from self._access.do(partial(tuple, everything))
             return
         while limit is None or limit > 0:
             asked = _PAGE if limit is None else min(limit, _PAGE)
             page = read(config, filter=filter, before=before, limit=asked)
-            found = self._turns.do(partial(tuple, page))
+            found = self._access.do(partial(tuple, page))
             yield from found
             if len(found) < asked:
                 return
@@ -309,7 +309,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
                 cursor.executemany(query, rows)
 
     def in_turn(self, work: Callable[[], Any]) -> Any:
-        return self._turns.do(work)
+        return self._access.do(work)
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
@@ -322,13 +322,15 @@ class ThreadSaver(StepSaver, SqliteSaver):
         """Deletes the rows of a thread, in one transaction; `delete_thread` does the rest, too."""
         from signoff.storage.deleting import SQLITE, delete_rows
 
-        self._turns.do(partial(self._in_one, lambda execute: delete_rows(execute, SQLITE, thread_id)))
+        self._access.do(partial(self._in_one, lambda execute: delete_rows(execute, SQLITE, thread_id)))
 
     def workspace_of(self, thread_id: str) -> str | None:
         """The folder in which the command line has this thread work; None where that is not known."""
         from signoff.storage.deleting import SQLITE, workspace_of
 
-        return self._turns.do(partial(self._in_one, lambda execute: workspace_of(execute, SQLITE, thread_id)))
+        return self._access.do(
+            partial(self._in_one, lambda execute: workspace_of(execute, SQLITE, thread_id))
+        )
 
     def _in_one(self, work: Callable[[Callable[[str, tuple[str, ...]], Any]], _T]) -> _T:
         """Runs `work` with all its statements in one transaction; returns its result."""
@@ -348,7 +350,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         self.save_all_held(config)
-        return self._turns.do(partial(super().get_delta_channel_history, config=config, channels=channels))
+        return self._access.do(partial(super().get_delta_channel_history, config=config, channels=channels))
 
     def _threads(self) -> "builtins.list[str]":
         with self.cursor(transaction=False) as cursor:
@@ -377,21 +379,21 @@ class ThreadSaver(StepSaver, SqliteSaver):
 class ThreadStore(StoreInThreads, SqliteStore):
     """LangGraph's SQLite store, usable from async runs too, and with an atomic `swap`.
 
-    No signal leaves its connection in a transaction (`Turns`).
+    No signal leaves its connection in a transaction (`SerialAccess`).
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
-        self._turns = Turns()
+        self._access = SerialAccess()
 
     def setup(self) -> None:
-        self._turns.do(super().setup)
+        self._access.do(super().setup)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return self._turns.do(partial(super().batch, list(ops)))
+        return self._access.do(partial(super().batch, list(ops)))
 
     def sweep_ttl(self) -> int:
-        return self._turns.do(super().sweep_ttl)
+        return self._access.do(super().sweep_ttl)
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -400,7 +402,7 @@ class ThreadStore(StoreInThreads, SqliteStore):
 
         Atomic between threads and processes: of two that claim the same entry, one gets it.
         """
-        return self._turns.do(partial(self._swap, ".".join(namespace), key, before, after))
+        return self._access.do(partial(self._swap, ".".join(namespace), key, before, after))
 
     def _swap(self, prefix: str, key: str, before: dict[str, Any] | None, after: dict[str, Any]) -> bool:
         # IMMEDIATE takes the write lock before the value is read.
