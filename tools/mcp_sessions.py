@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from signoff.graph.foreign import valid_text
@@ -20,6 +22,8 @@ _PING_SECONDS = 5.0
 # What ends a server over stdio waits two seconds after the end of its input, and two after SIGTERM.
 END_SECONDS = 8.0
 _SHOWN = 120
+# In the environment of a server, as the adapters read it.
+_VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 _T = TypeVar("_T")
 
@@ -108,13 +112,11 @@ class LiveSession:
         return await question(await asyncio.shield(self._session))
 
     async def _hold_session(self) -> None:
-        from langchain_mcp_adapters.sessions import create_session
-
         given = dict(self._connection.get("session_kwargs") or {})
         given.setdefault("message_handler", self._on_message)
         given.setdefault("elicitation_callback", self._on_elicitation)
         connection: Any = {**self._connection, "session_kwargs": given}
-        async with create_session(connection) as session:
+        async with _open(connection) as session:
             self._session.set_result(session)
             await self._stop.wait()
 
@@ -197,6 +199,49 @@ _WHICH = "Several calls of this server are open, so it is not known which one as
 _CONNECTION_CLOSED = -32000
 _starting = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+@asynccontextmanager
+async def _open(connection: dict[str, Any]) -> "AsyncIterator[ClientSession]":
+    """A session over this connection, as the adapters make it.
+
+    One over stdio is made here: theirs gives the server the stderr of the moment in which the package was
+    first imported, which a program may have replaced and closed since.
+    """
+    if connection.get("transport") != "stdio":
+        from langchain_mcp_adapters.sessions import create_session
+
+        async with create_session(connection) as session:  # type: ignore[arg-type]  # one of its dicts
+            yield session
+        return
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    parts = ("command", "args", "cwd", "encoding", "encoding_error_handler")
+    given = {name: connection[name] for name in parts if connection.get(name) is not None}
+    if connection.get("env") is not None:
+        given["env"] = {
+            name: _VARIABLE.sub(_of_environment, text) for name, text in connection["env"].items()
+        }
+    with open(os.dup(2) if _has_stderr() else os.devnull, "w") as errors:
+        program = StdioServerParameters(**given)
+        async with (
+            stdio_client(program, errlog=errors) as (reading, writing),
+            ClientSession(reading, writing, **connection["session_kwargs"]) as session,
+        ):
+            yield session
+
+
+def _of_environment(found: "re.Match[str]") -> str:
+    return os.environ.get(found[1], found[0])
+
+
+def _has_stderr() -> bool:
+    try:
+        os.fstat(2)
+    except OSError:
+        return False
+    return True
 
 
 def sessions_loop() -> asyncio.AbstractEventLoop:
