@@ -119,33 +119,37 @@ def _read_answers(given: Sequence[Resume]) -> tuple[str, str, dict[int, Any]]:
 class Run:
     """One run of the protocol: what is asked for, and all that happens until the thread rests."""
 
-    def __init__(self, hub: Hub, room: Room, given: RunInput, who: str) -> None:
-        self.hub, self.room, self.given, self.who = hub, room, given, who
-        self.thread_id, self.run_id = room.thread_id, valid_text(given.run_id)
+    room: Room
+    """That of the thread, for as long as the stream lasts."""
+
+    def __init__(self, hub: Hub, given: RunInput, who: str) -> None:
+        self.hub, self.given, self.who = hub, given, who
+        self.thread_id, self.run_id = given.thread_id, valid_text(given.run_id)
         self.transcript = Transcript()
         self._cursor = 0
 
     async def stream(self) -> AsyncGenerator[str, None]:
         """The events, as they are sent. Whoever leaves here changes nothing."""
         encode = EventEncoder().encode
-        self.room.events.readers += 1
-        self.hub.readers += 1
-        try:
-            yield encode(
-                core.RunStartedEvent(
-                    thread_id=self.thread_id, run_id=self.run_id, protocol_version=core.PROTOCOL_VERSION
-                )
-            )
+        with self.hub.asked(self.thread_id) as self.room:
+            self.room.events.readers += 1
+            self.hub.readers += 1
             try:
-                async for event in self._events():
-                    yield ": still here\n\n" if event is None else encode(event)
-            except SignoffError as error:
-                for closing in self.transcript.close():
-                    yield encode(closing)
-                yield encode(core.RunErrorEvent(message=str(error), code=_get_code(error)))
-        finally:
-            self.room.events.readers -= 1
-            self.hub.readers -= 1
+                yield encode(
+                    core.RunStartedEvent(
+                        thread_id=self.thread_id, run_id=self.run_id, protocol_version=core.PROTOCOL_VERSION
+                    )
+                )
+                try:
+                    async for event in self._events():
+                        yield ": still here\n\n" if event is None else encode(event)
+                except SignoffError as error:
+                    for closing in self.transcript.close():
+                        yield encode(closing)
+                    yield encode(core.RunErrorEvent(message=str(error), code=_get_code(error)))
+            finally:
+                self.room.events.readers -= 1
+                self.hub.readers -= 1
 
     async def _events(self) -> AsyncGenerator[Event | None, None]:
         # Asked in this order, so that whatever happens now is in the log or in what is read.

@@ -197,7 +197,9 @@ class Application:
         given = await _body(request, RunInput, MOST_BYTES)
         if self.hub.readers >= MOST_READERS:
             raise NotLetIn(503, "Too many pages are open on this server.")
-        run = Run(self.hub, self.hub.room(given.thread_id), given, who)
+        # What is wrong with the id is told before the stream begins.
+        checked_thread_id(given.thread_id)
+        run = Run(self.hub, given, who)
         return StreamingResponse(run.stream(), media_type="text/event-stream", headers=_UNBUFFERED)
 
     async def _write(self, request: Request, who: str) -> Response:

@@ -97,6 +97,7 @@ async def test_a_fresh_client_gets_a_snapshot_and_the_next_task_goes_on(bench: W
     more = TASK.rstrip("]") + ' call("finish_task", summary="Again.")]'
     async with bench.served(more, approve="terminal") as opened:
         assert (await run(opened)).last["result"] == {"status": "unknown"}
+        assert opened.hub.rooms == {}, "of a thread that does not exist nothing is kept"
         first = await to_approve(opened)
         fresh = await run(opened)
         assert [event for event in fresh.types if event != "STATE_SNAPSHOT"] == [
@@ -365,7 +366,7 @@ async def test_without_its_package_the_command_that_installs_it_is_named(
 def reading(opened: Opened, *texts: str, **more: Any) -> Run:
     """A request that is read as slowly as the test likes."""
     given = RunInput.model_validate(run_input("t1", *texts, **more))
-    return Run(opened.hub, opened.hub.room("t1"), given, "")
+    return Run(opened.hub, given, "")
 
 
 async def test_nobody_who_leaves_ends_a_run(bench: WebBench) -> None:
