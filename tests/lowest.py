@@ -71,6 +71,14 @@ TESTS = {
         "tests/tools/test_mcp.py::test_hints_count_only_when_they_are_trusted",
         "tests/tools/test_mcp.py::test_a_server_that_cannot_be_started_is_told",
     ),
+    "mcp": (
+        "tests/protocols/test_mcp_server.py::test_a_call_is_decided_in_a_form",
+        "tests/protocols/test_mcp_server.py::test_a_question_is_a_form",
+    ),
+    "agent-client-protocol": (
+        "tests/protocols/test_acp.py::test_a_call_is_decided_in_the_dialog_of_the_editor",
+        "tests/protocols/test_acp.py::test_a_saved_session_is_told_again_and_words_count_only_for_what_was_shown",
+    ),
     "pydantic-monty": ("tests/tools/test_sandbox_choice.py", "tests/tools/test_sandbox_tool.py"),
     "jsonschema": ("tests/finish/test_control_result.py",),
     "genai-prices": ("tests/graph/test_prices.py",),

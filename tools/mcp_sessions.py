@@ -217,6 +217,9 @@ async def _open(connection: dict[str, Any]) -> "AsyncIterator[ClientSession]":
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
+    for name in ("command", "args"):
+        if connection.get(name) is None:
+            raise Unusable(f"a connection over stdio needs {name!r}, and it has none")
     parts = ("command", "args", "cwd", "encoding", "encoding_error_handler")
     given = {name: connection[name] for name in parts if connection.get(name) is not None}
     if connection.get("env") is not None:

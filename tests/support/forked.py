@@ -7,11 +7,14 @@ file whose tests are marked `together` is one group, since its fixtures are expe
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
+from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
 
@@ -152,6 +155,7 @@ class Tests:
         config.pluginmanager.register(self)
         # The files that take what a test prints are the other forks', too, as is the place to write at.
         capture = config.pluginmanager.getplugin("capturemanager")
+        kept = self._keep_open(capture)
         capture.stop_global_capturing()
         capture.start_global_capturing()
         group = self._next()
@@ -167,6 +171,20 @@ class Tests:
                 self.pipe.send(("ran", place))
             group = following
         self.pipe.send(("done", None))
+        kept.clear()
+
+    def _keep_open(self, capture: Any) -> list[Any]:
+        """The files that took what was printed while tests were collected. Packages that were imported then
+        may write to them still (`mcp` gives its servers the stderr of its import): in a fork they are empty
+        files of its own, which nothing reads, instead of closed ones."""
+        capture.resume_global_capture()
+        files = [file for file in (sys.stdout, sys.stderr) if file not in (sys.__stdout__, sys.__stderr__)]
+        capture.suspend_global_capture()
+        for file in files:
+            with TemporaryFile() as own:
+                os.dup2(own.fileno(), file.fileno())
+            file.close = lambda: None  # type: ignore[method-assign]  # the end of capturing calls it
+        return files
 
     def _next(self) -> list[int]:
         self.pipe.send(("next", None))

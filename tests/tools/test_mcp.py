@@ -234,6 +234,13 @@ async def test_a_server_that_cannot_be_started_is_told(transport: str, tmp_path:
         await mcp_tools(missing)
 
 
+@pytest.mark.parametrize("part", ["command", "args"])
+async def test_what_a_connection_over_stdio_lacks_is_told(part: str) -> None:
+    given = {"transport": "stdio", "command": "server", "args": []}
+    with pytest.raises(SetupError, match=f"The MCP server 'ledger' cannot be used: .*needs '{part}'"):
+        await mcp_tools({"ledger": {name: value for name, value in given.items() if name != part}})
+
+
 @pytest.mark.slow
 async def test_an_address_that_takes_connections_and_says_nothing_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
