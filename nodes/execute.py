@@ -18,9 +18,9 @@ from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes, not_run
 from signoff.graph.state import AgentState, CallDecision
+from signoff.nodes.delegates.descent import namespace
 from signoff.nodes.delegates.ledger import ledger_below
 from signoff.nodes.delegates.run import ChildMachine, Children
-from signoff.nodes.descent import namespace
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Operation, Part

@@ -34,7 +34,7 @@ from signoff.graph.prompt.prompt import SystemPrompt, in_blocks, is_text_alone
 from signoff.graph.schemas.context import ContextForm
 from signoff.graph.state import AgentState, Context
 from signoff.graph.texts import Texts
-from signoff.nodes.descent import DESCENT, Descent, place_of
+from signoff.nodes.delegates.descent import DESCENT, Descent, place_of
 from signoff.nodes.model.models import (
     AskedModel,
     BoundModels,

@@ -31,7 +31,7 @@ from signoff.graph.machine import Event, State, next_state
 from signoff.graph.messages import foreseen
 from signoff.graph.rules import COUNTED, SHARED, budget, decide
 from signoff.graph.state import AgentState, BoundAbove, GrantedCalls, TreeBudget
-from signoff.nodes.descent import Bound, is_within
+from signoff.nodes.delegates.descent import TreeBound, is_within
 from signoff.nodes.node import NodeContext, Report, Steps, Work
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -134,7 +134,9 @@ def _begun(entry: LedgerEntry, name: str) -> float:
     return found
 
 
-def _above(machines: Mapping[str, LedgerEntry], ns: str, bounds: tuple[Bound, ...]) -> dict[str, BoundAbove]:
+def _above(
+    machines: Mapping[str, LedgerEntry], ns: str, bounds: tuple[TreeBound, ...]
+) -> dict[str, BoundAbove]:
     """By the name of the limit, the bound of a machine above `ns` that leaves the least."""
     found: dict[str, BoundAbove] = {}
     for bound in bounds:
@@ -165,13 +167,13 @@ def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class TreeMachine:
     """A machine at one moment, as it changes the ledger."""
 
     ns: str
     task: Task
     limits: Limits
-    bounds: tuple[Bound, ...]
+    bounds: tuple[TreeBound, ...]
 
     def settled(self, machines: Mapping[str, LedgerEntry]) -> dict[str, LedgerEntry]:
         """The entries with this one's use. What all below it have used is part of that."""
@@ -271,8 +273,8 @@ def _is_kept(run: NodeContext) -> bool:
     return any(getattr(run.limits, name) is not None for name in SHARED)
 
 
-def _machine(task: Task, run: NodeContext) -> Machine:
-    return Machine(run.ns, task, run.limits, run.descent.bounds if run.descent is not None else ())
+def _machine(task: Task, run: NodeContext) -> TreeMachine:
+    return TreeMachine(run.ns, task, run.limits, run.descent.bounds if run.descent is not None else ())
 
 
 def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
@@ -386,7 +388,7 @@ def _wanted(task: Task, run: NodeContext) -> int:
     return len(fit) if needed else 0
 
 
-def bounds_below(task: Task, run: NodeContext) -> tuple[Bound, ...]:
+def bounds_below(task: Task, run: NodeContext) -> tuple[TreeBound, ...]:
     """The limits that bound the delegates of this machine: its own, and those above it."""
     own = {
         name: found.limit + total(task, run.limits) - counted.used(task, run.limits)
@@ -394,7 +396,7 @@ def bounds_below(task: Task, run: NodeContext) -> tuple[Bound, ...]:
         if (found := _own(name, task, run.limits)) and (counted := COUNTED[name]) and (total := counted.total)
     }
     above = run.descent.bounds if run.descent is not None else ()
-    return (*above, Bound(run.ns, own)) if own else above
+    return (*above, TreeBound(run.ns, own)) if own else above
 
 
 def _own(name: str, task: Task, limits: Limits) -> Any:

@@ -35,9 +35,9 @@ from signoff.graph.machine import Event, check_states, enters
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
+from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
-from signoff.nodes.descent import LISTENS, Descent, namespace
 from signoff.nodes.node import Dependencies, NodeContext
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.tools.delegates import Delegate

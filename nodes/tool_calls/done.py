@@ -18,8 +18,8 @@ from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.outcome import StandingReason, may_have_run, shown_call
 from signoff.graph.state import AgentState
+from signoff.nodes.delegates.descent import DESCENT, Descent
 from signoff.nodes.delegates.run import ChildMachine
-from signoff.nodes.descent import DESCENT, Descent
 from signoff.nodes.journal import DONE, STARTED, JournalEntry, look
 from signoff.nodes.node import NodeContext, begin
 from signoff.nodes.requests import Part

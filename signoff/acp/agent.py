@@ -31,7 +31,7 @@ from acp.schema import (
 )
 
 from signoff.acp.given import INVALID, read_prompt, start_servers
-from signoff.acp.terminal import Terminals
+from signoff.acp.terminal import EditorTerminals
 from signoff.acp.updates import Update, Updates, make_call_id
 from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
 from signoff.front.cards import asking, ending, in_text
@@ -116,7 +116,7 @@ class SignoffAgent:
 
     def on_connect(self, client: Any) -> None:
         self._client = client
-        self._terminals = Terminals(client)
+        self._terminals = EditorTerminals(client)
 
     # --- what the client asks for ---
 

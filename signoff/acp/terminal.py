@@ -49,7 +49,7 @@ class _View:
     waiting: list[bytes] = field(default_factory=list)
 
 
-class Terminals:
+class EditorTerminals:
     """The viewers of one client. A client that starts none is not asked again."""
 
     def __init__(self, client: Any) -> None:

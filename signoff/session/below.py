@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from signoff.graph.build import Graph
 from signoff.graph.inside.private import looking_into
 from signoff.graph.messages import marks
-from signoff.nodes.descent import namespace
+from signoff.nodes.delegates.descent import namespace
 from signoff.session.history import Chapter, chapters
 from signoff.session.path import Step, steps
 from signoff.session.status import ThreadStatus, deps_of, read_status

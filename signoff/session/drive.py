@@ -27,7 +27,7 @@ from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
-from signoff.nodes.descent import LISTENS
+from signoff.nodes.delegates.descent import LISTENS
 from signoff.nodes.journal import hand_out, handed_to
 from signoff.nodes.node import Dependencies
 from signoff.nodes.requests import Operation, Store, atell, tell

@@ -16,8 +16,8 @@ from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_reply
 from signoff.graph.schemas.state import for_a_copy
+from signoff.nodes.delegates.descent import is_within, namespace
 from signoff.nodes.delegates.ledger import copy_ledger
-from signoff.nodes.descent import is_within, namespace
 from signoff.nodes.journal import copy_entries, copy_entries_below
 from signoff.session.copying import copy_machine, namespaces_below
 from signoff.session.path import before_turn, steps

@@ -183,7 +183,7 @@ def is_guarded(storage: Storage, thread_id: str) -> bool:
     program alone."""
     with readable(thread_id):
         saved = storage.checkpointer.get_tuple(config_of(thread_id))
-    return saved is not None and GUARDS in saved.checkpoint["channel_values"]
+        return saved is not None and GUARDS in saved.checkpoint["channel_values"]
 
 
 def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]:

@@ -20,10 +20,10 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State, enters
 from signoff.graph.rules import SHARED
+from signoff.nodes.delegates.descent import DESCENT, Descent
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import in_tree
 from signoff.nodes.delegates.run import Children, caught, settled
-from signoff.nodes.descent import DESCENT, Descent
 from signoff.nodes.node import Dependencies, NodeContext, Work
 from signoff.nodes.requests import Operation
 from signoff.verify.choices import (
@@ -52,7 +52,7 @@ TOP = ""
 """The namespace of the machine that no other one has called."""
 
 
-class Unfinished(BaseException):
+class UnfinishedChild(BaseException):
     """A machine that was called is at work: the node that waits for it has come to no end."""
 
 
@@ -243,7 +243,7 @@ class Tree:
         with_shelf = point.at(TOP)
         try:
             step = self.top.step(with_shelf)
-        except Unfinished:
+        except UnfinishedChild:
             return self.standing
         if step.asked:
             self.standing.asked = step.asked
@@ -264,7 +264,7 @@ class Tree:
         if point is None or given is not None:
             self.standing.begun[ns] = given
             self.standing.running[ns] = member
-            raise Unfinished
+            raise UnfinishedChild
         if point.place is None:
             return dict(point.state)
         if point.waiting is not None:
@@ -276,7 +276,7 @@ class Tree:
                 raise GraphInterrupt(list(step.asked))
             self.standing.done[ns] = step
         self.standing.running[ns] = member
-        raise Unfinished
+        raise UnfinishedChild
 
 
 _INSIDE = (State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.NUDGE)

@@ -43,7 +43,7 @@ class _Sent(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
 
 
-class Resume(_Sent):
+class ResumeEntry(_Sent):
     """An answer to one interrupt."""
 
     interrupt_id: Annotated[str, Field(max_length=1_000)]
@@ -70,7 +70,7 @@ class RunInput(_Sent):
     thread_id: Id
     run_id: Id
     messages: list[Any]
-    resume: list[Resume] | None = None
+    resume: list[ResumeEntry] | None = None
     forwarded_props: Annotated[
         Forwarded, BeforeValidator(lambda given: given if isinstance(given, dict) else {})
     ] = Forwarded()
@@ -98,7 +98,7 @@ def _read_words(message: Mapping[str, Any]) -> tuple[str, str]:
     return valid_text(own), text
 
 
-def _read_answers(given: Sequence[Resume]) -> tuple[str, str, dict[int, Any]]:
+def _read_answers(given: Sequence[ResumeEntry]) -> tuple[str, str, dict[int, Any]]:
     """The interrupt that is answered, what of it was shown, and the answers by their places. Raises
     SetupError for answers that contradict each other."""
     found: dict[int, Any] = {}
@@ -116,7 +116,7 @@ def _read_answers(given: Sequence[Resume]) -> tuple[str, str, dict[int, Any]]:
     return name, shown, found
 
 
-class Run:
+class AguiRun:
     """One run of the protocol: what is asked for, and all that happens until the thread rests."""
 
     room: Room
@@ -198,7 +198,7 @@ class Run:
             raise
         return True
 
-    async def _resume(self, given: Sequence[Resume]) -> None:
+    async def _resume(self, given: Sequence[ResumeEntry]) -> None:
         name, shown, values = _read_answers(given)
         try:
             await self.room.run(give_values(name, shown, values, self.who))

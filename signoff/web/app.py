@@ -192,14 +192,14 @@ class Application:
         if importlib.util.find_spec("ag_ui") is None:
             raise NotLetIn(501, f"AG-UI needs its package: {install_hint('ag-ui')}")
         # Its package is an extra.
-        from signoff.web.agui import MOST_BYTES, Run, RunInput
+        from signoff.web.agui import MOST_BYTES, AguiRun, RunInput
 
         given = await _body(request, RunInput, MOST_BYTES)
         if self.hub.readers >= MOST_READERS:
             raise NotLetIn(503, "Too many pages are open on this server.")
         # What is wrong with the id is told before the stream begins.
         checked_thread_id(given.thread_id)
-        run = Run(self.hub, given, who)
+        run = AguiRun(self.hub, given, who)
         return StreamingResponse(run.stream(), media_type="text/event-stream", headers=_UNBUFFERED)
 
     async def _write(self, request: Request, who: str) -> Response:

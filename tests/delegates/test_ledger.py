@@ -20,8 +20,8 @@ from signoff.graph.machine import State
 from signoff.graph.messages import marks
 from signoff.graph.rules import decide
 from signoff.models import ScriptedModel, call, reply
-from signoff.nodes.delegates.ledger import Machine
-from signoff.nodes.descent import Bound
+from signoff.nodes.delegates.descent import TreeBound
+from signoff.nodes.delegates.ledger import TreeMachine
 from signoff.session.replay import replay
 from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
@@ -225,7 +225,7 @@ def test_what_a_rule_read_of_the_ledger_was_saved_before(tmp_path: Path) -> None
     assert again >= 20
 
 
-def machine(turns: int, others: int = 0) -> tuple[Machine, dict[str, Any]]:
+def machine(turns: int, others: int = 0) -> tuple[TreeMachine, dict[str, Any]]:
     """A delegate after so many replies of 100 tokens, and a ledger in which another one has used some."""
     messages: list[Any] = [HumanMessage("go", id="go")]
     for n in range(turns):
@@ -235,9 +235,9 @@ def machine(turns: int, others: int = 0) -> tuple[Machine, dict[str, Any]]:
         messages.append(ToolMessage(f"{n}", tool_call_id=f"c{n}", id=f"t{n}"))
     graph = build_graph(ScriptedModel([]), [look])
     task = read({"messages": messages, "outcome": None}, deps_of(graph).toolbox)
-    bounds = (Bound("", {"tree_turns": 10, "tokens": 1_000}),)
+    bounds = (TreeBound("", {"tree_turns": 10, "tokens": 1_000}),)
     other = {"b:2": {"used": {"tree_turns": others, "tokens": 100 * others}}}
-    return Machine("a:1", task, Limits(turns=60), bounds), other
+    return TreeMachine("a:1", task, Limits(turns=60), bounds), other
 
 
 def test_a_reservation_that_is_made_again_counts_once() -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -52,35 +54,39 @@ async def test_a_task_over_two_processes_without_forms_and_with_them(bench: McpB
 
 
 @pytest.mark.thorough
-async def test_the_adapters_of_langchain(bench: McpBench) -> None:
-    command = bench.command(ASKS, "--approve", "terminal", "--turns", "3")
-    client = MultiServerMCPClient(
-        {
-            "signoff": {
-                "transport": "stdio",
-                "command": command[0],
-                "args": command[1:],
-                "cwd": bench.workspace,
-            }
-        }
-    )
-    async with client.session("signoff") as session:
-        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
-        assert set(tools) == {"run_task", "resume", "extend", "retry"}
+async def test_the_adapters_of_langchain(bench: McpBench, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    command = bench.command(EVERYTHING.replace("FLAG", str(flag)), "--approve", "terminal", "--turns", "2")
+    stdio = {"transport": "stdio", "command": command[0], "args": command[1:], "cwd": bench.workspace}
+    client = MultiServerMCPClient({"signoff": cast(Any, stdio)})
 
-        async def told(name: str, **arguments: Any) -> Any:
-            made = {"name": name, "args": arguments, "id": "1", "type": "tool_call"}
-            return (await tools[name].ainvoke(made)).artifact["structured_content"]
+    @asynccontextmanager
+    async def process() -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+        async with client.session("signoff") as session:
+            tools = {tool.name: tool for tool in await load_mcp_tools(session)}
+            assert set(tools) == {"run_task", "resume", "extend", "retry"}
 
-        waits = await told("run_task", task="Set it")
+            async def told(name: str, **arguments: Any) -> Any:
+                made = {"name": name, "args": arguments, "id": "1", "type": "tool_call"}
+                result = await tools[name].ainvoke(made)
+                return (result.artifact or {}).get("structured_content") or result
+
+            yield told
+
+    async with process() as told:
+        waits = await told("run_task", task="Do all of it")
         answer = {"thread": waits["thread"], "waiting_id": waits["waiting_id"], "answer": "2"}
         waits = await told("resume", **answer)
         assert waits["waits_for"] == "approval"
-    async with client.session("signoff") as session:
-        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
+    async with process() as told:
         edit = f"edit: {EDIT['arguments']}"
         found = await told("resume", thread=waits["thread"], waiting_id=waits["waiting_id"], answer=edit)
-        assert found["status"] == "success"
+        assert (found["status"], ran(bench)) == ("limit", "edited\n")
+        assert (await told("extend", thread=waits["thread"], turns=5)).status == "error"
+    flag.write_text("All of it.")
+    async with process() as told:
+        assert (await told("retry", thread=waits["thread"]))["outcome"]["summary"] == "All of it."
     assert ran(bench) == "edited\n"
 
 

@@ -29,10 +29,10 @@ Keys = set[tuple[str, str]]
 
 # The marks on messages (see graph/messages.py): which there are, and the values of those that name a kind.
 MARKS = {
-    "after", "answer", "answered", "answers", "at", "begins", "by", "checked", "confirmed", "cut", "edited",
-    "ended", "estimated", "expired", "extended", "finish", "granted", "held", "model", "not_run", "nudge",
-    "offered", "order", "phase", "ran", "reply", "responded", "retries", "said", "seconds", "sent_back",
-    "shown", "unknown", "wait", "waited",
+    "after", "answer", "answered", "answers", "at", "begins", "by", "checked", "confirmed", "cut", "delegate",
+    "edited", "ended", "estimated", "expired", "extended", "finish", "granted", "held", "model", "not_run",
+    "nudge", "offered", "order", "phase", "ran", "reply", "responded", "retries", "said", "seconds",
+    "sent_back", "shown", "undone", "unknown", "wait", "waited",
 }  # fmt: skip
 NUDGES = {
     "empty", "filtered", "middleware", "near_limit", "repeating", "resumed", "round", "sent_back", "talked",
@@ -161,8 +161,7 @@ def test_every_field_of_an_outcome_occurs(recording: Recording) -> None:
     outcomes = [*recording.of("outcome"), *(value for sort, value in recording.entries if sort == "outcomes")]
     found = {key for outcome in outcomes for key, value in outcome.items() if not _is_empty(value)}
     assert any(outcome["retries"] and outcome["seconds_retrying"] for outcome in outcomes)
-    # `tests/delegates/` stores `tree`, which the recorded databases do not have yet.
-    assert set(Outcome.model_fields) - found == {"tree"}
+    assert set(Outcome.model_fields) == found
     parts: Mapping[str, Any] = {"checks": CheckRun, "changes": Change}
     for key, kind in parts.items():
         assert {name for outcome in outcomes for one in outcome[key] for name in one} == set(
@@ -201,7 +200,7 @@ def test_every_mark_of_hooks_occurs(recording: Recording) -> None:
 
 def test_every_sort_of_entry_of_the_store_occurs(recording: Recording) -> None:
     sorts = {sort for sort, _ in recording.entries}
-    assert sorts == {"figures", "journal", "outcomes", "ratings", "requests"}
+    assert sorts == {"figures", "journal", "ledger", "outcomes", "ratings", "requests"}
     journal = [value for sort, value in recording.entries if sort == "journal"]
     assert {entry["status"] for entry in journal} == {"started", "waiting", "done"}
     assert {type(entry["edited"]) for entry in journal} == {dict, type(None)}

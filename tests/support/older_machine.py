@@ -7,7 +7,7 @@ from langgraph.graph import END, START, StateGraph
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.states import NODES, declare
-from signoff.graph.machine import FIRST, State, edges
+from signoff.graph.machine import FIRST, LAST, State, edges
 from signoff.graph.state import AgentState, Context, Input, Output
 from signoff.nodes.node import Branch, Dependencies, Node
 
@@ -33,10 +33,9 @@ def older(graph: Graph, state: State, name: str = OLD) -> Graph:
     declared.add_edge(START, names[FIRST])
     for known, targets in edges().items():
         labels: dict[Hashable, str] = {label: names[target] for target, label in targets.items()}
-        if labels:
-            declared.add_conditional_edges(names[known], Branch(known), labels)
-        else:
-            declared.add_edge(names[known], END)
+        if known is LAST:
+            labels[END] = END
+        declared.add_conditional_edges(names[known], Branch(known), labels)
     return compiled(declared, graph)
 
 

@@ -5,6 +5,8 @@ Together they hold every kind of value that is stored. Conditions are added, nev
 
 import json
 import operator
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, StateSnapshot
@@ -28,11 +30,14 @@ from signoff import (
     Limits,
     ModelRetries,
     Session,
+    build_graph,
+    delegate,
     expire,
     extend,
     go_on,
     request_pause,
     retry,
+    undo,
 )
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
@@ -142,13 +147,13 @@ class Condition:
 
     before: what the model says until then. tasks: the messages; moves: what is done after them. left: what
     cuts the last run short, if something does: "drained" (after a reply), "silent" (a reply that does not
-    come), "killed" (in a tool), "killed unsaved" (when a reply was saved, and no checkpoint of it), "killed
-    unwritten" (when the journal has a result, and no checkpoint), or the state after which it stops. later:
-    what the model says after a kill. settings: of the graph; tools: beside those that every thread has.
-    model: what is made of the script. stands: how it is found (see `stands`). go_on: how it is picked up.
-    after: what the model says then. ends: status, reason, turns and tool calls of the outcome. runs: the
-    effects that take place when it is picked up, and no others. shows: words that the model is shown again,
-    or that stand in the history when it is not called.
+    come), "killed" (in a tool), "killed asking" (while the model is asked), "killed unsaved" (when a reply
+    was saved, and no checkpoint of it), "killed unwritten" (when the journal has a result, and no
+    checkpoint), or the state after which it stops. later: what the model says after a kill. settings: of the
+    graph; tools: beside those that every thread has. model: what is made of the script. stands: how it is
+    found (see `stands`). go_on: how it is picked up. after: what the model says then. ends: status, reason,
+    turns and tool calls of the outcome. runs: the effects that take place when it is picked up, and no
+    others. shows: words that the model is shown again, or that stand in the history when it is not called.
     """
 
     before: Sequence[Any]
@@ -271,6 +276,36 @@ def down(messages: Any) -> Any:
 def in_reserve(script: ScriptedModel) -> Any:
     """A model that is asked when another one has failed."""
     return ScriptedModel(down).with_fallbacks([script])
+
+
+def charged(amount: int) -> str:
+    """Charge a card."""
+    return f"charged {amount}"
+
+
+def paid_back(args: Mapping[str, Any], result: str) -> str:
+    """What undoes a charge."""
+    if args["amount"] == 4:
+        raise ValueError("the bank is closed")
+    return f"paid back {args['amount']}"
+
+
+def clerk_says(messages: Sequence[Any]) -> Any:
+    """What a delegate says: it charges once, by its task, and is done."""
+    if isinstance(messages[-1], ToolMessage):
+        return reply(FINISH, usage=(90, 10))
+    return reply(call("charge", amount=int(messages[-1].text)), usage=(90, 10))
+
+
+def killed_here(messages: Any) -> Any:
+    """A reply during which the process is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+charge = StructuredTool.from_function(charged, name="charge", metadata={"undo": paid_back})
+clerk = delegate("clerk", build_graph(ScriptedModel(clerk_says), [charge]), description="Charges a card.")
+CHARGE, CLERK = call("charge", amount=3), call("clerk", task="5")
+CLERKS = reply(CLERK, call("clerk", task="6"), usage=(90, 10))
 
 
 CONDITIONS: dict[str, Condition] = {
@@ -976,5 +1011,87 @@ CONDITIONS: dict[str, Condition] = {
         stands="error",
         go_on=lambda state: retry(state.values),
         ends=(*SUCCESS, 2, 0),
+    ),
+    "its effects were undone at a limit": Condition(
+        before=[CHARGE, call("charge", amount=4), CLERK],
+        tools=[charge, clerk],
+        settings={"limits": Limits(turns=3), "on_failure": "undo"},
+        stands="limit",
+        go_on=lambda state: extend(state.values, turns=1),
+        ends=(*SUCCESS, 4, 3),
+        shows="charge(amount=3)",
+    ),
+    "extended after its effects were undone": Condition(
+        before=[CHARGE, CHARGE, ASK],
+        tools=[charge],
+        settings={"limits": Limits(turns=2), "on_failure": "undo"},
+        moves=[given(lambda state: extend(state.values, turns=3))],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 4, 2),
+    ),
+    "an undo waits for a person": Condition(
+        before=[CHARGE],
+        tools=[charge],
+        settings={"limits": Limits(turns=1), "on_failure": "ask"},
+        stands="approval",
+        go_on=answer("approve"),
+        after=(),
+        ends=("limit", "turns", 1, 1),
+    ),
+    "an undo waits again after an answer that could not be read": Condition(
+        before=[CHARGE, FINISH],
+        tools=[charge],
+        moves=[given(lambda state: undo(state.values, ask=True)), given(answer({"decisions": []}))],
+        stands="approval",
+        go_on=answer("approve"),
+        after=(),
+        ends=(*SUCCESS, 2, 1),
+    ),
+    "an undo was rejected by somebody who is named": Condition(
+        before=[CHARGE, FINISH],
+        tools=[charge],
+        moves=[
+            given(lambda state: undo(state.values, ask=True)),
+            driven(lambda session: session.resume([{"type": "reject", "message": "It is owed."}], by="ada")),
+        ],
+        stands="success",
+        go_on=message("the second"),
+        ends=(*SUCCESS, 1, 0),
+    ),
+    "an undo was stopped": Condition(
+        before=[CHARGE, FINISH],
+        tools=[charge],
+        moves=[
+            given(lambda state: undo(state.values, ask=True)),
+            driven(lambda session: session.stop()),
+        ],
+        stands="error",
+        go_on=message("the second"),
+        ends=(*SUCCESS, 1, 0),
+    ),
+    "killed beside delegates in a tree with limits": Condition(
+        before=[CLERKS, killed_here],
+        tools=[clerk],
+        settings={"limits": Limits(tokens=700, tree_turns=20, tool_calls=9)},
+        left="killed asking",
+        stands="stopped",
+        go_on=go_on,
+        ends=(*SUCCESS, 2, 2),
+    ),
+    "extended beside delegates, after a reply was lost": Condition(
+        before=[CLERKS, killed_here],
+        tools=[clerk],
+        settings={"limits": Limits(tokens=700, tree_turns=20, tool_calls=9)},
+        left="killed asking",
+        later=[reply(ASK, usage=(190, 10)), reply(CLERK, usage=(190, 10)), ASK],
+        moves=[
+            given(go_on),
+            given(answer("blue")),
+            given(lambda state: extend(state.values, turns=3)),
+        ],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 5, 3),
     ),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signoff.web.agui import MOST_BYTES, Run, RunInput
+from signoff.web.agui import MOST_BYTES, AguiRun, RunInput
 from signoff.web.gate import Gate
 from signoff.web.log import MOST_ENTRIES
 from tests.support.benches.agui import Seen, applied, checked, events_of, run_input
@@ -363,10 +363,10 @@ async def test_without_its_package_the_command_that_installs_it_is_named(
         assert (answer.status_code, "ag-ui]" in answer.json()["problem"]) == (501, True)
 
 
-def reading(opened: Opened, *texts: str, **more: Any) -> Run:
+def reading(opened: Opened, *texts: str, **more: Any) -> AguiRun:
     """A request that is read as slowly as the test likes."""
     given = RunInput.model_validate(run_input("t1", *texts, **more))
-    return Run(opened.hub, given, "")
+    return AguiRun(opened.hub, given, "")
 
 
 async def test_nobody_who_leaves_ends_a_run(bench: WebBench) -> None:

@@ -19,7 +19,7 @@ LISTENS = "__signoff_listens"
 
 
 @dataclass(frozen=True)
-class Bound:
+class TreeBound:
     """Limits of one machine that bound all below it, by their names: how much all of them together may use
     since its task began. ns: its namespace among the checkpoints of the thread."""
 
@@ -41,7 +41,7 @@ class Descent:
     ns: str
     deeper: int
     policies: Sequence[Approvals] = ()
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[TreeBound, ...] = ()
     root: str = ""
     ledger: Any = None
     listens: bool = False
