@@ -136,7 +136,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a refusal says nothing": Mutation(
         "few calls",
-        put(signoff.nodes.finishing.case.Case, "told", lambda *_, **__: []),
+        put(signoff.nodes.finishing.case.Case, "feedback", lambda *_, **__: []),
         ["a finish is answered"],
     ),
     "a finish that wants a person's yes is accepted without one": Mutation(
