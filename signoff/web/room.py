@@ -51,6 +51,7 @@ _MOST_LIVE = 20_000
 _MOST_LINE = 300
 _FLUSH_SECONDS = 0.05
 _BEGIN_SECONDS = 10.0
+_REST_SECONDS = 1.0
 _SHORTEST_SECONDS = 0.15
 _MOST_REQUESTS = 200
 
@@ -315,6 +316,11 @@ class Room:
         await self._in_time(lambda work: work.again(waiting))
 
     async def _in_time(self, goes: Goes) -> None:
+        # What waits is saved, and shown, a moment before the run that has asked for it is at rest. An answer
+        # to it is not too late.
+        end = time.monotonic() + _REST_SECONDS
+        while self.here and time.monotonic() < end:
+            await asyncio.sleep(_FLUSH_SECONDS)
         try:
             await self._begin(goes)
         except ThreadBusy as error:
