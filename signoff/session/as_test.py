@@ -46,7 +46,7 @@ def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = 
     if problem := why_it_fails(source):
         raise SetupError(
             f"The thread cannot be written as a test that passes: {problem} A test plays replies, results "
-            "and answers; it has no clock, no kills, no stops and no prompts of the graph's own."
+            "and answers; it has no clock, no kills, no stops, no undoing and no prompts of the graph's own."
         )
     return source
 

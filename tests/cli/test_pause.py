@@ -171,9 +171,10 @@ class TestProcesses:
             assert shown.end() == 0
 
     def test_a_process_that_hangs_or_was_killed(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, "lambda m: __import__('time').sleep(600)"))
+        hangs = bench.folder / "hangs"
+        bench.model(steps(LOOK, f"lambda m: (open({str(hangs)!r}, 'w'), __import__('time').sleep(600))"))
         with bench.start(*run_words(bench)) as runner:
-            wait_for(bench, 1)
+            wait_until(hangs.exists)
             assert bench.process("pause", "t1")[0] == 0
             assert bench.process("pause", "t1")[0] == 0, "asking twice changes nothing"
             runner.send_signal(signal.SIGKILL)

@@ -1,6 +1,7 @@
 """What delegates wait for: it appears at the top, all at once, and is answered in any order by its id."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -471,11 +472,14 @@ def test_a_pause_that_another_process_asks_for_reaches_all_below(
     beside: int, way: str, storage: SqliteStorage
 ) -> None:
     done: list[str] = []
+    together = threading.Barrier(beside)
 
     @tool
     def work(name: str) -> str:
         """Work."""
         done.append(name)
+        if name.endswith("0"):
+            together.wait(20)
         request_pause(storage.store, "t")
         return name
 

@@ -57,7 +57,7 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         [
             # An answer that could not be read, a stop, kills in a tool, an interrupt in a tool, a summary by
-            # a model or in words of the graph's own, the choice of some tools: no move of a test.
+            # a model or in words of the graph's own, the choice of some tools, undoing: no move of a test.
             "waits again after an answer that could not be read",
             "a reply grew too large",
             "cancelled",
@@ -69,6 +69,7 @@ REFUSED: Mapping[str, str] = {
             "with a digest that a model wrote",
             "with a contract beside the digest",
             "offered some of its tools",
+            "extended after its effects were undone",
         ],
         DEPARTS,
     ),
