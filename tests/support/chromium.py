@@ -1,14 +1,15 @@
-"""One headless Chromium for all tests of a session; each test has a context of its own in it.
+"""One headless Chromium for each process that runs tests; each test has a context of its own in it.
 
-`chromium` is a fixture: the address at which Playwright connects to it. It is started before the tests are
-shared out to processes, and ends with the process that started it. A Playwright that is kept open for longer
-than a test would leave its event loop running in the thread of the tests, where async tests begin their own.
+`chromium` is a fixture: the address at which Playwright connects to it. The browser ends with the process
+that started it. Two processes do not share one: each Playwright takes hold of every page of the browser that
+it connects to, also of those that another has opened. A Playwright that is kept open for longer than a test
+would leave its event loop running in the thread of the tests, where async tests begin their own.
 """
 
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +19,17 @@ from tests.support.servers.postgres import WITH_US
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 MISSING = "no Chromium is installed (on Debian: apt-get install chromium)"
-ADDRESS = pytest.StashKey[str]()
-_OPTIONS = ("--headless", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "about:blank")
+# The three about the background are Playwright's own: a page behind another is as quick as the one before it.
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--remote-debugging-port=0",
+    "--no-first-run",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "about:blank",
+)
 _LISTENING = "DevTools listening on "
 
 
@@ -66,20 +76,11 @@ def browser(address: str | None = None) -> Iterator[Any]:
             found.close()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)
-    if PROGRAM is None or not wanted or session.config.option.collectonly:
-        return (yield)
-    with running() as address:
-        session.stash[ADDRESS] = address
-        return (yield)
-
-
 @pytest.fixture(scope="session")
-def chromium(request: pytest.FixtureRequest) -> str:
-    """The address of the browser that all tests share."""
+def chromium() -> Iterator[str]:
+    """The address of the browser that all tests of this process share."""
     pytest.importorskip("playwright.sync_api")
-    if ADDRESS not in request.session.stash:
+    if PROGRAM is None:
         pytest.skip(MISSING)
-    return request.session.stash[ADDRESS]
+    with running() as address:
+        yield address

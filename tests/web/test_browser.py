@@ -75,7 +75,7 @@ def test_a_whole_task(chromium: str, bench: WebBench, view: str, tmp_path: Path)
             assert seen.page.url == f"{served.origin}/?thread=web"
             fits(seen, given["width"])
             seen.send("Change the port")
-            seen.shows("Which port?")
+            seen.asks("Which port?")
             fits(seen, given["width"])
             seen.press("8080")
             seen.stands("Waiting for approval")
@@ -123,7 +123,7 @@ def test_two_pages_see_the_same_and_the_second_answer_is_too_late(chromium: str,
             seen.shows("Say below")
         ada.send("Change the port")
         for seen in (ada, bob):
-            seen.shows("Which port?")
+            seen.asks("Which port?")
         # Both press before either page has heard of the other.
         for seen, port in ((ada, "8080"), (bob, "9090")):
             seen.page.evaluate(
@@ -186,7 +186,7 @@ def test_the_keyboard_does_all(chromium: str, served: Served) -> None:
         seen.page.keyboard.press("Shift+Enter")
         seen.page.keyboard.type("the port")
         seen.page.keyboard.press("Enter")
-        seen.shows("Which port?")
+        seen.asks("Which port?")
         seen.page.locator("#heard", has_text="Which port?").wait_for(state="attached")
         seen.page.keyboard.type("1")
         seen.page.keyboard.press("Enter")
@@ -230,7 +230,7 @@ def test_a_decision_stands_for_the_words_that_are_sent(chromium: str, bench: Web
             assert all_at_once.is_disabled()
             seen.page.locator('[data-kind="edit"]').first.click()
             all_at_once.click()
-            seen.shows("Is it well?")
+            seen.asks("Is it well?")
     finally:
         served.end()
     assert [(bench.workspace / f"{name}.txt").read_text() for name in ("one", "two")] == ["second\n", "two\n"]
@@ -251,10 +251,10 @@ def test_words_go_to_what_they_were_meant_for(chromium: str, bench: WebBench) ->
                 seen.shows("Say below")
             ada.send("Ask")
             for seen in (ada, bob):
-                seen.shows("First?")
+                seen.asks("First?")
             bob.page.locator("#prompt").fill("to the first")
             ada.send("mine")
-            bob.page.locator(".ask", has_text="Second?").wait_for()
+            bob.asks("Second?")
             bob.page.locator("#prompt").press("Enter")
             bob.shows("since you began to type")
             assert bob.page.locator(".ask", has_text="Second?").is_visible()
@@ -286,7 +286,7 @@ def test_a_tab_that_nobody_sees_has_its_state_in_its_title(chromium: str, served
             seen.shows("Say below")
         bob.page.evaluate(change, True)
         ada.send("Change the port")
-        ada.shows("Which port?")
+        ada.asks("Which port?")
         # The stream ends after some seconds, and a glance is taken now and then.
         for _ in range(300):
             bob.page.wait_for_timeout(200)
@@ -294,7 +294,7 @@ def test_a_tab_that_nobody_sees_has_its_state_in_its_title(chromium: str, served
                 break
         assert bob.page.title().startswith("Waiting for an answer")
         bob.page.evaluate(change, False)
-        bob.shows("Which port?")
+        bob.asks("Which port?")
         ada.press("8080")
         bob.stands("Waiting for approval")
 

@@ -68,7 +68,7 @@ def test_every_action_by_keyboard_alone(chromium: str, bench: WebBench, served: 
         seen.page.locator("#own-approve").wait_for()
         keys.type("Set the port")
         keys.press("Enter")
-        seen.shows("Which port?")
+        seen.asks("Which port?")
         press(seen, '[data-text="8080"]', "Shift+Tab")
         seen.stands("Waiting for approval")
         press(seen, '[data-opens="reject"]', "Shift+Tab")
@@ -149,7 +149,7 @@ def test_settings_that_do_not_fit_are_told_and_may_be_typed_again(chromium: str,
         assert seen.page.locator("#prompt").input_value() == "Set the port"
         seen.page.locator("#own-tools").fill("files")
         seen.page.locator("#prompt").press("Enter")
-        seen.shows("Which port?")
+        seen.asks("Which port?")
 
 
 def test_another_try_after_an_error(chromium: str, bench: WebBench) -> None:

@@ -72,6 +72,10 @@ class Seen:
         for word in words:
             self.page.get_by_text(word).locator("visible=true").first.wait_for()
 
+    def asks(self, question: str) -> None:
+        """Waits until an answer to `question` can be given: its words are seen before that, in the call."""
+        self.page.locator(".ask", has_text=question).wait_for()
+
     def stands(self, word: str) -> None:
         """Waits until the thread stands like this."""
         self.page.locator(f'[data-word="{word}"]').wait_for()
