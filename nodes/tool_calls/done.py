@@ -68,7 +68,7 @@ class _Level:
 def done_calls(task: Task, state: AgentState, run: NodeContext) -> Part[list[DoneCall]]:
     """A part of a node: what the task has done, the oldest first."""
     found = yield from _of_machine(_Level(run, state, task))
-    return sorted(found, key=attrgetter("at"))
+    return sorted(found, key=attrgetter("at"))  # it keeps what stands at the same time in the order found
 
 
 def may_have_effects(task: Task, run: NodeContext) -> bool:
@@ -78,17 +78,32 @@ def may_have_effects(task: Task, run: NodeContext) -> bool:
 
 
 def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
-    box, found = machine.run.deps.toolbox, list[DoneCall]()
+    """What a machine has done, and those below it.
+
+    Only delegates of one reply work beside each other, so that times order them. A machine's own calls run
+    one after the other: there the history has the order. A call that was cut short has no time, and another
+    process may have another clock.
+    """
+    found, latest = list[DoneCall](), 0.0
     for reply in machine.task.replies:
-        own = [_as_ran(reply, call) for call in reply.calls if _is_own_effect(call, machine)]
-        undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in own]
-        entries = yield from look(machine.run, reply.message.id or "", [*own, *undoing])
+        own, begun = (yield from _of_reply(machine, reply)), latest
         for call in reply.calls:
-            if call.name in box.delegates:
-                found += yield from _of_delegate(machine, reply, call)
-        done = (_done(machine, reply, call, entries) for call in own)
-        found += [one for one in done if one is not None]
+            beside = call.name in machine.run.deps.toolbox.delegates
+            some = (yield from _of_delegate(machine, reply, call)) if beside else own.get(call.id, ())
+            some = [replace(one, at=max(one.at, begun if beside else latest)) for one in some]
+            found += some
+            latest = max([latest, *(one.at for one in some)])
+            begun = begun if beside else latest
     return found
+
+
+def _of_reply(machine: _Level, reply: Reply) -> Part[Mapping[str, Sequence[DoneCall]]]:
+    """The machine's own calls of a reply that may have taken place, by call id."""
+    own = [_as_ran(reply, call) for call in reply.calls if _is_own_effect(call, machine)]
+    undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in own]
+    entries = yield from look(machine.run, reply.message.id or "", [*own, *undoing])
+    done = {call.id: _done(machine, reply, call, entries) for call in own}
+    return {name: [one] for name, one in done.items() if one is not None}
 
 
 def _is_own_effect(call: Call, machine: _Level) -> bool:
@@ -102,11 +117,15 @@ def _as_ran(reply: Reply, call: Call) -> Call:
     return call if ran is None else replace(call, args=ran)
 
 
-def _key(machine: _Level, reply: Reply, call: Call) -> str:
-    ns = machine.run.descent.ns if machine.run.descent is not None else ""
-    parts = (ns, reply.message.id or "", call.id)
-    text = "".join(f"{len(part)}:{part}" for part in parts)
+def undo_key(reply_id: str, call_id: str, ns: str = "") -> str:
+    """Names the undo of a call in the journal. ns: the namespace of the delegate's machine that made it."""
+    text = "".join(f"{len(part)}:{part}" for part in (ns, reply_id, call_id))
     return f"undo-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def _key(machine: _Level, reply: Reply, call: Call) -> str:
+    descent = machine.run.descent
+    return undo_key(reply.message.id or "", call.id, "" if descent is None else descent.ns)
 
 
 def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, JournalEntry]) -> DoneCall | None:

@@ -22,6 +22,7 @@ from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import is_answer, is_genuine, marks
 from signoff.graph.state import AgentState
 from signoff.nodes.decide import STRAIGHT
+from signoff.nodes.tool_calls.done import undo_key
 from signoff.verify.choices import MOST_STEPS, OUTSIDE, REPLY, STEP, Possibility, World
 from signoff.verify.machine import ALPHABET, THREAD, Machine, MachinePoint, MachineStep, reopened
 from signoff.verify.properties import PROPERTIES, Property
@@ -241,26 +242,30 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
 
 
 def _undo(point: MachinePoint, task: Task, machine: Machine) -> Hashable:
-    """Returns what an undo reads: each effect of the task and what the store says of it, and how far it has
-    come."""
+    """Returns what an undo reads: each effect of the task, by reply, what the store says of it and of what
+    undoes it, and how far the undo has come."""
     if not machine.deps.toolbox.undos:
         return None
     shelf = [(name, value) for (place, name), value in point.shelf.items() if place[1] == "journal"]
     told = {name: (value["status"], value["attempt"]) for name, value in shelf}
     effects = tuple(
-        (_call(call), found.status, marks(found).get("not_run"), "undone" in marks(found), told.get(call.id))
+        tuple(
+            (
+                (_call(call), found.status, marks(found).get("not_run"), "undone" in marks(found)),
+                (told.get(call.id), told.get(undo_key(reply.message.id or "", call.id))),
+            )
+            for call, found in zip(reply.calls, reply.found, strict=True)
+            if found is not None and machine.deps.toolbox.is_effect(call.name)
+        )
         for reply in task.replies
-        for call, found in zip(reply.calls, reply.found, strict=True)
-        if found is not None and machine.deps.toolbox.is_effect(call.name)
     )
-    undos = tuple(status for name, status in told.items() if name.startswith("undo-"))
     found = point.state.get("undo")
     if found is None or found["task"] != task.id:
-        return effects, undos
+        return effects
     done, event = tuple(step["why"] for step in found["done"]), point.state.get("event")
     how = found["ask"], found["over"], bool(found.get("left_off")), bool(found["problem"])
     decided_on = tuple(one["type"] for one in found["decisions"].values())
-    return effects, undos, done, how, decided_on, event
+    return effects, done, how, decided_on, event
 
 
 def _journal(point: MachinePoint, task: Task) -> Hashable:

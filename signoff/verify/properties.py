@@ -272,6 +272,12 @@ def undone_after_an_end(step: MachineStep, machine: Machine) -> Why:
     return None
 
 
+def undone_to_the_end(step: MachineStep, _: Machine) -> Why:
+    if step.after.via not in (Event.UNDO, Event.NEXT) or step.after.place is State.UNDO:
+        return None
+    return f"{step.after.via!s} leads to {step.after.place!s}, and the undo is not over"
+
+
 def no_effect_is_forgotten(step: MachineStep, machine: Machine) -> Why:
     outcome = step.after.state.get("outcome") if ends(step) and step.before.via is Event.UNDONE else None
     if ends(step) and step.before.via is not Event.UNDONE:
@@ -485,6 +491,11 @@ PROPERTIES: tuple[Property, ...] = (
         "undone when it failed",
         "What a task has done is undone after its end: when it failed, or on request.",
         undone_after_an_end,
+    ),
+    Property(
+        "undone to the end",
+        "An undo that was asked for or has begun is carried on in its own state until nothing is left.",
+        undone_to_the_end,
     ),
     Property(
         "no effect forgotten",

@@ -118,7 +118,7 @@ def test_all_holds_and_nothing_really_runs(bench: Bench, graph: str, worlds: lis
     assert told["held"] is True
     assert [world["tools"] for world in told["worlds"]] == worlds
     assert all(world["states"] > 20 for world in told["worlds"])
-    assert len(told["properties"]) == 33
+    assert len(told["properties"]) == 34
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_delegates_are_played_with_their_graph(bench: Bench, graph: str) -> None
     told = json.loads(result.stdout)
     assert [world["tools"] for world in told["worlds"]] == ["finish_task", "helper and asker"]
     assert told["worlds"][1]["states"] > 100
-    assert len(told["properties"]) == 44
+    assert len(told["properties"]) == 45
 
 
 def test_a_team_that_loses_a_wait_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
