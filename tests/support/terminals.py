@@ -10,14 +10,17 @@ from signoff.tools.pty.processes import processes
 from signoff.tools.terminal import ShellResult
 
 PYTHON = sys.executable
-SLEEP = f"sleep {7_000 + os.getpid() / 1e7:.7f}"
-"""A command line of this test run alone, to look for in the process table."""
 GETPASS = f"{PYTHON} -c 'import getpass; print(len(getpass.getpass()))'"
 
 
-def found(words: str = SLEEP) -> list[int]:
-    """The processes that run exactly these words."""
-    line = b"".join(word.encode() + b"\0" for word in words.split())
+def long_sleep() -> str:
+    """A command line of this process alone, to look for in the process table: tests run in several forks."""
+    return f"sleep {7_000 + os.getpid() / 1e7:.7f}"
+
+
+def found(words: str | None = None) -> list[int]:
+    """The processes that run exactly these words, or this process's long sleep."""
+    line = b"".join(word.encode() + b"\0" for word in (words or long_sleep()).split())
     return [each.pid for each in processes() if _command_line(each.pid) == line]
 
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.tools import ToolException
 
 from signoff.tools.terminal import Shell, ShellResult
-from tests.support.terminals import GETPASS, PYTHON, SLEEP, found, plain, terminals, until
+from tests.support.terminals import GETPASS, PYTHON, found, long_sleep, plain, terminals, until
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_a_shell_that_ends_is_said_once_and_replaced(
 
 
 def test_what_a_shell_leaves_behind_ends_with_it(shell: Shell) -> None:
-    assert shell.run(f"setsid -f {SLEEP}; {SLEEP} & exit 2").exit_code == 2
+    assert shell.run(f"setsid -f {long_sleep()}; {long_sleep()} & exit 2").exit_code == 2
     assert not found()
 
 
@@ -69,9 +69,8 @@ def test_a_shell_that_ended_between_commands_is_said(shell: Shell) -> None:
 @pytest.mark.thorough
 def test_many_stubborn_children_are_ended_at_the_time_out(shell: Shell) -> None:
     script = "import os, signal, time\nsignal.signal(2, 1), signal.signal(3, 1)\n"
-    script += (
-        "for _ in range(50):\n    if not os.fork(): os.execvp('sleep', '{SLEEP}'.split())\ntime.sleep(100)"
-    )
+    script += f"for _ in range(50):\n    if not os.fork(): os.execvp('sleep', '{long_sleep()}'.split())\n"
+    script += "time.sleep(100)"
     result = shell.run(f'{PYTHON} -c "{script}"', timeout=1)
     assert (result.exit_code, result.timed_out) == (137, True)
     assert until(lambda: not found())
@@ -154,7 +153,7 @@ def test_a_command_that_works_in_silence_is_left_alone(tmp_path: Path) -> None:
 
 def test_typing_more_than_a_program_takes_does_not_keep_it_from_being_stopped(tmp_path: Path) -> None:
     with Shell(tmp_path, interactive=True) as shell, ThreadPoolExecutor() as threads:
-        running = threads.submit(shell.run, f"trap '' INT QUIT; {SLEEP}", 1)
+        running = threads.submit(shell.run, f"trap '' INT QUIT; {long_sleep()}", 1)
         assert until(lambda: bool(found()))
         with pytest.raises(ToolException, match="does not read"):
             shell.write(b"x\n" * 100_000)
@@ -168,18 +167,19 @@ def test_a_listener_that_raises_stops_the_command(shell: Shell) -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        shell.run(f"echo x; {SLEEP}", on_output=broken)
+        shell.run(f"echo x; {long_sleep()}", on_output=broken)
     assert not found()
     assert shell.run("echo next").output == "next\n"
 
 
 def test_close_ends_a_running_command_and_everything_else(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    shell.run(f"{SLEEP} & nohup {SLEEP} & setsid {SLEEP} & trap '' HUP; (trap '' HUP; {SLEEP}) &")
-    shell.run(f"setsid -f env -i {SLEEP}; (env -i setsid {SLEEP} &)")
+    sleep = long_sleep()
+    shell.run(f"{sleep} & nohup {sleep} & setsid {sleep} & trap '' HUP; (trap '' HUP; {sleep}) &")
+    shell.run(f"setsid -f env -i {sleep}; (env -i setsid {sleep} &)")
     assert until(lambda: len(found()) == 6)
     with ThreadPoolExecutor() as threads:
-        running = threads.submit(shell.run, SLEEP)
+        running = threads.submit(shell.run, long_sleep())
         assert until(lambda: len(found()) == 7)
         shell.close()
         with pytest.raises(ToolException, match="closed"):

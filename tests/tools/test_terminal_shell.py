@@ -12,7 +12,7 @@ from langchain_core.tools import ToolException
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.job import without_echo
 from signoff.tools.terminal import Shell
-from tests.support.terminals import GETPASS, PYTHON, SLEEP, found, plain, until
+from tests.support.terminals import GETPASS, PYTHON, found, long_sleep, plain, until
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_person_types_into_an_interactive_shell(tmp_path: Path) -> None:
         code, output = plain(running.result())
         assert (code, "6\n" in output, "secret" in output) == (0, True, False)
         assert shell.waiting_for is None
-        running = threads.submit(shell.run, SLEEP, 30)
+        running = threads.submit(shell.run, long_sleep(), 30)
         assert until(lambda: bool(found()))
         shell.interrupt()
         assert plain(running.result())[0] == 130
@@ -201,7 +201,7 @@ def test_a_person_types_into_an_interactive_shell(tmp_path: Path) -> None:
 
 def test_a_program_that_a_person_started_is_not_typed_into(tmp_path: Path) -> None:
     with Shell(tmp_path, interactive=True) as shell:
-        shell.write(f"{SLEEP}\n".encode())
+        shell.write(f"{long_sleep()}\n".encode())
         assert until(lambda: bool(found()))
         with pytest.raises(ToolException, match="still running"):
             shell.run("echo x")

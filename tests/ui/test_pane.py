@@ -12,7 +12,7 @@ from textual import events
 from textual.widgets import Input
 
 from tests.support.benches.pane import desk, wheel
-from tests.support.terminals import SLEEP, found
+from tests.support.terminals import found, long_sleep
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ async def test_a_person_answers_a_password_prompt(tmp_path: Path) -> None:
 async def test_ctrl_c_and_interrupt_end_a_command(tmp_path: Path) -> None:
     async with desk(tmp_path) as person:
         for by_key in (True, False):
-            running = person.run(SLEEP)
+            running = person.run(long_sleep())
             await person.sees(lambda: bool(found()))
             if by_key:
                 await person.pilot.press("ctrl+c")
@@ -83,12 +83,12 @@ async def test_ctrl_c_and_interrupt_end_a_command(tmp_path: Path) -> None:
             assert (result.exit_code, result.output) == (130, "^C\n")
             await person.sees(lambda: not found())
         await person.sees(person.at_prompt)
-        assert person.lines == [f"$ {SLEEP}", "^C", f"$ {SLEEP}", "^C", "> "]
+        assert person.lines == [f"$ {long_sleep()}", "^C", f"$ {long_sleep()}", "^C", "> "]
 
 
 async def test_what_is_typed_and_not_read_does_not_keep_ctrl_c_waiting(tmp_path: Path) -> None:
     async with desk(tmp_path) as person:
-        running = person.run(SLEEP)
+        running = person.run(long_sleep())
         await person.sees(lambda: bool(found()))
         person.pane.post_message(events.Paste("x" * 600_000))
         await person.pilot.pause(0.1)

@@ -11,7 +11,7 @@ from langchain_core.tools import ToolException
 from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package has no types
 
 from tests.support.benches.pane import desk
-from tests.support.terminals import SLEEP, found, until
+from tests.support.terminals import found, long_sleep, until
 
 
 async def test_a_person_ends_the_shell(tmp_path: Path) -> None:
@@ -42,9 +42,9 @@ async def test_a_persons_program_is_not_typed_into(tmp_path: Path) -> None:
 
 async def test_nothing_is_left_when_the_application_ends(tmp_path: Path) -> None:
     async with desk(tmp_path) as person:
-        await person.run(f"setsid -f {SLEEP}; nohup {SLEEP} >/dev/null 2>&1 & {SLEEP} &")
+        await person.run(f"setsid -f {long_sleep()}; nohup {long_sleep()} >/dev/null 2>&1 & {long_sleep()} &")
         await person.sees(lambda: len(found()) == 3)
-        running = person.run(SLEEP)
+        running = person.run(long_sleep())
         await person.sees(lambda: len(found()) == 4)
     with pytest.raises(ToolException, match="closed"):
         await running
@@ -96,7 +96,7 @@ def test_nothing_reaches_the_users_own_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.sample(1)
 def test_nothing_is_left_when_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    process = application(tmp_path, f"{SLEEP} & {SLEEP}")
+    process = application(tmp_path, f"{long_sleep()} & {long_sleep()}")
     assert until(lambda: len(found()) == 2, 20)
     os.kill(process.pid, number)
     assert until(lambda: not found(), 10)
