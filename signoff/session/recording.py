@@ -96,6 +96,10 @@ def record(graph: Graph, thread_id: str) -> Recording:
         raise SetupError("There is nothing to record without a checkpointer; build the graph with storage=.")
     if deps.middleware is not None:
         raise SetupError("The graph has middleware, which a recording does not hold; test it with the graph.")
+    if deps.toolbox.delegates:
+        raise SetupError(
+            "The graph has delegates, whose machines a recording does not hold; test it with them."
+        )
     _check_controls(deps)
     with runner(saver, checked_thread_id(thread_id)), readable(thread_id):
         condition = look(graph, thread_id).condition

@@ -183,7 +183,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
     assert shown.exit_code == 0
     assert "three ends" in shown.stdout
     assert "A task ends only by success, limit or error." in shown.stdout
-    assert "30 of 30 properties held" in shown.stdout
+    assert "34 of 34 properties held" in shown.stdout
 
 
 @pytest.mark.parametrize(

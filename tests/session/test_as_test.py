@@ -25,6 +25,7 @@ from tests.support.released_conditions import CONDITIONS
 ROOT = Path(__file__).parents[2]
 LEFT, MIDDLE, DEPARTS = "has work left", "begins in the middle", "cannot be written as a test that passes"
 CONTROLS, MIDDLEWARE, FORMAT = "control tools of its own", "has middleware", "has a response_format"
+DELEGATES = "has delegates"
 # The recorded threads that a script cannot stand for, and what is said of each.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -70,8 +71,20 @@ REFUSED: Mapping[str, str] = {
             "with a contract beside the digest",
             "offered some of its tools",
             "extended after its effects were undone",
+            "an undo waits for a person",
+            "an undo waits again after an answer that could not be read",
+            "an undo was rejected by somebody who is named",
+            "an undo was stopped",
         ],
         DEPARTS,
+    ),
+    **dict.fromkeys(
+        [
+            "its effects were undone at a limit",
+            "killed beside delegates in a tree with limits",
+            "extended beside delegates, after a reply was lost",
+        ],
+        DELEGATES,
     ),
     "a finishing tool goes on": CONTROLS,
     "ended by a finishing tool": CONTROLS,

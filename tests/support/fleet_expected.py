@@ -39,6 +39,7 @@ def expected(every: Sequence[Plan], caps: Sequence[int]) -> dict[str, Any]:
         "models": {"fleet": sum(one.turns > 0 for one in told)},
         "rules": _rules(told),
         "sections": _sections(told),
+        "delegates": {},
         "what_if": [
             {"cap": cap, "cut": sum(one > cap for one in turns), "successes": len(turns)} for cap in caps
         ],
