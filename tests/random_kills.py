@@ -38,7 +38,7 @@ from signoff.models import ScriptedModel, call, reply
 from tests.support.arguments import at_least
 
 # Seconds that a process lives at most: so that a few kills fall on every thread.
-LONGEST = {"sqlite": 0.12, "postgres": 0.5}
+LONGEST = {"sqlite": 0.12, "postgres": 0.25}
 PARTS = ("status", "reason", "summary", "turns", "nudges", "refusals", "tool_calls")
 
 

@@ -3,17 +3,15 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from signoff.graph.compiled.inputs import NO_TASK
 from signoff.graph.errors import ThreadError
 from signoff.graph.machine import ALIASES, Event, State, next_states
 
 _START = "__start__"
-# LangGraph keeps what no task wrote, such as the target of a `Command(goto=…)`, under this id.
-NO_TASK = str(UUID(int=0))
 
 
 @dataclass(frozen=True)

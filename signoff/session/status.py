@@ -188,8 +188,9 @@ def is_guarded(storage: Storage, thread_id: str) -> bool:
 
 def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]:
     """What a thread of an agent with guards waits for: its steps are no nodes of this graph, so LangGraph
-    names none here."""
-    if state.tasks or not isinstance(graph.checkpointer, BaseCheckpointSaver):
+    names none here. A thread of this machine is not read again, and could not be by a saver that is async
+    alone, such as that of LangGraph's server."""
+    if state.tasks or "machine" in state.values or not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return []
     saved = graph.checkpointer.get_tuple(state.config)
     if saved is None or GUARDS not in saved.checkpoint["channel_values"]:

@@ -1,0 +1,109 @@
+"""A process that was killed when a command was saved, and not yet the first step that takes it up.
+
+LangGraph adds what the next command writes to it: two values for one channel, and nobody could read the
+thread any more.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from signoff import Limits, Session, ThreadError, build_graph, current_outcome, extend, go_on, retry
+from signoff.graph.build import Graph
+from signoff.models import ScriptedModel, call
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Died(BaseException):
+    """The process is gone: no code of ours may catch this."""
+
+
+class Mortal(InMemorySaver):
+    """Dies, once it is told to, where it would save the next checkpoint; what was written is saved before."""
+
+    armed = False
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if self.armed:
+            self.armed = False
+            raise Died
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def killed(end: str) -> Graph:
+    """The graph of a thread that ended like this, was told to go on, and died before it had."""
+    tries = 0
+
+    def reply(_: list[BaseMessage]) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries > 1:
+            return call("finish_task", summary="Done.")
+        return RuntimeError("no") if end == "error" else call("think", thought="hm")
+
+    saver = Mortal()
+    graph = build_graph(
+        ScriptedModel(reply), [], checkpointer=saver, limits=Limits(turns=1), model_retries=None
+    )
+    ended = graph.invoke({"messages": [("user", "do it")]}, THREAD)
+    assert ended["outcome"]["status"] == end
+    values = graph.get_state(THREAD).values
+    saver.armed = True
+    with pytest.raises(Died):
+        graph.invoke(retry(values) if end == "error" else extend(values, 1), THREAD)
+    state = graph.get_state(THREAD)
+    assert (current_outcome(state.values), state.next) == (None, ())
+    return graph
+
+
+async def _in_a_loop(graph: Graph) -> Any:
+    return await graph.ainvoke(go_on(graph.get_state(THREAD)), THREAD)
+
+
+WAYS: dict[str, Callable[[Graph], Any]] = {
+    "nothing": lambda graph: graph.invoke(None, THREAD),
+    "go_on": lambda graph: graph.invoke(go_on(graph.get_state(THREAD)), THREAD),
+    "go_on in a loop": lambda graph: asyncio.run(_in_a_loop(graph)),
+    "a session": lambda graph: Session(graph, "t").run(),
+    "the message once more": lambda graph: graph.invoke({"messages": [("user", "do it")]}, THREAD),
+    "another message": lambda graph: graph.invoke({"messages": [("user", "and that")]}, THREAD),
+}
+
+
+@pytest.mark.parametrize("end", ["limit", "error"])
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_comes_next_the_thread_goes_on(way: str, end: str) -> None:
+    graph = killed(end)
+    WAYS[way](graph)
+    state = graph.get_state(THREAD)
+    outcome = current_outcome(state.values)
+    assert outcome
+    assert (outcome["status"], outcome["summary"]) == ("success", "Done.")
+    ids = [message.id for message in state.values["messages"]]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("end", ["limit", "error"])
+def test_another_command_is_refused_and_nothing_is_lost(end: str) -> None:
+    graph = killed(end)
+    with pytest.raises(ThreadError, match=r"'t' was killed while it took up a command; .* invoke\(None\)"):
+        graph.invoke(Command(goto="compress", update={"event": "retry"}), THREAD)
+    with pytest.raises(ThreadError, match="has not ended"):
+        extend(graph.get_state(THREAD), 1)
+    assert graph.invoke(None, THREAD)["outcome"]["status"] == "success"
+
+
+@pytest.mark.parametrize("end", ["limit", "error"])
+def test_it_can_be_stopped(end: str) -> None:
+    graph = killed(end)
+    Session(graph, "t").stop()
+    Session(graph, "t").run()
+    outcome = current_outcome(graph.get_state(THREAD).values)
+    assert outcome
+    assert outcome["reason"] == "cancelled"
