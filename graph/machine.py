@@ -15,8 +15,9 @@ where it stands. `ALIASES` maps the names of older versions.
 from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+from uuid import UUID
 
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from signoff.graph.errors import IllegalEvent, ThreadError
 
@@ -233,6 +234,19 @@ _BRANCH = "branch:to:"
 def next_states(channels: Iterable[str]) -> tuple[str, ...]:
     """The states that run next when these channels are set, by the names that they had when they were."""
     return tuple(name.removeprefix(_BRANCH) for name in channels if name.startswith(_BRANCH))
+
+
+NO_TASK = str(UUID(int=0))
+"""Under this task LangGraph keeps what no task wrote: what a command writes, and the target of its `goto`."""
+
+
+def has_command(saved: CheckpointTuple | None) -> bool:
+    """Whether a command was saved, of which there is no step: its process was killed in between.
+
+    It enters with whatever goes on. LangGraph would apply another one in the same step.
+    """
+    writes = saved.pending_writes or () if saved else ()
+    return any(task == NO_TASK and channel not in WRITES_IDX_MAP for task, channel, _ in writes)
 
 
 def check_states(saved: CheckpointTuple | None, known: Container[str], *, newest: bool = True) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.config import get_config
 from langgraph.constants import START
 from langgraph.types import Command, Overwrite, StateSnapshot
@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.finish.again import entering
-from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, next_states
+from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, has_command, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, slim
 from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
@@ -68,8 +68,6 @@ def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any
 INTERRUPT = "__interrupt__"
 # And under this one, what it was answered.
 RESUME = "__resume__"
-# Under this task it keeps what no task wrote: what a command writes, and the target of its `goto`.
-NO_TASK = str(uuid.UUID(int=0))
 _ID_DIGITS = 32
 
 
@@ -130,32 +128,27 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
         now = yield Operation(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
         _check_is_no_other(given, before, place, now)
     if newest and isinstance(given, Command):
-        given = _beside_what_is_saved(given, graph, saved, place)
+        if _has_delegates(graph):
+            _check_still_waits(given, saved, place)
+        given = beside_saved(given, saved)
     check_states(saved, graph.nodes, newest=newest)
     return given
 
 
-def _beside_what_is_saved(
-    command: Command[Any], graph: EntryGraph, saved: CheckpointTuple | None, place: RunnableConfig
-) -> Command[Any] | None:
-    """The command, or None where another one is still to be taken up: LangGraph would apply both in one step,
-    and nobody could read the thread any more. Raises ThreadError for one that would be lost."""
-    if _has_delegates(graph):
-        _check_still_waits(command, saved, place)
-    if not (command.update or command.goto) or not _was_told(saved):
+def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Command[Any] | None:
+    """The command, or None where another one is saved and still to be taken up: LangGraph would apply both in
+    one step, and nobody could read the thread any more. Raises ThreadError for one that would be lost.
+
+    saved: the newest checkpoint of the thread.
+    """
+    if saved is None or not (command.update or command.goto) or not has_command(saved):
         return command
-    if command != entering(Event.GO_ON):
+    if not isinstance(command.update, Mapping) or command.update.get("event") != Event.GO_ON:
         raise ThreadError(
-            f"Thread {place['configurable']['thread_id']!r:.80} was killed while it took up a command; "
+            f"Thread {saved.config['configurable']['thread_id']!r:.80} was killed as it took up a command; "
             "let it go on by invoke(None) first."
         )
     return None
-
-
-def _was_told(saved: CheckpointTuple | None) -> bool:
-    """Whether a command was saved, of which there is no step: its process was killed in between."""
-    writes = saved.pending_writes or () if saved else ()
-    return any(task == NO_TASK and channel not in WRITES_IDX_MAP for task, channel, _ in writes)
 
 
 def _has_delegates(graph: EntryGraph) -> bool:

@@ -31,7 +31,7 @@ from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
 from signoff.graph.limits import Prices
-from signoff.graph.machine import Event, check_states, enters
+from signoff.graph.machine import FIRST, Event, check_states, enters, has_command
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
@@ -147,7 +147,8 @@ class ChildMachine:
         state: StateSnapshot = yield Operation(
             partial(self.graph.get_state, config), partial(self.graph.aget_state, config)
         )
-        return state
+        # LangGraph does not show that the command is still to be taken up.
+        return state._replace(next=(str(FIRST),)) if has_command(saved) else state
 
     def result(self, values: Mapping[str, Any], *, over: bool) -> ToolMessage | None:
         """The result of the call from what the machine has come to; None while its task goes on."""

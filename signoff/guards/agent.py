@@ -6,6 +6,7 @@ counts super-steps. `guarded(agent)` is the same agent without these three.
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, aclosing, nullcontext
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -15,8 +16,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
+from signoff.graph.compiled.inputs import Entry, beside_saved
 from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.machine import ENTRIES
+from signoff.nodes.requests import Operation, acarry_out, carry_out
 
 _NO_STEP_LIMIT = 2**31 - 1
 _PLACES = {str(state) for state in ENTRIES.values()}
@@ -31,14 +34,16 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self._hold(config), storage_errors():
-            yield from super().stream(self._entered(input), config, **self._saved(kwargs))
+            given = carry_out(self._entered(input, config), None)
+            yield from super().stream(given, config, **self._saved(kwargs))
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         with storage_errors():
             async with in_thread(self._hold(config)):
-                stream: Any = super().astream(self._entered(input), config, **self._saved(kwargs))
+                given = await acarry_out(self._entered(input, config), None)
+                stream: Any = super().astream(given, config, **self._saved(kwargs))
                 async with aclosing(stream):
                     async for item in stream:
                         yield item
@@ -53,10 +58,16 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         found: Durability | None = options.get("durability")
         return {**options, "durability": found or ("sync" if self.checkpointer else None)}
 
-    def _entered(self, given: Any) -> Any:
+    def _entered(self, given: Any, config: RunnableConfig | None) -> Entry:
         """An input for the machine's own graph, as one for this agent: it enters where every input does."""
         if not isinstance(given, Command) or given.goto not in _PLACES:
             return given
+        thread_id, saver = thread_to_hold(self.checkpointer, self.config, config), self.checkpointer
+        if thread_id is not None and isinstance(saver, BaseCheckpointSaver):
+            place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+            saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+            if beside_saved(given, saved) is None:
+                return None
         first = next(end for start, end in self.builder.edges if start == START)
         return Command(goto=first, update=given.update)
 

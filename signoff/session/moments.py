@@ -9,8 +9,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.inputs import NO_TASK
-from signoff.graph.machine import EVENT_ALIASES, Event, State
+from signoff.graph.machine import EVENT_ALIASES, NO_TASK, Event, State
 from signoff.graph.state import MIDDLEWARE, AgentState
 from signoff.session.path import Step, all_between, node_between, step_of, unsaved
 

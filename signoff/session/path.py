@@ -7,9 +7,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from signoff.graph.compiled.inputs import NO_TASK
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import ALIASES, Event, State, next_states
+from signoff.graph.machine import ALIASES, NO_TASK, Event, State, next_states
 
 _START = "__start__"
 

@@ -9,12 +9,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from signoff import Limits, Session, ThreadError, build_graph, current_outcome, extend, go_on, retry
+from signoff import (
+    Limits,
+    Session,
+    ThreadError,
+    build_graph,
+    current_outcome,
+    delegate,
+    extend,
+    go_on,
+    retry,
+)
 from signoff.graph.build import Graph
+from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -27,10 +39,10 @@ class Died(BaseException):
 class Mortal(InMemorySaver):
     """Dies, once it is told to, where it would save the next checkpoint; what was written is saved before."""
 
-    armed = False
+    armed, below = False, False
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        if self.armed:
+        if self.armed and (not self.below or config["configurable"]["checkpoint_ns"]):
             self.armed = False
             raise Died
         return super().put(config, checkpoint, metadata, new_versions)
@@ -92,11 +104,43 @@ def test_whatever_comes_next_the_thread_goes_on(way: str, end: str) -> None:
 @pytest.mark.parametrize("end", ["limit", "error"])
 def test_another_command_is_refused_and_nothing_is_lost(end: str) -> None:
     graph = killed(end)
-    with pytest.raises(ThreadError, match=r"'t' was killed while it took up a command; .* invoke\(None\)"):
+    with pytest.raises(ThreadError, match=r"'t' was killed as it took up a command; .* invoke\(None\)"):
         graph.invoke(Command(goto="compress", update={"event": "retry"}), THREAD)
     with pytest.raises(ThreadError, match="has not ended"):
         extend(graph.get_state(THREAD), 1)
     assert graph.invoke(None, THREAD)["outcome"]["status"] == "success"
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_an_agent_with_guards_goes_on(in_a_loop: bool) -> None:
+    saver = Mortal()
+    script = [call("think", thought="hm"), call("finish_task", summary="Done.")]
+    agent = create_agent(
+        ScriptedModel(script), [], middleware=[Guards(limits=Limits(turns=1))], checkpointer=saver
+    )
+    graph = guarded(agent)
+    assert graph.invoke({"messages": [("user", "do it")]}, THREAD)["outcome"]["status"] == "limit"
+    saver.armed = True
+    with pytest.raises(Died):
+        graph.invoke(extend(graph.get_state(THREAD), 1), THREAD)
+    given: Any = go_on(graph.get_state(THREAD))
+    ended = asyncio.run(graph.ainvoke(given, THREAD)) if in_a_loop else graph.invoke(given, THREAD)
+    assert ended["outcome"]["status"] == "success"
+
+
+def test_a_delegate_goes_on() -> None:
+    script = [call("think", thought="hm"), call("finish_task", summary="Found.")]
+    child = build_graph(ScriptedModel(script), [], limits=Limits(turns=1))
+    clerk, saver = delegate("clerk", child, description="Looks."), Mortal()
+    above = ScriptedModel([call("clerk", task="look"), call("finish_task", summary="All found.")])
+    graph = build_graph(above, [clerk], checkpointer=saver, limits=Limits(turns=1))
+    assert graph.invoke({"messages": [("user", "do it")]}, THREAD)["outcome"]["status"] == "limit"
+    saver.armed = saver.below = True
+    with pytest.raises(Died):
+        graph.invoke(extend(graph.get_state(THREAD), 1), THREAD)
+    ended = graph.invoke(go_on(graph.get_state(THREAD)), THREAD)
+    assert ended["outcome"]["status"] == "success"
+    assert any("Found." in message.text for message in ended["messages"])
 
 
 @pytest.mark.parametrize("end", ["limit", "error"])
