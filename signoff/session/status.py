@@ -188,11 +188,14 @@ def is_guarded(storage: Storage, thread_id: str) -> bool:
 
 def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]:
     """What a thread of an agent with guards waits for: its steps are no nodes of this graph, so LangGraph
-    names none here. A thread of this machine is not read again, and could not be by a saver that is async
-    alone, such as that of LangGraph's server."""
-    if state.tasks or "machine" in state.values or not isinstance(graph.checkpointer, BaseCheckpointSaver):
+    names none here."""
+    if state.tasks or not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return []
-    saved = graph.checkpointer.get_tuple(state.config)
+    try:
+        saved = graph.checkpointer.get_tuple(state.config)
+    except NotImplementedError:
+        # That of LangGraph's server is async alone; there, each thread is read by the graph that runs it.
+        return []
     if saved is None or GUARDS not in saved.checkpoint["channel_values"]:
         return []
     writes = saved.pending_writes or []
