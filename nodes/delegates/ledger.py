@@ -210,9 +210,18 @@ class TreeMachine:
         if entry is None:
             return after, None
         after[self.ns] = entry = self.without_lost(entry)
-        if (reply := entry.get("open")) and (calling or _is_anothers(reply)):
+        reply = entry.get("open")
+        if reply and (calling or _is_anothers(reply)):
             after[self.ns] = {**entry, "open": {**reply, "by": _process(), "again": reply["again"] + 1}}
+        elif calling and not reply:
+            # The reply was settled, and is asked for again: this process, too, may end before it comes.
+            after[self.ns] = {**entry, "open": self._reserved(again=0)}
         return after, None
+
+    def _reserved(self, again: int) -> OpenReply:
+        """The next reply, before it is begun."""
+        expected = _of_reply(self.task.last, self.limits)
+        return OpenReply(turn=self.task.turns + 1, reserved=expected, by=_process(), again=again)
 
     def read(self, machines: Mapping[str, LedgerEntry]) -> TreeBudget:
         found = TreeBudget(task=self.task.id, above=_above(machines, self.ns, self.bounds))
@@ -229,9 +238,8 @@ class TreeMachine:
         found = self.read(after)
         task = self.task if found == self.task.tree else replace(self.task, tree=found)
         if decide(task, self.limits)["event"] == Event.THINK:
-            turn, expected = self.task.turns + 1, _of_reply(self.task.last, self.limits)
-            again = 0 if reply is None or reply["turn"] != turn else reply["again"] + _is_anothers(reply)
-            after[self.ns]["open"] = OpenReply(turn=turn, reserved=expected, by=_process(), again=again)
+            same = reply if reply and reply["turn"] == self.task.turns + 1 else None
+            after[self.ns]["open"] = self._reserved(same["again"] + _is_anothers(same) if same else 0)
         return after, found
 
     def replied(
