@@ -9,6 +9,10 @@ import pytest
 
 pytest_plugins = ["tests.support.forked", "tests.support.servers.postgres", "tests.support.chromium"]
 
+SCREENS = {"ui", "web"}
+"""The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once
+more, and the end of the run names it."""
+
 
 def pytest_configure() -> None:
     # What whoever runs the tests has in a signoff.toml is not what they are about.
@@ -32,6 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for item in items:
+        if item.path.parent.name in SCREENS:
+            item.add_marker(pytest.mark.flaky(reruns=1))
     for every in cases.values():
         for item in set(every) - set(sampled(every)):
             item.add_marker(pytest.mark.thorough)
@@ -66,6 +73,7 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     found = [line for one in reports for name, line in one.user_properties if name == "figure"]
+    found += [f"failed, and was run again: {one.nodeid}" for one in terminalreporter.getreports("rerun")]
     if found:
         terminalreporter.section("figures")
         for line in found:

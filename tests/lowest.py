@@ -36,6 +36,7 @@ TOOLS = (
     "pytest",
     "pytest-asyncio",
     "pytest-benchmark",
+    "pytest-rerunfailures",
     "pytest-timeout",
     "playwright",
 )

@@ -54,7 +54,6 @@ class Hub:
         self.terminals = Terminals()
         self._slots = threading.Semaphore(MOST_RUNS)
         self._moved, self._listing = asyncio.Event(), asyncio.Lock()
-        self._fresh: dict[str, asyncio.Task[None]] = {}
 
     def room(self, thread_id: str) -> Room:
         """The room of a thread, made when it is first asked for."""
@@ -104,7 +103,7 @@ class Hub:
         self.readers += 1
         try:
             await room.fresh()
-            self._keep_fresh(room)
+            room.keep_fresh()
             if not self.listed:
                 await self._list()
             seq: int | None = None
@@ -141,12 +140,6 @@ class Hub:
             # They are not waited for: the end of this reader, if it comes then, would be taken for theirs.
             closing.cancel()
             more.cancel()
-
-    def _keep_fresh(self, room: Room) -> None:
-        if room.thread_id not in self._fresh:
-            task = asyncio.get_running_loop().create_task(room.keep_fresh())
-            self._fresh[room.thread_id] = task
-            task.add_done_callback(lambda _: self._fresh.pop(room.thread_id, None))
 
     # --- noticing ---
 
@@ -275,7 +268,7 @@ class Hub:
             await asyncio.sleep(0.05)
         for room in self.rooms.values():
             await self.beside.do(room.close_terminal)
-        for task in list(self._fresh.values()):
-            task.cancel()
+        for room in self.rooms.values():
+            room.stop_reading()
         await self.beside.end()
         return not any(room.here for room in self.rooms.values())

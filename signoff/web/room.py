@@ -170,6 +170,7 @@ class Room:
         """The pause of an action of which the last run here has learned that it may have been done."""
         self._done: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._keeping: asyncio.Task[None] | None = None
 
     # --- what is read ---
 
@@ -177,6 +178,7 @@ class Room:
         """Reads the thread for a reader who comes, unless others look: what they see is kept up to date."""
         async with self._coming:
             if not self._is_fresh:
+                self.changed.clear()
                 await self.refresh()
                 self._is_fresh = True
 
@@ -186,6 +188,7 @@ class Room:
         self.used = time.monotonic()
         if not self.log.readers:
             self._is_fresh, self._whole = False, None
+            self.changed.set()
             # Whoever comes later is told everything.
             self.log.clear()
 
@@ -234,11 +237,21 @@ class Room:
             # It is told when somebody wants to begin.
             return None
 
-    async def keep_fresh(self) -> None:
+    def keep_fresh(self) -> None:
         """Reads again whenever something has changed, as long as somebody looks."""
+        if self._keeping is None or self._keeping.done():
+            self._keeping = self._loop.create_task(self._keep_fresh())
+
+    def stop_reading(self) -> None:
+        if self._keeping:
+            self._keeping.cancel()
+
+    async def _keep_fresh(self) -> None:
         while self.log.readers:
             await self.changed.wait()
             self.changed.clear()
+            if not self.log.readers:
+                return
             began = time.monotonic()
             await self.refresh()
             # A long thread takes longer to be read.

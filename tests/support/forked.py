@@ -132,9 +132,11 @@ class Fork:
 
 
 class Silent:
-    """In place of the reporter in a fork: other plugins ask it for its writer, and what it writes is lost."""
+    """In place of the reporter in a fork: other plugins ask it for its writer, and what it writes is lost;
+    and for what it has counted, which is nothing."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self.stats: dict[str, list[Any]] = {}
         self._tw = pytest.TerminalReporter(config, open(os.devnull, "w"))._tw  # noqa: SIM115  as long as the fork
 
 

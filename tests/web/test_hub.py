@@ -40,6 +40,12 @@ async def begun(opened: Opened, text: str = "Set the port") -> None:
     await opened.rests()
 
 
+async def come_and_go(opened: Opened, thread: str = "t1") -> None:
+    reader = opened.read(thread)
+    await until(lambda: reader.events)
+    await reader.leave()
+
+
 async def test_a_whole_task_that_two_people_see(bench: WebBench) -> None:
     async with bench.served(PORT, approve="terminal") as opened:
         ada, bob = opened.read(), opened.read()
@@ -167,6 +173,29 @@ async def test_a_thread_that_another_process_runs_is_watched(shared: WebBench) -
         await two.rests()
         await there.sees("Asserted: done")
         await there.leave()
+
+
+async def test_a_thread_that_somebody_has_left_before_it_began_is_watched(shared: WebBench) -> None:
+    async with shared.served(LONG, delay=0.1) as one, shared.served(LONG) as two:
+        for _ in range(2):
+            await come_and_go(two)
+        there = two.read()
+        await until(lambda: there.events)
+        await begun(one)
+        await there.sees("Asserted: done")
+        await there.leave()
+
+
+async def test_nothing_is_left_of_a_thread_that_there_is_not(bench: WebBench) -> None:
+    async with bench.served(LONG) as opened:
+        reader = opened.read()
+        await until(lambda: reader.events)
+        before = len(asyncio.all_tasks())
+        for number in range(20):
+            await come_and_go(opened, f"no-{number}")
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert list(opened.hub.rooms) == ["t1"]
+        await reader.leave()
 
 
 async def test_a_limit_an_error_a_stop_a_fork_and_the_end_of_a_thread(bench: WebBench) -> None:
