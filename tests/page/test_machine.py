@@ -10,7 +10,8 @@ import pytest
 
 from signoff.front.record.machine import count_path
 from signoff.graph.drawing.diagram import lines
-from signoff.graph.machine import TRANSITIONS, Event, State
+from signoff.graph.drawing.layout import BOXES, DOORS
+from signoff.graph.machine import LAST, TRANSITIONS, Event, State
 from signoff.session.path import Step, steps
 from signoff.storage.sqlite import sqlite_storage
 from tests.support.benches.cli import CUT_OFF, Bench
@@ -138,6 +139,19 @@ def test_the_door_of_the_exit_is_lit(run: tuple[Node, list[Step], str]) -> None:
     aside, _, here = run
     lit = [door.text for door in aside.all("g", "door") if "pale" not in door.classes]
     assert bool(lit) == here.startswith("finish")
+
+
+@pytest.mark.sample(1)
+def test_the_doors_are_in_the_box_of_the_last_state(run: tuple[Node, list[Step], str]) -> None:
+    aside, box = run[0], BOXES[LAST]
+    doors = [door.one("rect") for door in aside.all("g", "door")]
+    assert len(doors) == len(DOORS)
+    for door in doors:
+        x, y, width, height = (
+            float(door.attributes[name] or "nan") for name in ("x", "y", "width", "height")
+        )
+        assert box.left < x < x + width < box.right
+        assert box.top < y < y + height < box.bottom
 
 
 def test_steps_that_this_version_does_not_know_are_counted_apart() -> None:

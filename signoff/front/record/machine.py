@@ -78,8 +78,8 @@ class StateBox:
 class Picture:
     """Everything that is drawn, in drawing order, and the rows of the tables below it.
 
-    doors: the word, the vertical position and the look of each. ends: the paths from the start and to the
-    end, with their looks.
+    last: the box of the last state, which holds the doors. doors: the word, the vertical position and the
+    look of each. ends: the paths from the start and to the end, with their looks.
     """
 
     edges: Sequence[Edge]
@@ -94,6 +94,7 @@ class Picture:
     start: Point = START_AT
     end: Point = END_AT
     ring: int = _RING
+    last: Box = BOXES[LAST]
 
 
 _MOST_BELOW = 12
