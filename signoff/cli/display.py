@@ -22,7 +22,7 @@ from rich.text import Text
 
 from signoff.cli.console import stdout_console
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
-from signoff.front.choices import option_of
+from signoff.front.choices import approve, option_of
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import escape_invisible, one_line, plain, styled
@@ -250,7 +250,7 @@ class Dialogue:
             word, _, rest = typed.partition(" ")
             kind = _kind(word.rstrip(":,;."))
             if kind not in call.allowed:
-                self.say(f"Type one of: {', '.join(call.allowed)}; a reason may follow.")
+                self.say(f"Type one of: {', '.join(call.allowed)}; a reason may follow a rejection.")
                 continue
             try:
                 decision = self._filled(kind, rest.strip(), call)
@@ -271,7 +271,7 @@ class Dialogue:
                 self.say(f"The current arguments: {now}")
                 rest = self._line("new arguments as JSON", "Type all arguments as a JSON object.")
             return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
-        return {"type": kind}
+        return approve(rest)
 
     def _line(self, hint: str, when_empty: str = "") -> str:
         while not (typed := valid_text(read_line(f"{hint} > ")).strip()) and when_empty:

@@ -74,9 +74,19 @@ def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
     if kind in ("reject", "respond"):
         return {"type": kind, "message": rest.strip()}
     if kind == "approve":
-        return {"type": kind}
+        return approve(rest)
     ways = ", ".join(call.allowed)
     raise ThreadError(f"Press a button, or type one of: {ways}; `reject: why` gives a reason.")
+
+
+def approve(words: str) -> Mapping[str, Any]:
+    """The decision to run a call as it stands. words: what was typed after it; raises ThreadError for any,
+    since nobody would read them."""
+    if words.strip():
+        raise ThreadError(
+            "Nothing was approved: no words can follow `approve`. Use `reject: why` to say what is wrong."
+        )
+    return {"type": "approve"}
 
 
 def option_of(text: str, options: Sequence[str]) -> str:
@@ -96,12 +106,11 @@ def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
 def answer_of(texts: Sequence[str], waiting: Waiting, shown: str = "") -> Any:
     """What was typed or pressed, as an answer to what waits. shown: the id of what the person has seen.
 
-    Of an approval: what was typed on each of its calls, or one word for all. Raises ThreadError for words
-    that mean nothing.
+    Of an approval: what was typed on each of its calls, or one approval or rejection for all. Raises
+    ThreadError for words that mean nothing.
     """
     if isinstance(waiting, Approval):
-        every = [*texts] * len(waiting.calls) if len(texts) == 1 else texts
-        return decisions_of(every, waiting, shown)
+        return decisions_of(texts, waiting, shown)
     if len(texts) != 1:
         raise ThreadError(f"One answer is wanted, not {len(texts)}.")
     if isinstance(waiting, Question):
@@ -116,7 +125,15 @@ def as_typed(answer: Any) -> str | None:
 
 
 def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping[str, Any]:
-    """What was typed on each of the calls that were shown under this id, as one answer."""
+    """What was typed on each of the calls that were shown under this id, or on all of them, as one
+    answer."""
+    if len(texts) == 1 < len(waiting.calls):
+        found = decision_of(texts[0], waiting.calls[0])
+        if found["type"] not in ("approve", "reject"):
+            raise ThreadError(
+                f"There are {len(waiting.calls)} calls; only an approval or a rejection is for all of them."
+            )
+        texts = [*texts] * len(waiting.calls)
     if len(texts) != len(waiting.calls):
         raise ThreadError(f"There are {len(waiting.calls)} calls to decide on, not {len(texts)}.")
     decided = [decision_of(text, call) for text, call in zip(texts, waiting.calls, strict=True)]

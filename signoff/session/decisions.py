@@ -124,8 +124,12 @@ def read_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    try:
+        plain = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise ValueError("it holds NaN, or a number that is too large") from error
     # An escape may stand for a lone surrogate, which no database takes.
-    return json.loads(valid_text(json.dumps(value, ensure_ascii=False)))
+    return json.loads(valid_text(plain))
 
 
 def plain_value(value: Any) -> Any:

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from signoff.front.database import Database, OpenStorage
@@ -15,8 +17,6 @@ from signoff.front.settings import Given, recall, remember
 from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models
-from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import ThreadError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.web.beside import Beside
@@ -36,8 +36,19 @@ _IDLE_SECONDS = 300.0
 MOST_IDLE = 64
 """Rooms that are kept while nobody looks and nothing runs: as many as may have run at once."""
 _SHORTEST_SECONDS = 0.15
+_AWAY_SECONDS = 2.0
 _SLICE = 65_536
 _END_SECONDS = 4.0
+
+
+@dataclass
+class Seen:
+    """What was seen of the database when the hub last looked. stamp: of its files. here: the threads that ran
+    here. next_list: when the threads are to be listed; 0 for not at all."""
+
+    stamp: Any
+    here: frozenset[str] = frozenset()
+    next_list: float = 0.0
 
 
 class Hub:
@@ -54,6 +65,8 @@ class Hub:
         self.terminals = Terminals()
         self._slots = threading.Semaphore(MOST_RUNS)
         self._moved, self._listing = asyncio.Event(), asyncio.Lock()
+        self._away = False
+        """Whether the database could not be read when somebody last looked."""
 
     def room(self, thread_id: str) -> Room:
         """The room of a thread, made when it is first asked for."""
@@ -157,11 +170,11 @@ class Hub:
             self._moved.clear()
             began = time.monotonic()
             if self.readers:
-                await self._list()
+                await self._try(self._list)
             await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
 
     async def _look(self) -> None:
-        stamp, listed, next_list = self._stamp(), frozenset[str](), 0.0
+        seen = Seen(self._stamp())
         while not self.closing.is_set():
             await asyncio.sleep(_LOOK_SECONDS)
             if self.closing.is_set():
@@ -169,24 +182,37 @@ class Hub:
                 return
             await self.beside.do(self.terminals.end_idle)
             self._forget()
-            if not self.readers:
-                continue
-            # A file says by its times that something was written; a server has to be asked.
-            before, stamp = stamp, self._stamp()
-            here = frozenset(name for name, room in self.rooms.items() if room.here)
-            moved = stamp != before or stamp is None or here != listed
-            for room in list(self.rooms.values()):
-                # Asked in any case: a run ends after its last write, and nothing else tells of it.
-                if room.log.readers and not room.here and (await self._runs(room) or moved):
-                    room.changed.set()
-            if moved:
-                next_list = next_list or time.monotonic()
-            if next_list and time.monotonic() >= next_list:
-                began, listed, next_list = time.monotonic(), here, 0.0
-                await self._list()
-                next_list = (
-                    0.0 if stamp == self._stamp() else began + 10 * (time.monotonic() - began) + _LIST_SECONDS
-                )
+            if self.readers:
+                await self._try(lambda: self._look_once(seen))
+
+    async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Looks; a database that cannot be read for a while is looked at again."""
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001  whatever one look raises, the next one is made
+            if not self._away:
+                logging.getLogger(__name__).warning("the threads cannot be listed: %s", error)
+            self._away = True
+            await asyncio.sleep(_AWAY_SECONDS)
+        else:
+            self._away = False
+
+    async def _look_once(self, seen: "Seen") -> None:
+        # A file says by its times that something was written; a server has to be asked.
+        before, seen.stamp = seen.stamp, self._stamp()
+        here = frozenset(name for name, room in self.rooms.items() if room.here)
+        moved = seen.stamp != before or seen.stamp is None or here != seen.here
+        for room in list(self.rooms.values()):
+            # Asked in any case: a run ends after its last write, and nothing else tells of it.
+            if room.log.readers and not room.here and (await self._runs(room) or moved):
+                room.changed.set()
+        if moved:
+            seen.next_list = seen.next_list or time.monotonic()
+        if seen.next_list and time.monotonic() >= seen.next_list:
+            began, seen.here, seen.next_list = time.monotonic(), here, 0.0
+            await self._list()
+            if seen.stamp != self._stamp():
+                seen.next_list = began + 10 * (time.monotonic() - began) + _LIST_SECONDS
 
     async def _runs(self, room: Room) -> bool:
         """Whether another process has begun or ended to run the thread since somebody last looked."""
@@ -245,17 +271,9 @@ class Hub:
 
     async def delete(self, thread_id: str) -> None:
         """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
-        room = self.rooms.get(thread_id)
-        if room and room.here:
-            raise busy(thread_id)
-        if thread_id not in await self.beside.do(self.storage.threads):
-            raise ThreadError("There is no such thread; it may have been deleted already.")
-        await self.beside.do(self.storage.checkpointer.delete_thread, thread_id)
-        if room:
-            room.gone = True
-            await room.log.add("gone", "{}")
-            await self.beside.do(room.close_terminal)
-            self.rooms.pop(thread_id, None)
+        with self.asked(thread_id) as room:
+            await room.delete()
+            self._drop(room)
         await self._list()
 
     async def end(self) -> bool:

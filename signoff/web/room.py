@@ -160,7 +160,7 @@ class Room:
         """Whether there is such a thread, as far as it is known here."""
         self.beside = beside
         self._loop = asyncio.get_running_loop()
-        self._beginning, self._coming = asyncio.Lock(), asyncio.Lock()
+        self._beginning, self._coming, self._reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._is_fresh = False
         self._whole: tuple[Any, bytes] | None = None
         self._work: Work | None = None
@@ -204,11 +204,13 @@ class Room:
 
     async def refresh(self) -> None:
         """Reads the thread again and tells the readers what has changed."""
-        parts = await self.beside.do(self._read)
-        change = changes(self.parts, parts)
-        self.parts = parts
-        if change and self.log.readers:
-            await self.log.add("parts", json.dumps(change.document()))
+        # One after the other: what was read first must not be shown last.
+        async with self._reading:
+            parts = await self.beside.do(self._read)
+            change = changes(self.parts, parts)
+            self.parts = parts
+            if change and self.log.readers:
+                await self.log.add("parts", json.dumps(change.document()))
 
     def _read(self) -> dict[str, str]:
         try:
@@ -392,6 +394,19 @@ class Room:
                     await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
             finally:
                 self._awaited = False
+
+    async def delete(self) -> None:
+        """Deletes the thread with all that is kept of it; nothing can begin in this room afterwards. Raises
+        ThreadBusy while it runs."""
+        async with self._beginning:
+            if self.here:
+                raise busy(self.thread_id)
+            if self.thread_id not in await self.beside.do(self.storage.threads):
+                raise ThreadError("There is no such thread; it may have been deleted already.")
+            await self.beside.do(self.storage.checkpointer.delete_thread, self.thread_id)
+            self.gone = True
+        await self.log.add("gone", "{}")
+        await self.beside.do(self.close_terminal)
 
     def new_work(self) -> Work:
         return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)

@@ -126,6 +126,8 @@ def test_calls_are_decided_one_by_one_in_a_terminal(bench: Bench) -> None:
             assert part in asked
         shown.type("frob\n")
         shown.until("Type one of: approve")
+        shown.type("approve but not the second\n")
+        shown.until("Nothing was approved")
         shown.type("approve\n")
         shown.until("respond > ")
         shown.type("edit\n")

@@ -3,8 +3,10 @@
 import asyncio
 import html
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -13,6 +15,7 @@ from signoff.front.settings import recall
 from signoff.front.work import Work
 from signoff.graph.errors import ThreadError
 from signoff.session.status import Condition
+from signoff.web.beside import Beside
 from signoff.web.log import MOST_BYTES, MOST_ENTRIES, Log, changes
 from tests.support.benches.web import Opened, WebBench, until
 
@@ -183,6 +186,71 @@ async def test_a_thread_that_somebody_has_left_before_it_began_is_watched(shared
         await until(lambda: there.events)
         await begun(one)
         await there.sees("Asserted: done")
+        await there.leave()
+
+
+class SlowOnce(Beside):
+    """Brings what one read has found late, as a busy disk does."""
+
+    slow = False
+
+    async def do(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        found, slow = await super().do(work, *args, **kwargs), self.slow
+        self.slow = False
+        if slow:
+            await asyncio.sleep(1)
+        return found
+
+
+async def test_what_was_read_first_is_not_shown_last(bench: WebBench) -> None:
+    async with bench.served(PORT) as opened:
+        opened.hub.beside = beside = SlowOnce()
+        reader = opened.read()
+        await until(lambda: reader.events)
+        room = opened.hub.room("t1")
+        beside.slow = True
+        reading = asyncio.create_task(room.refresh())
+        await until(lambda: not beside.slow)
+        await begun(opened)
+        await room.refresh()
+        await reading
+        assert "Which port?" in "".join(room.parts.values())
+        await reader.sees("Which port?")
+        await reader.leave()
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.001, 0.005, 0.02])
+async def test_a_thread_that_is_deleted_as_a_run_begins_is_deleted_or_runs(
+    bench: WebBench, moment: float
+) -> None:
+    async with bench.served(LONG, delay=0.05) as opened:
+        await begun(opened)
+        deleting = asyncio.create_task(opened.post("delete"))
+        await asyncio.sleep(moment)
+        begins = (await opened.post("write", text="Again"))[0]
+        deleted = (await deleting)[0]
+        threads = opened.hub.storage.threads()
+        if (deleted, begins) == (409, 200):
+            assert (threads, opened.hub.room("t1").here) == (["t1"], True)
+        elif begins == 200:
+            # It was deleted first, and began anew.
+            assert (deleted, opened.hub.room("t1").here) == (200, True)
+        else:
+            assert (deleted, begins, threads) == (200, 422, [])
+        await opened.rests()
+
+
+async def test_the_threads_are_watched_again_after_the_database_could_not_be_read(bench: WebBench) -> None:
+    async with bench.served(LONG) as one, bench.served(LONG) as two:
+        there = two.read("other")
+        await until(lambda: there.events)
+        for before, after in (("checkpoints", "away"), ("away", "checkpoints")):
+            with closing(sqlite3.connect(bench.database.where)) as connection:
+                connection.execute(f"ALTER TABLE {before} RENAME TO {after}")
+                connection.commit()
+            await asyncio.sleep(1.5)
+        await begun(one)
+        await until(lambda: "t1" in two.hub.listed)
         await there.leave()
 
 
