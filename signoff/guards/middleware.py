@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,6 @@ from signoff.graph.compiled.settings import checked_limits, checked_texts, flag,
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
-from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, is_reply, marks, slim
@@ -48,6 +46,7 @@ from signoff.guards.steps import (
     whole_history,
     with_ids,
 )
+from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
@@ -71,10 +70,9 @@ try:
     from langchain.agents.middleware.types import hook_config
 
     from signoff.guards.state import OWN, GuardedState
-except ImportError as error:
-    raise SetupError(
-        f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
-    ) from error
+except ImportError:
+    check_version()
+    raise
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 _NO_MODELS = BoundModels((), None)
@@ -532,17 +530,3 @@ def _without_cut_calls(message: AIMessage) -> AIMessage:
         return message
     kept = [(call["name"], call["id"], call["args"]) for call in in_order(message, calls)[:keep]]
     return with_calls(message, kept)
-
-
-LOWEST, BELOW = (1, 2, 11), (2,)
-
-
-def check_version() -> None:
-    """Raises SetupError for a version of langchain that Guards is not tested with."""
-    found = version("langchain")
-    parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
-    if not LOWEST <= parts < BELOW:
-        raise SetupError(
-            f"Guards is tested with langchain 1.2.11 up to, but not including, 2; this is {found}. "
-            "Install one of these versions."
-        )

@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import subprocess
+import sys
+import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +19,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from packaging.requirements import Requirement
 from pydantic import BaseModel
 
 from signoff import (
@@ -31,13 +35,14 @@ from signoff import (
 from signoff.graph.errors import JournalWarning
 from signoff.graph.messages import marks
 from signoff.guards import Guards, guarded
-from signoff.guards import middleware as guards_module
+from signoff.guards.versions import BELOW, LOWEST
 from signoff.models.scripted import ScriptedModel, call, reply
 from tests.support.guarded import tools
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 DONE = call("finish_task", summary="All of it.")
 GO: Any = {"messages": [("user", "do it")]}
+INVALID = AIMessage("", invalid_tool_calls=[{"name": "save", "args": "{bad", "id": "i1", "error": "no JSON"}])
 
 
 def agent(*script: Any, saved: bool = False, **rules: Any) -> Any:
@@ -66,6 +71,11 @@ def ways() -> list[Callable[[Any, Any], Any]]:
         ([call("look", name="a")] * 5, {}, "limit", "repeats", 5),
         ([[call("look", name="bad"), DONE], DONE], {}, "success", "finish_task", 2),
         ([RuntimeError("down")], {}, "error", "model_error", 0),
+        # Each call of the reply has its answer before LangChain's loop comes to run it.
+        ([call("nobody_has_this"), DONE], {}, "success", "finish_task", 2),
+        ([call("think", thought="hm"), DONE], {}, "success", "finish_task", 2),
+        ([call("look", wrong=1), DONE], {}, "success", "finish_task", 2),
+        ([INVALID, DONE], {}, "success", "finish_task", 2),
     ],
 )
 def test_a_task_ends_as_the_rules_say(
@@ -219,13 +229,33 @@ def test_langchain_itself_refuses_the_same_middleware_twice() -> None:
         create_agent(ScriptedModel([DONE]), middleware=[Guards(), Guards()])
 
 
-@pytest.mark.parametrize("version", ["1.2.10", "0.3.27", "2.0.0"])
-def test_a_version_of_langchain_that_is_not_tested_is_told(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guards_module, "version", lambda name: version)
-    with pytest.raises(SetupError, match=r"tested with langchain 1\.2\.11 up to"):
-        Guards()
+@pytest.mark.parametrize("version", ["1.3.5", "1.0.0", "0.3.27", "2.0.0"])
+def test_a_version_of_langchain_that_is_not_tested_is_told(version: str, tmp_path: Path) -> None:
+    # One with nothing in it: none of these has all that Guards imports.
+    folder, known = tmp_path / "langchain", tmp_path / f"langchain-{version}.dist-info"
+    folder.mkdir()
+    known.mkdir()
+    (folder / "__init__.py").write_text("")
+    (known / "METADATA").write_text(f"Metadata-Version: 2.1\nName: langchain\nVersion: {version}\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    told = subprocess.run(
+        [sys.executable, "-c", "import signoff.guards"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert f"tested with langchain 1.4 up to, but not including, 2; this is {version}." in told.stderr
+
+
+def test_the_extra_asks_for_the_versions_that_are_tested() -> None:
+    with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
+        (asked,) = tomllib.load(file)["project"]["optional-dependencies"]["langchain"]
+    bounds = Requirement(asked).specifier
+    assert {str(one) for one in bounds} == {f">={_dotted(LOWEST)}", f"<{_dotted(BELOW)}"}
+
+
+def _dotted(parts: tuple[int, ...]) -> str:
+    return ".".join(map(str, parts))
 
 
 class EndsAfterModel(AgentMiddleware[Any, Any, Any]):
