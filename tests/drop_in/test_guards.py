@@ -152,6 +152,34 @@ def test_a_killed_process_pays_nothing_twice_and_its_turns_count(tmp_path: Path)
     assert told == [False, True, False]
 
 
+def test_an_effect_whose_run_was_cancelled_is_told_as_unknown() -> None:
+    paid = list[str]()
+
+    @tool
+    async def pay(name: str) -> str:
+        """Pay."""
+        paid.append(name)
+        await asyncio.sleep(60)
+        return "paid"
+
+    model = ScriptedModel([call("pay", name="a"), DONE])
+    held = create_agent(
+        model, [pay], middleware=[Guards()], checkpointer=InMemorySaver(), store=InMemoryStore()
+    )
+
+    async def cancelled_and_resumed() -> Any:
+        run = asyncio.create_task(held.ainvoke(GO, CONFIG))
+        while not paid:
+            await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.wait([run])
+        return await held.ainvoke(None, CONFIG)
+
+    found = asyncio.run(cancelled_and_resumed())
+    told = [marks(m).get("unknown", False) for m in found["messages"] if m.type == "tool"]
+    assert (paid, told[0]) == (["a"], True)
+
+
 def test_without_a_store_a_person_is_told_that_there_is_no_journal() -> None:
     script = ScriptedModel([call("save", name="a"), call("save", name="b"), DONE])
     bare = create_agent(script, tools(), middleware=[Guards()], checkpointer=InMemorySaver())
