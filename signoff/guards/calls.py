@@ -68,10 +68,11 @@ class Running:
         own = [m for m in messages if _answers(m, self.writer.call)]
         if len(own) != 1:
             raise Goes(output)
-        # A guarded child has channels of the same names; what it came to is told in its last message.
-        rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
         more = tuple(m for m in messages if m is not own[0])
-        return replace(self._marked(own[0]), more=more, update=rest)
+        # A guarded child has channels of the same names. What it came to is told in its last message.
+        rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
+        result = own[0].model_copy(update={"status": "error"}) if _failed(update.get("outcome")) else own[0]
+        return replace(self._marked(result), more=more, update=rest)
 
     def _marked(self, message: ToolMessage) -> ToolResult:
         found = self.writer.finished(message)
@@ -82,6 +83,13 @@ class Running:
 
 def _answers(message: Any, call: Call) -> bool:
     return isinstance(message, ToolMessage) and message.tool_call_id == call.id
+
+
+def _failed(outcome: Any) -> bool:
+    """Whether this is the outcome of a guarded child that has not done its work, as for a delegate."""
+    return isinstance(outcome, Mapping) and not (
+        outcome.get("status") == "success" and outcome.get("claim") == "done"
+    )
 
 
 class Goes(BaseException):

@@ -129,16 +129,20 @@ def test_a_deep_agent_ends_only_by_a_finish() -> None:
     assert "/a.txt" in found["files"]
 
 
-@pytest.mark.parametrize(
-    ("script", "told"),
+CHILDS_ENDS = pytest.mark.parametrize(
+    ("script", "told", "status"),
     [
-        ([call("finish_task", summary="The door is red.")], "The door is red."),
-        ([call("finish_task", outcome="blocked", summary="No key.")], "blocked"),
-        (["only words"] * 5, "The work is not finished."),
+        ([call("finish_task", summary="The door is red.")], "The door is red.", "success"),
+        ([call("finish_task", outcome="blocked", summary="No key.")], "blocked", "error"),
+        (["only words"] * 5, "The work is not finished.", "error"),
+        ([RuntimeError("down")], "The work is not finished.", "error"),
     ],
-    ids=["done", "blocked", "a limit"],
+    ids=["done", "blocked", "a limit", "an error"],
 )
-def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str) -> None:
+
+
+def deep_with_helper(script: list[Any], *parents: Any) -> Any:
+    """A deep agent with a guarded sub-agent, which says what is in the script, up to two times."""
     child = {
         "name": "helper",
         "description": "Helps.",
@@ -146,9 +150,25 @@ def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str) -> None
         "model": ScriptedModel(script * 2),
         "middleware": [Guards()],
     }
-    task = call("task", description="Look at the door.", subagent_type="helper")
-    found = deep([task, task], DONE, subagents=[child]).invoke(GO, CONFIG)
-    results = [m.text for m in found["messages"] if m.type == "tool"][:2]
-    assert [told.lower() in text.lower() for text in results] == [True, True]
+    return deep(*parents, subagents=[child])
+
+
+TASK = call("task", description="Look at the door.", subagent_type="helper")
+
+
+@CHILDS_ENDS
+def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str, status: str) -> None:
+    found = deep_with_helper(script, [TASK, TASK], DONE).invoke(GO, CONFIG)
+    results = [m for m in found["messages"] if m.type == "tool"][:2]
+    assert [told.lower() in one.text.lower() for one in results] == [True, True]
+    assert [one.status for one in results] == [status, status]
     outcome = outcome_of(found)
     assert (outcome.succeeded, outcome.turns, outcome.summary) == (True, 2, "All of it.")
+
+
+@CHILDS_ENDS
+def test_a_child_that_has_not_done_its_work_voids_the_finish_beside_it(
+    script: list[Any], told: str, status: str
+) -> None:
+    outcome = outcome_of(deep_with_helper(script, [TASK, DONE], DONE).invoke(GO, CONFIG))
+    assert (outcome.succeeded, outcome.turns) == (True, 1 if status == "success" else 2)
