@@ -212,8 +212,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _turn(
         self, walk: Walk, request: Request, handler: Callable[[Request], Any]
     ) -> Part[ExtendedModelResponse[Any]]:
-        position: GuardPosition | None = walk.given.get("guards")
-        if position is not None and not position["at"]:
+        if walk.is_over:
             raise SetupError(_BACK)
         # LangChain's loop runs the calls of a reply before it comes back to the model.
         skipped = walk.at is State.EXECUTE and bool(walk.before) and is_reply(walk.before[-1])
@@ -321,9 +320,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return run.store is not None
 
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
-        position: GuardPosition | None = walk.given.get("guards")
-        if position is not None and not position["at"]:
+        if walk.is_over:
             return None
+        position: GuardPosition | None = walk.given.get("guards")
         last = walk.task.last
         # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
         if last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):

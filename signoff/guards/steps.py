@@ -21,7 +21,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
 from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
-from signoff.graph.state import AgentState, Ending
+from signoff.graph.state import AgentState, EndedTask, Ending
 from signoff.nodes.ask_user import ask_user
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
@@ -85,6 +85,13 @@ class GuardedRun(NodeContext):
         found = self.deps.readings.get(self._place(None))
         return found.source if found is not None else ()
 
+    def forget_changed_reply(self) -> None:
+        """Drops a reading whose last reply is read otherwise now: other middleware may have changed the very
+        message that was read."""
+        reply = self.last_reply
+        if reply is not None and not _is_of(reply, reply.message):
+            self.deps.readings.pop(self._place(None), None)
+
     @property
     def last_reply(self) -> Reply | None:
         """The last reply of that reading, where it was read with the tools of today."""
@@ -142,6 +149,7 @@ class Walk:
     def __post_init__(self) -> None:
         position: GuardPosition | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
+        self.run.forget_changed_reply()
         whole, lost = whole_history(self.given, self.run)
         self.before = follow(self.run.last_history, whole)
         if lost:
@@ -152,6 +160,16 @@ class Walk:
     @property
     def task(self) -> Task:
         return self.run.task(self.state)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has ended already. Where the last hook stood may be of the task before: other
+        middleware can jump over the hook in which a task begins."""
+        position: GuardPosition | None = self.given.get("guards")
+        if position is None or position["at"]:
+            return False
+        ended: EndedTask | None = self.given.get("ended")
+        return ended is not None and ended["task"] == self.task.id
 
     def take(self, report: Report) -> None:
         """Writes what a state reports, and goes where the table leads."""

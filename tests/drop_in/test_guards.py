@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, before_model, hook_config
+from langchain.agents.middleware import AgentMiddleware, before_agent, before_model, hook_config
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -310,6 +310,51 @@ def test_what_jumps_past_the_guards_is_an_error_and_no_success(past: Any, first:
     model = ScriptedModel([[call("look", name="a"), DONE]] * 2)
     outcome = outcome_of(create_agent(model, tools(), middleware=around).invoke(GO))
     assert (outcome.status, outcome.reason) == ("error", "middleware")
+
+
+@before_agent(can_jump_to=["end"])
+def refuses(state: Any, runtime: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage("I cannot do that.")], "jump_to": "end"}
+
+
+@before_agent(can_jump_to=["model"])
+def to_the_model(state: Any, runtime: Any) -> dict[str, Any]:
+    return {"jump_to": "model"}
+
+
+@before_agent(can_jump_to=["tools"])
+def to_the_tools(state: Any, runtime: Any) -> dict[str, Any]:
+    made = ToolCall(name="save", args={"name": "made"}, id="made", type="tool_call")
+    return {"messages": [AIMessage("", tool_calls=[made])], "jump_to": "tools"}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+@pytest.mark.parametrize("task", [1, 2], ids=["first task", "second task"])
+@pytest.mark.parametrize(
+    ("past", "status", "reason"),
+    [
+        (refuses, "error", "middleware"),
+        (to_the_model, "success", "finish_task"),
+        (to_the_tools, "success", "finish_task"),
+    ],
+    ids=["end", "model", "tools"],
+)
+def test_what_jumps_where_a_task_begins_gives_it_an_outcome_of_its_own(
+    past: Any, status: str, reason: str, task: int, first: bool
+) -> None:
+    class Jumps(AgentMiddleware[Any, Any, Any]):
+        @hook_config(can_jump_to=["end", "model", "tools"])
+        def before_agent(self, state: Any, runtime: Any) -> Any:
+            words = [m.text for m in state["messages"] if m.type == "human"]
+            return past.before_agent(state, runtime) if len(words) == task else None
+
+    around = [Guards(), Jumps()] if first else [Jumps(), Guards()]
+    storage: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    jumping = create_agent(ScriptedModel([DONE] * 3), tools(), middleware=around, **storage)
+    outcomes = [outcome_of(jumping.invoke(GO, CONFIG)) for _ in range(2)]
+    assert (outcomes[task - 1].status, outcomes[task - 1].reason) == (status, reason)
+    assert outcomes[0].task != outcomes[1].task
+    assert outcomes[2 - task].succeeded
 
 
 class JumpsOverCalls(AgentMiddleware[Any, Any, Any]):

@@ -6,6 +6,7 @@ import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     ModelFallbackMiddleware,
     SummarizationMiddleware,
@@ -23,6 +24,7 @@ from tests.support.guarded import tools
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 DONE = call("finish_task", summary="All of it.")
 GO: Any = {"messages": [("user", "do it")]}
+CALL_OF_SAVE = {"name": "save", "args": {"name": "x"}, "id": "s1", "type": "tool_call"}
 ORDERS = pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
 
 
@@ -94,6 +96,41 @@ def test_limits_count_over_a_summary_in_another_process() -> None:
     found = later.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)
     outcome = outcome_of(found)
     assert (outcome.reason, outcome.turns) == ("turns", 5)
+
+
+EDITED = {**CALL_OF_SAVE, "args": {"name": "good"}}
+ADDED = {**CALL_OF_SAVE, "args": {"name": "more"}, "id": "more"}
+
+
+@ORDERS
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "as a copy"])
+@pytest.mark.parametrize(
+    ("change", "saved", "summary", "turns"),
+    [
+        (lambda calls: [EDITED, calls[1]], ["saved good"], "All of it.", 1),
+        (lambda calls: [*calls[:1], ADDED, calls[1]], ["saved x", "saved more"], "All of it.", 1),
+        (lambda calls: [calls[0], {**calls[1], "args": {"summary": "Edited."}}], ["saved x"], "Edited.", 1),
+        (lambda calls: calls[:1], ["saved x"], "All of it.", 2),
+    ],
+    ids=["edits", "adds", "edits the finish", "drops the finish"],
+)
+def test_what_another_middleware_makes_of_a_reply_is_what_counts(
+    change: Any, saved: list[str], summary: str, turns: int, in_place: bool, first: bool
+) -> None:
+    class Changes(AgentMiddleware[Any, Any, Any]):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            said = next(m for m in reversed(state["messages"]) if m.type == "ai")
+            if len(said.tool_calls) != 2:
+                return None
+            if in_place:
+                said.tool_calls = change(said.tool_calls)
+                return {"messages": [said]}
+            return {"messages": [said.model_copy(update={"tool_calls": change(said.tool_calls)})]}
+
+    found = agent(Changes(), [call("save", id="s1", name="x"), DONE], DONE, first=first).invoke(GO, CONFIG)
+    outcome = outcome_of(found)
+    assert (outcome.summary, outcome.turns, outcome.tool_calls) == (summary, turns, len(saved))
+    assert [m.text for m in found["messages"] if m.type == "tool" and m.name == "save"] == saved
 
 
 @ORDERS
