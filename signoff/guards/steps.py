@@ -46,8 +46,7 @@ WORKS: Mapping[State, Work] = {
 """The work of the states that run in a hook."""
 
 WAITS = frozenset({State.ASK_USER, State.CONFIRM})
-"""The states that pause the run. LangGraph saves nothing of a hook that pauses, so what was written before is
-saved first, and such a state runs alone."""
+"""The states that pause the run."""
 
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
@@ -191,8 +190,13 @@ class Walk:
         self.take((yield from work) if isinstance(work, Generator) else work)
 
     def go(self) -> Part[None]:
-        """Runs states until LangChain's loop has the next word, or a state is to wait."""
-        while self.at in WORKS and not (self.at in WAITS and "event" in self.written):
+        """Runs states until LangChain's loop has the next word, or a person is to confirm a finish.
+
+        LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
+        from the history, and is the same then. A review may have run checks, so its verdict is saved first,
+        and only the next hook waits.
+        """
+        while self.at in WORKS and not (self.at is State.CONFIRM and "event" in self.written):
             yield from self.step()
 
     def fail(self, reason: str, error: str) -> Part[None]:

@@ -1,5 +1,6 @@
 """`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -64,6 +65,47 @@ def test_a_person_decides_on_a_call_beside_a_finish(
     outcome = outcome_of(found)
     # A rejected call is a failed sibling: the finish beside it does not stand.
     assert (outcome.succeeded, outcome.turns) == (True, 2 if decision["type"] == "reject" else 1)
+
+
+def asked_by(agent: Any, answers: Mapping[str, Any]) -> list[str]:
+    """What a person is asked until the task ends, by kind; each kind has one answer."""
+    kinds, found = list[str](), agent.invoke(GO, CONFIG)
+    while waiting := found.get("__interrupt__"):
+        kinds.append(waiting[0].value.get("type", "approval"))
+        found = agent.invoke(Command(resume=answers[kinds[-1]]), CONFIG)
+    return kinds
+
+
+class CountsReplies(AgentMiddleware[Any, Any, Any]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = list[str]()
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.seen.append(next(m.id for m in reversed(state["messages"]) if m.type == "ai"))
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    "beside",
+    [call("ask_user", question="Which?"), [call("look", name="a"), call("ask_user", question="Which?")]],
+    ids=["a question", "a read and a question"],
+)
+def test_a_call_beside_a_question_is_approved_once(first: bool, beside: Any) -> None:
+    approve = {"decisions": [{"type": "approve"}]}
+    asks = HumanInTheLoopMiddleware(interrupt_on={"save": True})
+    reply = [call("save", name="x"), *(beside if isinstance(beside, list) else [beside])]
+    kinds = asked_by(agent(asks, reply, DONE, first=first), {"approval": approve, "question": "The red one."})
+    assert kinds == ["approval", "question"]
+
+
+@ORDERS
+def test_a_question_shows_no_reply_a_second_time(first: bool) -> None:
+    counts = CountsReplies()
+    asked_by(
+        agent(counts, call("ask_user", question="Which?"), DONE, first=first), {"question": "The red one."}
+    )
+    assert len(counts.seen) == len(set(counts.seen))
 
 
 @ORDERS
