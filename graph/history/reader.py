@@ -326,6 +326,12 @@ class Reader:
         return lineage(self.source)
 
     @property
+    def begins(self) -> int:
+        """Where in the messages the current task begins."""
+        first = self.section.messages[0] if self.section.messages else None
+        return self.index.places[first.id or ""] if first is not None else 0
+
+    @property
     def index(self) -> Ledger:
         """Where the messages stand."""
         return self._ledger.upto(self.messages)

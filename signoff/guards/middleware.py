@@ -43,7 +43,6 @@ from signoff.guards.steps import (
     begin,
     due_calls,
     prompt_of,
-    whole_history,
     with_ids,
 )
 from signoff.guards.versions import check_version
@@ -152,9 +151,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A new input enters where every input does, whatever the thread stood in."""
         state, known = with_ids(state)
-        walk = self._walk(state)
-        # Other middleware may take messages out, before a hook of this one comes to see them.
-        walk.run.reader(walk.state)
+        walk = self._walk(state, is_input=True)
+        # Other middleware may take messages out before the next hook of this one.
+        walk.note()
         walk.run.give_back()
         position: GuardPosition | None = state.get("guards")
         # What enters by `extend` or `retry` has said so.
@@ -223,6 +222,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             yield from walk.fail("middleware", _OVER)
         if walk.at is State.CALL_LLM:
             yield from self._ask(walk, request, handler)
+        walk.note()
         walk.run.give_back()
         update = walk.channels(_kinds(walk.run.deps.toolbox))
         return ExtendedModelResponse(ModelResponse(result=walk.messages), Command(update=update))
@@ -278,11 +278,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if found is None or position is None or position["at"] != State.EXECUTE:
             # A finish, and what stands after it: the machine answers it.
             return Command()
-        if not run.last_read:
-            # As before a new input: other middleware may take messages out before the next model call.
-            read: Any = {**state, "messages": whole_history(state, run)[0]}
-            run.reader(read)
-            run.give_back()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
         running = Running(HandlerCall(handler, self._resolve(request, call)), writer)
@@ -329,6 +324,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             yield from walk.go()
         elif walk.at not in WAITS:
             yield from walk.fail("middleware", _PAST)
+        walk.note()
         walk.run.give_back()
         update = {"messages": walk.messages, **walk.channels(position["tools"] if position else {})}
         if walk.at is None:
@@ -349,8 +345,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                     "second Guards out."
                 )
 
-    def _walk(self, state: Any, tools: Sequence[Any] = ()) -> Walk:
-        return Walk(state, begin(self._deps_for(state, tools), get_config(), state))
+    def _walk(self, state: Any, tools: Sequence[Any] = (), *, is_input: bool = False) -> Walk:
+        return Walk(state, begin(self._deps_for(state, tools), get_config(), state), is_input)
 
     def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
         """What the states work with in this thread: with its tools, as far as they are known here."""

@@ -6,8 +6,9 @@ from langchain.agents.middleware.types import AgentState, OmitFromInput, Private
 from langchain_core.messages import AnyMessage
 from langgraph.channels import LastValue
 
-from signoff.graph.messages import SNAPSHOT_EVERY, HistoryChannel, append_messages
+from signoff.graph.messages import SNAPSHOT_EVERY, HistoryChannel
 from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
+from signoff.guards.ledger import take_down
 from signoff.guards.steps import GuardPosition
 
 _T = TypeVar("_T")
@@ -25,19 +26,17 @@ class OwnValue(LastValue[_T]):
         return new
 
 
-class PastChannel(HistoryChannel):
-    """The messages that another middleware has taken out of the history: nearly always none."""
+class LedgerChannel(HistoryChannel):
+    """The ledger of the current task, copied without its constructor, too; its lists are never changed."""
 
     def copy(self) -> Self:
-        if self.is_available() and self.value:
-            return super().copy()
         new = object.__new__(type(self))
         vars(new).update(vars(self))
         new.key, new.typ, new.reducer, new.value = self.key, self.typ, self.reducer, self.value
         return new
 
 
-_PAST = PastChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)
+_LEDGER = LedgerChannel(take_down, snapshot_frequency=SNAPSHOT_EVERY)
 
 
 class GuardedState(AgentState[Any]):
@@ -56,7 +55,7 @@ class GuardedState(AgentState[Any]):
     spent: NotRequired[Annotated[Spent, OwnValue, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, OwnValue, PrivateStateAttr]]
     guards: NotRequired[Annotated[GuardPosition, OwnValue, PrivateStateAttr]]
-    past: NotRequired[Annotated[list[AnyMessage], _PAST, PrivateStateAttr]]
+    past: NotRequired[Annotated[list[AnyMessage], _LEDGER, PrivateStateAttr]]
 
 
 OWN = frozenset(GuardedState.__annotations__)

@@ -22,6 +22,8 @@ from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
 from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
 from signoff.graph.state import AgentState, EndedTask, Ending
+from signoff.guards.ledger import Whole, seen_in, whole_history
+from signoff.guards.ledger import begin as begin_ledger
 from signoff.nodes.ask_user import ask_user
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
@@ -55,11 +57,12 @@ _NOTHING = object()
 class GuardPosition(TypedDict):
     """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
     kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
-    first message."""
+    first message. after: the id of the message before the current task, which is in the ledger."""
 
     at: str
     tools: dict[str, str]
     first: str
+    after: str
 
 
 @dataclass
@@ -73,14 +76,8 @@ class GuardedRun(NodeContext):
         return self.thread_id, self.first
 
     @property
-    def last_read(self) -> Sequence[BaseMessage]:
-        """The history as it was read last in this process; empty where it was not."""
-        found = self.deps.readings.get(self._place(None))
-        return found.messages if found is not None else ()
-
-    @property
     def last_history(self) -> Sequence[BaseMessage]:
-        """The same, as the object that was read."""
+        """The history as it was read last in this process; empty where it was not."""
         found = self.deps.readings.get(self._place(None))
         return found.source if found is not None else ()
 
@@ -106,20 +103,6 @@ def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) 
     return GuardedRun(deps, config, first=first)
 
 
-def whole_history(
-    state: Mapping[str, Any], run: GuardedRun
-) -> tuple[Sequence[BaseMessage], list[BaseMessage]]:
-    """The history with what LangChain's `SummarizationMiddleware` has taken out of it, and what of that is
-    not written down yet: limits and outcomes go by what has happened, not by what the model is shown."""
-    messages: Sequence[BaseMessage] = state.get("messages") or ()
-    if not messages or not is_summary(messages[0]):
-        return messages, []
-    past: list[BaseMessage] = list(state.get("past") or ())
-    known = {message.id for message in (*past, *messages)}
-    lost = [message for message in run.last_read if message.id not in known and not is_summary(message)]
-    return [*past, *lost, *(one for one in messages if not is_summary(one))], lost
-
-
 def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """The state with an id for each message, and whether it had them: deepagents keeps what an input gives as
     plain values without one."""
@@ -129,30 +112,34 @@ def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     return {**state, "messages": append_messages([], [list(messages)])}, False
 
 
-def is_summary(message: BaseMessage) -> bool:
-    """Whether LangChain's middleware wrote this in place of older messages."""
-    return message.additional_kwargs.get("lc_source") == "summarization"
-
-
 @dataclass
 class Walk:
-    """The states that one hook runs, and what they have written. at: the next one; None at the end."""
+    """The states that one hook runs, and what they have written. at: the next one; None at the end. is_input:
+    whether the hook is that of a new input."""
 
     given: Mapping[str, Any]
     run: GuardedRun
+    is_input: bool = False
     at: State | None = field(init=False)
     state: AgentState = field(init=False)
+    whole: Whole = field(init=False)
     before: Sequence[BaseMessage] = field(init=False)
     written: dict[str, Any] = field(default_factory=dict, init=False)
+    after: str = field(init=False)
 
     def __post_init__(self) -> None:
         position: GuardPosition | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
+        self.after = position["after"] if position is not None else ""
         self.run.forget_changed_reply()
-        whole, lost = whole_history(self.given, self.run)
-        self.before = follow(self.run.last_history, whole)
-        if lost:
-            self.written["past"] = lost
+        self.whole = whole_history(
+            self.given.get("messages") or (),
+            self.given.get("past") or (),
+            self.after,
+            self.run.deps.toolbox,
+            is_input=self.is_input,
+        )
+        self.before = follow(self.run.last_history, self.whole.messages)
         state: Any = {**self.given, "messages": self.before}
         self.state = state
 
@@ -210,17 +197,44 @@ class Walk:
         yield from self.go()
 
     @property
-    def messages(self) -> list[BaseMessage]:
-        """The messages that are new or changed."""
+    def changed(self) -> list[BaseMessage]:
+        """The messages of which the states have written a new version."""
         before, now = self.before, self.state.get("messages") or ()
         if lineage(now) is lineage(before):
-            return list(islice(now, len(before), None))
-        changed = [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
-        return [*changed, *islice(now, len(before), None)]
+            return []
+        return [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
+
+    @property
+    def added(self) -> list[BaseMessage]:
+        """The messages that the states have appended."""
+        return list(islice(self.state.get("messages") or (), len(self.before), None))
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """What is to be written to the messages of the thread."""
+        if not self.whole.lost:
+            return [*self.changed, *self.added]
+        there: Sequence[BaseMessage] = self.given.get("messages") or ()
+        ids = {message.id for message in there}
+        return seen_in(there, [*(one for one in self.changed if one.id in ids), *self.added])
+
+    def note(self) -> None:
+        """Notes in the ledger what is new; where a task has begun, what that consists of up to now."""
+        if "task" not in self.written and self.given.get("past"):
+            noted = [*self.before[self.whole.known :], *self.changed, *self.added]
+        else:
+            messages = self.state.get("messages") or ()
+            start = self.run.reader(self.state).begins
+            noted = begin_ledger(messages[start:])
+            self.after = (messages[start - 1].id or "") if start else ""
+        if noted:
+            self.written["past"] = noted
 
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
         """What is written beside the messages."""
-        position = GuardPosition(at=str(self.at or ""), tools=dict(tools), first=self.run.first)
+        position = GuardPosition(
+            at=str(self.at or ""), tools=dict(tools), first=self.run.first, after=self.after
+        )
         written = {**self.written, "guards": position}
         # Each channel that is written costs LangGraph a step of its own to save.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
