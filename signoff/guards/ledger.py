@@ -140,7 +140,7 @@ def _closed(lost: Sequence[AIMessage], messages: Sequence[BaseMessage], tools: T
             ran = call.effect is None and call.problem is None and call in reply.before_control
             reply_id = reply.message.id or ""
             made = (
-                result(call.id, call.name, f"{_TAKEN_OUT} ({call.id})", reply=reply_id)
+                result(call.id, call.name, _TAKEN_OUT, reply=reply_id)
                 if ran
                 else not_run(call.id, call.name, _TAKEN_OUT, "taken_out", reply=reply_id)
             )

@@ -1,8 +1,10 @@
 """The machine and `create_agent` with guards decide alike: the same messages, outcomes and questions,
 whatever the model says and whatever history a thread begins with."""
 
+import asyncio
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +13,13 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from signoff.models.scripted import call, reply
-from tests.support.guarded import Case, by_the_guards, by_the_machine
+from tests.support.guarded import (
+    Case,
+    KeepsTheLastReply,
+    by_the_guards,
+    by_the_guards_in_a_loop,
+    by_the_machine,
+)
 from tests.support.hypothesis_runs import drawn_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -125,22 +133,47 @@ def cases(draw: st.DrawFn) -> Case:
     return Case([*draw(st.lists(steps, max_size=6)), *AT_LAST], [begun, *more], saved, draw(rules))
 
 
+def settled(found: list[Any]) -> list[Any]:
+    """What was seen after each input, without the messages where a question waits: the guards save only with
+    its answer that the calls after it were not run."""
+    return [(None if asked else messages, outcome, asked) for messages, outcome, asked in found]
+
+
 def check(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert by_the_guards(case) == by_the_machine(case)
+        assert settled(by_the_guards(case)) == settled(by_the_machine(case))
 
 
-@given(cases())
-@drawn_settings(40, None)
-def test_the_guards_decide_as_the_machine(case: Case) -> None:
-    check(case)
+def check_in_a_loop(case: Case) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert settled(asyncio.run(by_the_guards_in_a_loop(case))) == settled(by_the_machine(case))
 
 
+def check_where_messages_are_removed(case: Case) -> None:
+    """The messages differ, but not how each task ends, nor what is asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = by_the_guards(case, KeepsTheLastReply())
+        assert [one[1:] for one in found] == [one[1:] for one in by_the_machine(case)]
+
+
+CHECKS = pytest.mark.parametrize(
+    "check",
+    [check, check_in_a_loop, check_where_messages_are_removed],
+    ids=["sync", "async", "messages removed"],
+)
+
+
+@CHECKS
+def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None:
+    given(cases())(drawn_settings(40, None)(check))()
+
+
+@CHECKS
 @pytest.mark.thorough
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-@given(cases())
-@drawn_settings(EXAMPLES, None)
-def test_the_guards_decide_as_the_machine_in_many_examples(case: Case) -> None:
-    check(case)
+def test_the_guards_decide_as_the_machine_in_many_examples(check: Callable[[Case], None]) -> None:
+    given(cases())(drawn_settings(EXAMPLES, None)(check))()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -60,12 +61,26 @@ def by_the_machine(case: Case) -> list[Any]:
     return played(graph, case)
 
 
-def by_the_guards(case: Case) -> list[Any]:
-    return played(agent(ScriptedModel(case.script), case), case)
+def by_the_guards(case: Case, *around: AgentMiddleware[Any, Any, Any]) -> list[Any]:
+    return played(agent(ScriptedModel(case.script), case, *around), case)
 
 
-def agent(model: ScriptedModel, case: Case) -> Any:
-    return create_agent(model, tools(), middleware=[Guards(**case.rules)], **_storage(case))
+async def by_the_guards_in_a_loop(case: Case) -> list[Any]:
+    return await aplayed(agent(ScriptedModel(case.script), case), case)
+
+
+def agent(model: ScriptedModel, case: Case, *around: AgentMiddleware[Any, Any, Any]) -> Any:
+    """around: other middleware, after the guards."""
+    return create_agent(model, tools(), middleware=[Guards(**case.rules), *around], **_storage(case))
+
+
+class KeepsTheLastReply(AgentMiddleware[Any, Any, Any]):
+    """Removes what stands before the last reply: also what began the task."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        messages = state["messages"]
+        last = max((at for at, message in enumerate(messages) if message.type == "ai"), default=0)
+        return {"messages": [RemoveMessage(id=message.id) for message in messages[:last]]} if last else None
 
 
 def _storage(case: Case) -> dict[str, Any]:
@@ -76,6 +91,11 @@ def played(graph: Any, case: Case) -> list[Any]:
     """After each input: the messages, the outcome, and what is asked."""
     config: Any = {"configurable": {"thread_id": "one"}} if case.saved else None
     return [_seen(graph.invoke(_input(given), config)) for given in case.given]
+
+
+async def aplayed(graph: Any, case: Case) -> list[Any]:
+    config: Any = {"configurable": {"thread_id": "one"}} if case.saved else None
+    return [_seen(await graph.ainvoke(_input(given), config)) for given in case.given]
 
 
 def _input(given: Any) -> Any:
