@@ -13,7 +13,7 @@ from langchain_core.tools import ToolException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,6 +32,8 @@ MOST_BYTES = 1_000_000
 """Of the body of a request."""
 _UNBUFFERED = {"X-Accel-Buffering": "no"}
 """Of a stream: a proxy that collects an answer before it passes it on would hold back what happens."""
+_MOST_PASSWORD_BYTES = 4_000
+"""Of a body that nobody has been let in for yet."""
 _BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
 _MOST_ID = 500
@@ -168,7 +170,8 @@ class Application:
 
     async def _enter(self, request: Request) -> Response:
         try:
-            body = await _body(request, PasswordBody)
+            self.gate.check_password()
+            body = await _body(request, PasswordBody, _MOST_PASSWORD_BYTES)
             client = request.client.host if request.client else ""
             return JSONResponse({"token": await self.gate.enter(body.password, client)})
         except NotLetIn as refused:
@@ -327,12 +330,12 @@ class Headed:
             await send(message)
 
         try:
-            self.gate.check_place(Headers(scope=scope))
+            self.gate.check_place(Headers(scope=scope), reads=scope["path"].startswith(("/api/", "/agui")))
         except NotLetIn as refused:
             await _problem(refused.status, refused.why)(scope, receive, headed)
             return
         try:
             await self.app(scope, receive, headed)
-        except OSError as error:
+        except (OSError, ClientDisconnect) as error:
             # A browser has gone in the middle; nothing here depends on it.
             logging.getLogger(__name__).debug("a reader has gone: %s", error)
