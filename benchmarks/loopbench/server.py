@@ -63,25 +63,32 @@ class ModelServer:
         self.on_request()
         time.sleep(self.delay)
         with self._lock:
-            status, found = self._play(messages)
+            who = self.scenario.who(Shown(messages).told_first)
+            status, found = self._play(messages, who, cornered=_cornered(body))
             text, calls = _said(found) if isinstance(found, Wire) else ("", ())
             forbids = _forbids(body, [name for _, name, _ in calls])
-            shown = Shown(messages, status, text, calls, forbids)
+            shown = Shown(messages, status, text, calls, forbids, who)
             self.seen.append((time.monotonic_ns(), shown))
         return status, found
 
-    def _play(self, messages: tuple[Sent, ...]) -> tuple[int, Wire | str]:
+    def _play(self, messages: tuple[Sent, ...], who: str, *, cornered: bool) -> tuple[int, Wire | str]:
         if sum(message.size for message in messages) > CONTEXT:
             return 400, "context_length_exceeded"
         if self._served >= MOST_CALLS:
             self.capped = True
             return 400, "too_many_calls"
         own = sum(message.role == "assistant" for message in messages)
-        said = self.scenario.reply(own if self.scenario.by_history else self._served)
+        number = own if self.scenario.by_history else self._served
+        said = self.scenario.reply(number, who, cornered=cornered)
         self._served += 1
         if said.error is not None:
             return said.error, "scripted_error"
         return 200, render(said, self.manner, self.scenario.setup.finish, self._ids)
+
+
+def _cornered(body: Mapping[str, Any]) -> bool:
+    """Whether the request lets the model call nothing."""
+    return not body.get("tools") or body.get("tool_choice") == "none"
 
 
 def _forbids(body: Mapping[str, Any], called: Collection[str]) -> frozenset[str]:
