@@ -43,6 +43,7 @@ class ModelServer:
         self._lock = threading.Lock()
         self._ids: Iterator[str] = (f"call_{number}" for number in count(1))
         self._served = 0
+        self._issued: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self._server = _Quiet(("127.0.0.1", 0), _handler(self))
@@ -63,13 +64,21 @@ class ModelServer:
         self.on_request()
         time.sleep(self.delay)
         with self._lock:
-            who = self.scenario.who(Shown(messages).told_first)
+            who = self._who(messages)
             status, found = self._play(messages, who, cornered=_cornered(body))
             text, calls = _said(found) if isinstance(found, Wire) else ("", ())
+            self._issued |= {id: who for id, _, _ in calls}
             forbids = _forbids(body, [name for _, name, _ in calls])
             shown = Shown(messages, status, text, calls, forbids, who)
             self.seen.append((time.monotonic_ns(), shown))
         return status, found
+
+    def _who(self, messages: tuple[Sent, ...]) -> str:
+        """The task of the sub-agent that calls: from what it is told, or, where that is not told any more, from
+        the calls that it made before."""
+        told = self.scenario.who(Shown(messages).told_first)
+        made = (id for message in messages for id, _, _ in message.calls)
+        return told or next((self._issued[id] for id in made if id in self._issued), "")
 
     def _play(self, messages: tuple[Sent, ...], who: str, *, cornered: bool) -> tuple[int, Wire | str]:
         if sum(message.size for message in messages) > CONTEXT:

@@ -208,6 +208,17 @@ def test_the_model_knows_a_sub_agent_by_its_task(told: str, more: dict[str, Any]
     assert [shown.who for _, shown in server.seen] == ["Read it." if "Read it." in told else ""]
 
 
+def test_a_sub_agent_that_is_not_told_its_task_any_more_is_known_by_its_calls() -> None:
+    scenario = scenario_of(reply("above"), roles=(READS,), by_history=True)
+    more = {"tools": [{"type": "function"}]}
+    with ModelServer(scenario, MANNER) as server:
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": "Read it."}], **more}
+        said = json.loads(post(server.url, body)[1])["choices"][0]["message"]
+        answer = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "quiet"}
+        said = json.loads(post(server.url, {"messages": [said, answer], **more})[1])["choices"][0]["message"]
+    assert said["content"] == "below"
+
+
 def test_what_a_model_was_told_since_its_first_words_is_known() -> None:
     shown = Shown((Sent("user", "Go."), Sent("assistant", "Yes."), Sent("tool", "It failed.", answers="a")))
     assert (shown.told_first, shown.told_since) == ("Go.", "It failed.")

@@ -21,7 +21,7 @@ READ_ALL = "Read all twelve records of the archive."
 READS = tuple(reply(call("read", name=f"record {number}")) for number in range(12))
 ALLOWED = 3
 OVER = 1
-"""Some find out by one call more, whose reply they drop, or ask once more for an answer."""
+"""Some find out by one call more, whose reply they drop, or ask once more for an answer; each agent does."""
 UNDONE = re.compile(
     r"limit|\bmax|exceed|error|exception|fail|abort|incomplete|unfinished|interrupted|ran out|out of turns"
     r"|cut (off|short)|stopped|\bnot (be )?(done|finish|complete|succeed)",
@@ -100,7 +100,8 @@ def _limit_over_tree(seen: Observed) -> Verdict:
     return verdict(
         seen,
         _idle(seen, *CHAPTERS[:2]),
-        len(seen.calls) > TREE + OVER and f"{len(seen.calls)} model calls in the tree, {TREE} were allowed",
+        len(seen.calls) > TREE + 2 * OVER
+        and f"{len(seen.calls)} model calls in the tree, {TREE} were allowed",
         seen.succeeded and "a limit passed for a success",
     )
 
@@ -127,7 +128,7 @@ SCENARIOS = (
         needs=("children", "child_limit"),
         then=reply(Finish("The archive is read.")),
         by_history=True,
-        roles=(Role(READ_ALL, READS, cornered=reply("Record 0, record 1 and record 2 are quiet.")),),
+        roles=(Role(READ_ALL, READS, cornered=reply("The first records are quiet.")),),
         thread="https://github.com/google-gemini/gemini-cli/issues/22323",
     ),
     Scenario(

@@ -138,7 +138,8 @@ class LangChainAgent(Adapter):
         if waiting and "question" in waiting[0].value:
             return Report("question", waiting[0].value["question"])
         if waiting:
-            calls = [dict(call) for one in waiting for call in one.value["action_requests"]]
+            # In the order in which `decide` answers them: that of the run is the order of arrival.
+            calls = [dict(call) for one in self._pending() for call in one.value["action_requests"]]
             return Report("approval", pending=calls)
         return self.ended(found)
 
