@@ -74,8 +74,8 @@ class ModelServer:
         return status, found
 
     def _who(self, messages: tuple[Sent, ...]) -> str:
-        """The task of the sub-agent that calls: from what it is told, or, where that is not told any more, from
-        the calls that it made before."""
+        """The task of the sub-agent that calls: from what it is told, or, where that is gone, from the calls
+        that it made before."""
         told = self.scenario.who(Shown(messages).told_first)
         made = (id for message in messages for id, _, _ in message.calls)
         return told or next((self._issued[id] for id in made if id in self._issued), "")

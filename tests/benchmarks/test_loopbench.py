@@ -35,7 +35,8 @@ each = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: str(s
 
 
 def parts(scenario: Scenario) -> list[Any]:
-    scripts = [(*one.script, one.then) for one in (scenario, *scenario.roles)]
+    below = [(*role.script, role.then) for role in scenario.roles]
+    scripts = [(*scenario.script, scenario.then), *below]
     return [part for script in scripts for said in script for part in said.parts]
 
 
