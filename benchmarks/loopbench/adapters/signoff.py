@@ -49,7 +49,6 @@ class Signoff(Adapter):
         "name": "ask_user",
         "args": {"question": "$text", "default_answer": "$default", "deadline_seconds": "$seconds"},
     }
-
     delegation: ClassVar = {"name": "$name", "args": {"task": "$text"}}
 
     def __init__(self, setup: Setup, kit: Kit) -> None:

@@ -194,7 +194,7 @@ SCENARIOS = (
     ),
     Scenario(
         "recursive_delegation",
-        "Does an agent come to an end that gives its task to one like itself, which does the same?",
+        "Does it end when an agent delegates to one like itself, which does the same?",
         "By itself, with nothing configured, within 60 calls of the model: a bound on the depth or on the "
         "whole ends it. Whether that is an error or something that the models report is not judged.",
         _recursive,
