@@ -261,7 +261,7 @@ class Room:
 
         listed: the list of threads.
         """
-        typed = self.terminal and (self.terminal.typed, self.terminal.size)
+        typed = self.terminal and (self.terminal, self.terminal.typed, self.terminal.size)
         now = (self.log.last, self.live.version, typed, listed, self.parts)
         if self._whole is None or self._whole[0] != now:
             found = {
@@ -314,10 +314,12 @@ class Room:
             raise ThreadError("The thread has begun already; its settings stay as they are.")
         before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
         try:
-            await self.beside.do(self.new_work().settings)
+            workspace = (await self.beside.do(self.new_work().settings)).workspace
         except SignoffError:
             self.given = before
             raise
+        if self.terminal is not None:
+            await self.beside.do(self.opened_terminal, workspace)
 
     async def answer(self, interrupt_id: str, shown: str, texts: list[str], by: str) -> None:
         """Answers what was shown. texts: the answer, or one for each call that waits.
@@ -476,11 +478,17 @@ class Room:
         return self.opened_terminal(settings.workspace).run(command, timeout)
 
     def opened_terminal(self, workspace: str) -> SharedTerminal:
+        """The terminal, in this folder: one in another folder ends. From any thread; blocks while it ends."""
         with self._opening:
-            if self.terminal is None:
-                watched = lambda: self.here or self.log.readers > 0  # noqa: E731  no name says more
-                self.terminal = SharedTerminal(workspace, self._output, watched, self._terminals)
-            return self.terminal
+            before = self.terminal
+            if before is not None and before.workspace == workspace:
+                return before
+            watched = lambda: self.here or self.log.readers > 0  # noqa: E731  no name says more
+            made = self.terminal = SharedTerminal(workspace, self._output, watched, self._terminals)
+            if before is not None:
+                before.close()
+                made.follow(before)
+            return made
 
     def _output(self) -> None:
         if not self._loop.is_closed():

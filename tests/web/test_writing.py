@@ -1,6 +1,7 @@
 """What begins a task, however often it is sent; and where the commands of the thread then run."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from tests.support.benches.agui import run_input
 from tests.support.benches.web import Opened, WebBench, until
 
 DONE = '[call("finish_task", summary=f"Done, {at}.") for at in range(9)]'
+WHERE = """[
+    call("run_shell", command="pwd; pwd > where.txt"),
+    call("finish_task", summary="Done."),
+]"""
 
 
 @pytest.fixture
@@ -99,6 +104,46 @@ async def test_turns_are_a_number_or_refused_in_a_sentence(bench: WebBench, type
         assert await opened.post("write", text="Go", settings={"turns": "12"}) == (200, {})
         await opened.rests()
         assert opened.hub.room("t1").given.turns == 12
+
+
+async def shown_in_the_terminal(opened: Opened, words: str) -> None:
+    def shown() -> bool:
+        terminal = opened.hub.room("t1").terminal
+        return terminal is not None and words.encode() in base64.b64decode(terminal.recent_output)
+
+    await until(shown)
+
+
+async def test_commands_run_in_the_folder_of_the_thread_also_when_a_terminal_was_open_before(
+    bench: WebBench,
+) -> None:
+    other = bench.folder / "other"
+    other.mkdir()
+    async with bench.served(WHERE) as opened:
+        reader = opened.read()
+        assert await opened.post("terminal", data="echo $((6*7))tytwo\n", rows=10, cols=60) == (200, {})
+        await reader.types("42tytwo")
+        before = opened.hub.room("t1").terminal
+        assert await opened.post("write", text="Go", settings={"workspace": str(other)}) == (200, {})
+        await opened.rests()
+        assert (other / "where.txt").read_text() == f"{other}\n"
+        assert not (bench.workspace / "where.txt").exists()
+        await reader.types("The shell has ended, since the thread works in ")
+        await shown_in_the_terminal(opened, str(other))
+        now = opened.hub.room("t1").terminal
+        assert now is not None
+        assert now is not before
+        assert (now.size, len(opened.hub.terminals)) == ((10, 60), 1)
+        await reader.leave()
+
+
+async def test_a_folder_that_is_refused_leaves_the_terminal_as_it_is(bench: WebBench) -> None:
+    async with bench.served(WHERE) as opened:
+        assert await opened.post("terminal", data="kept=1; echo be''gun\n") == (200, {})
+        await shown_in_the_terminal(opened, "begun")
+        assert (await opened.post("write", text="Go", settings={"workspace": "/nowhere"}))[0] == 422
+        assert await opened.post("terminal", data="echo kept=${kept}!\n") == (200, {})
+        await shown_in_the_terminal(opened, "kept=1!")
 
 
 async def test_a_pause_of_a_thread_that_there_is_not_is_refused_and_leaves_nothing(bench: WebBench) -> None:
