@@ -150,6 +150,9 @@ class AguiRun:
             finally:
                 self.room.events.readers -= 1
                 self.hub.readers -= 1
+                if not self.room.events.readers:
+                    # Whoever comes later reads what was saved.
+                    self.room.events.clear()
 
     async def _events(self) -> AsyncGenerator[Event | None, None]:
         # Asked in this order, so that whatever happens now is in the log or in what is read.
