@@ -1,4 +1,4 @@
-"""Sessions of `signoff acp`: what an editor gives to them."""
+"""Sessions of `signoff acp`: the list of them, one that runs elsewhere, and what an editor gives to them."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ from signoff import build_graph
 from signoff.acp.given import OWN_TOOLS
 from signoff.front.settings import Given, settle
 from signoff.front.working import working_tools
-from signoff.models import ScriptedModel
-from signoff.session.status import deps_of
-from tests.support.benches.acp import AcpBench
+from signoff.models import ScriptedModel, call
+from signoff.session.status import config_of, deps_of
+from tests.support.benches.acp import AcpBench, Inside
 
 DONE = """[call("finish_task", summary="Done."), call("finish_task", summary="Done again.")]"""
 ASKS = """[
@@ -40,6 +40,81 @@ server.run()
 @pytest.fixture
 def bench(tmp_path: Path) -> AcpBench:
     return AcpBench(tmp_path)
+
+
+async def listed(opened: Inside, cwd: str | None) -> list[list[str]]:
+    """The ids of the sessions, page by page."""
+    pages, cursor = list[list[str]](), None
+    while True:
+        found = await opened.client.list_sessions(cwd=cwd, cursor=cursor)
+        pages.append([one.session_id for one in found.sessions])
+        cursor = found.next_cursor
+        if cursor is None:
+            return pages
+
+
+async def test_the_list_comes_in_pages_of_fifty(bench: AcpBench) -> None:
+    async with bench.inside(DONE) as opened:
+        with bench.database.open() as storage:
+            for number in range(103):
+                model = ScriptedModel([call("finish_task", summary="Done.")])
+                build_graph(model, storage=storage).invoke(
+                    {"messages": [("user", f"Task {number}")]}, config_of(f"t{number}")
+                )
+        pages = await listed(opened, None)
+        assert [len(page) for page in pages] == [50, 50, 3]
+        assert [one for page in pages for one in page] == [f"t{number}" for number in reversed(range(103))]
+        for cursor in ("x", "-1", "1" * 10):
+            with pytest.raises(RequestError, match="not one that this list gave"):
+                await opened.client.list_sessions(cursor=cursor)
+
+
+@pytest.mark.parametrize("begun", ["{0}", "{0}/", "{1}", "{0}/../project"])
+async def test_a_folder_is_the_same_however_it_is_spelled(bench: AcpBench, begun: str) -> None:
+    link = bench.folder / "link"
+    link.symlink_to(bench.workspace)
+    spelled = [one.format(bench.workspace, link) for one in ("{0}", "{0}/", "{1}", "{1}/")]
+    async with bench.inside(DONE) as opened:
+        cwd = begun.format(bench.workspace, link)
+        session = (await opened.client.new_session(cwd=cwd, mcp_servers=[])).session_id
+        assert await opened.prompt(session, "Go") == "end_turn"
+        for one in spelled:
+            assert await listed(opened, one) == [[session]], one
+        assert await listed(opened, str(bench.folder)) == [[]]
+
+
+async def test_a_thread_that_another_process_runs_is_not_called_stopped(bench: AcpBench) -> None:
+    async with bench.inside(ASKS) as opened:
+        session = await opened.new()
+        await opened.prompt(session, "Set it")
+    async with bench.inside(ASKS) as opened:
+        resume = {"cwd": str(bench.workspace), "session_id": session, "mcp_servers": []}
+        with bench.database.open() as storage, storage.checkpointer.runner(session):
+            await opened.load(session)
+            await opened.client.resume_session(**resume)
+            assert opened.editor.said().count("Another process runs it") == 2
+            assert "Your next message is the answer" not in opened.editor.said()
+            for words in ("1", "", "/stop"):
+                with pytest.raises(RequestError, match="running elsewhere"):
+                    await opened.prompt(session, words)
+        await opened.load(session)
+        assert "Your next message is the answer" in opened.editor.said()
+        assert await opened.prompt(session, "1") == "end_turn"
+
+
+async def test_an_answer_while_another_process_runs_the_thread_is_too_late(bench: AcpBench) -> None:
+    async with bench.inside(ASKS) as opened:
+        session = await opened.new()
+        await opened.prompt(session, "Set it")
+        with (
+            bench.database.open() as storage,
+            storage.checkpointer.runner(session),
+            pytest.raises(RequestError, match="too late"),
+        ):
+            await opened.prompt(session, "1")
+
+
+# --- servers of the editor ---
 
 
 def server(bench: AcpBench, own: str, *names: str) -> McpServerStdio:
