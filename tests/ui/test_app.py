@@ -152,7 +152,7 @@ async def test_what_does_not_fit_is_told_and_changes_nothing(bench: UiBench) -> 
         await opened.send("maybe")
         assert opened.desk.prompt.value == "maybe"
         assert opened.desk.asking.waiting is not None
-        assert "Press a button, or type one of" in opened.noted()
+        assert "This decides nothing; say one of" in opened.noted()
 
 
 async def test_several_calls_are_decided_one_by_one(bench: UiBench) -> None:
