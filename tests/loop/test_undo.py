@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -413,6 +414,43 @@ def test_the_model_is_told_of_what_was_undone_when_the_task_goes_on(
     assert replay(graph, "t").differences == ()
 
 
+def long_note(number: int) -> Any:
+    return call("note", text=f"{number} " + "x" * 2_500)
+
+
+def note(text: str) -> str:
+    """Note."""
+    return text
+
+
+FOLDED: list[tuple[str, list[Any], bool]] = [
+    ("folded after the undo", [put("a"), put("b")], True),
+    ("folded before the undo", [put("a"), put("b"), *map(long_note, range(6))], True),
+    ("folded before the undo, then another task", [put("a"), put("b"), *map(long_note, range(6))], False),
+]
+
+
+@pytest.mark.parametrize(
+    ("done", "extended"), [case[1:] for case in FOLDED], ids=[case[0] for case in FOLDED]
+)
+def test_a_summary_of_old_turns_says_what_was_undone(
+    done: list[Any], extended: bool, world: World, storage: SqliteStorage
+) -> None:
+    reads = StructuredTool.from_function(note, metadata={"kind": "read"})
+    options: dict[str, Any] = {"storage": storage, "limits": {"turns": len(done)}, "prompt_tokens": 3_000}
+    graph = build_graph(ScriptedModel(done), [world.put(), reads], on_failure="undo", **options)
+    graph.invoke(GO, THREAD)
+    model = ScriptedModel([*map(long_note, range(6)), FINISH])
+    graph = build_graph(model, [world.put(), reads], on_failure="undo", **options)
+    graph.invoke(extend(graph.get_state(THREAD), 20) if extended else GO, THREAD)
+    prompts = ["\n".join(message.text for message in seen.messages[1:]) for seen in model.seen]
+    for shown, what in product(prompts, ("a", "b")):
+        notes = [f"{words}: put(what='{what}')" for words in ("any more", "undone since")]
+        assert f"put {what}" not in shown or any(note in shown for note in notes), shown
+    assert any("put({'what': 'a'}) -> success: put a" in shown for shown in prompts)
+    assert replay(graph, "t").differences == ()
+
+
 def test_a_task_that_fails_again_is_undone_again_but_for_what_was(
     world: World, storage: SqliteStorage
 ) -> None:
@@ -472,6 +510,41 @@ def test_a_paused_undo_goes_on(world: World, storage: SqliteStorage) -> None:
     assert (world.taken, current_outcome(session.status().values)) == (["b"], None)
     session.run()
     assert world.taken == ["b", "a"]
+
+
+LOST: list[tuple[str, Any]] = [
+    ("removed", None),
+    ("a read by now", {"kind": "read"}),
+    ("without its undo", {}),
+]
+
+
+@pytest.mark.parametrize("metadata", [case[1] for case in LOST], ids=[case[0] for case in LOST])
+def test_an_effect_whose_tool_the_graph_has_lost_stands(
+    metadata: Any, world: World, storage: SqliteStorage
+) -> None:
+    def send(what: str) -> str:
+        """Send."""
+        return f"sent {what}"
+
+    sending = StructuredTool.from_function(send)
+    sending.metadata = {"undo": world.take}
+    script = [put("a"), call("send", what="b"), call("nothing_like_that")]
+    ended(storage, script, world.put(), sending)
+    if metadata is not None:
+        sending = sending.model_copy(update={"metadata": metadata})
+    tools = [world.put()] if metadata is None else [world.put(), sending]
+    graph = build_graph(ScriptedModel([]), tools, storage=storage)
+    outcome = outcome_of(graph.invoke(undo(graph.get_state(THREAD)), THREAD))
+    assert told(outcome) == (["put(what='a')"], {"send(what='b')": "no_undo"})
+
+
+def test_a_task_that_fails_with_only_lost_effects_lists_them(world: World, storage: SqliteStorage) -> None:
+    ended(storage, [put("a"), RuntimeError("down")], world.put(), model_retries=None)
+    model = ScriptedModel([RuntimeError("down")])
+    graph = build_graph(model, storage=storage, on_failure="undo", model_retries=None)
+    outcome = outcome_of(graph.invoke(retry(graph.get_state(THREAD)), THREAD))
+    assert told(outcome) == ([], {"put(what='a')": "no_undo"})
 
 
 def test_edited_arguments_are_those_that_are_undone(world: World, storage: SqliteStorage) -> None:
