@@ -182,14 +182,19 @@ class Walk:
         self.take((yield from work) if isinstance(work, Generator) else work)
 
     def go(self) -> Part[None]:
-        """Runs states until LangChain's loop has the next word, or a person is to confirm a finish.
+        """Runs states until LangChain's loop has the next word, or what they have written is to be saved."""
+        while self.at in WORKS and not self._saves_first():
+            yield from self.step()
+
+    def _saves_first(self) -> bool:
+        """Whether the next state pauses the run, and only the next hook may run it.
 
         LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
-        from the history, and is the same then. A review may have run checks, so its verdict is saved first,
-        and only the next hook waits.
+        from the history, so nearly always there is nothing to save; a review may have run checks.
         """
-        while self.at in WORKS and not (self.at is State.CONFIRM and "event" in self.written):
-            yield from self.step()
+        if self.at is State.ASK_USER:
+            return bool(self.added or self.changed)
+        return self.at is State.CONFIRM and "event" in self.written
 
     def fail(self, reason: str, error: str) -> Part[None]:
         """Ends the task with an error, wherever it stands."""
