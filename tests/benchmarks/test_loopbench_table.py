@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # pytest does not put it there, and the benchmarks are in no installed package.
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -69,6 +71,21 @@ def test_the_recorded_results_hold_every_scenario() -> None:
     assert found.columns[0].title == "Signoff"
     names = {scenario.name for scenario in SCENARIOS}
     assert all(set(column.cells) == names for column in found.columns if not column.absent)
+
+
+# Words end no task; `finish_alone=True` refuses a blind finish; an agent in a tool has no bound above it.
+GUARDS_MISS = {"plain_answer", "blind_finish", "recursive_delegation"}
+
+
+@pytest.mark.parametrize("title", ["create_agent with Guards", "deepagents with Guards"])
+def test_guards_are_right_in_all_that_create_agent_claims_but_for_those_that_are_named(title: str) -> None:
+    columns = {column.title: column.cells for column in read(RECORDED).columns}
+    claimed = {name for name, (mark, _) in columns["LangChain create_agent"].items() if mark != "n/a"}
+    right = {name for name, (mark, _) in columns[title].items() if mark == "ok"}
+    not_claimed = {name for name, (mark, _) in columns[title].items() if mark == "n/a"}
+    assert len(claimed - {"recursive_delegation"}) >= 47
+    assert claimed - right - not_claimed <= GUARDS_MISS
+    assert len(claimed & right) >= 45
 
 
 def test_the_docs_show_the_recorded_results() -> None:

@@ -137,6 +137,9 @@ class LangChainAgent(Adapter):
         waiting = found.get("__interrupt__")
         if waiting and "question" in waiting[0].value:
             return Report("question", waiting[0].value["question"])
+        if waiting and waiting[0].value.get("type") == "confirmation":
+            problem = waiting[0].value.get("problem", "")
+            return Report("question", f"a person is to confirm the finish: {problem}")
         if waiting:
             # In the order in which `decide` answers them: that of the run is the order of arrival.
             calls = [dict(call) for one in self._pending() for call in one.value["action_requests"]]
