@@ -182,6 +182,7 @@ def fork(
 ) -> None:
     """Copy a thread, as it was at some turn, to a new thread; the old one stays."""
     thread_id = existing(thread, file)
+    refuse_guarded(thread_id, file)
     with file.open() as storage:
         target = forked_thread_id(thread_id, storage.threads()) if to is None else checked_thread_id(to)
         session = Session(reading_graph(storage, thread_id), thread_id).fork(_point(at), target)
@@ -268,7 +269,8 @@ def refuse_guarded(thread_id: str, file: Database) -> None:
     if guarded:
         raise ThreadError(
             f"Thread {thread_id!r} is of an agent of LangChain with Guards, which goes on in its own "
-            "program: invoke the agent with Command(resume=…), extend(…) or retry(…)."
+            "program: invoke the agent with Command(resume=…), extend(…) or retry(…); with None and the "
+            "config of an earlier checkpoint it forks."
         )
 
 

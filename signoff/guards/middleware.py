@@ -31,7 +31,7 @@ from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
-from signoff.graph.messages import KEY, is_reply, marks, slim
+from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
@@ -85,7 +85,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     """Signoff's rules for an agent of LangChain: `create_agent(model, tools, middleware=[Guards()])`.
 
     The task ends only by `finish_task`, a limit or an error, and `current_outcome(agent.get_state(config)
-    .values)` says which. Put it first in `middleware=`: so it stands around retries and fallbacks.
+    .values)` says which. Put it first in `middleware=`: so it stands around retries and fallbacks. Only what
+    closes something in `after_agent`, or adds tools to a request, goes before it.
 
     limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk, evidence,
     finish_alone: as `limits`, `control_tools` and so on of `build_graph`.
@@ -214,11 +215,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if walk.is_over:
             raise SetupError(_BACK)
         # LangChain's loop runs the calls of a reply before it comes back to the model.
-        skipped = walk.at is State.EXECUTE and bool(walk.before) and is_reply(walk.before[-1])
-        if walk.at is State.EXECUTE:
+        ran = walk.at is State.EXECUTE
+        if ran:
             walk.take(Report(Event.DONE))
         yield from walk.go()
-        if walk.at is State.EXECUTE and skipped:
+        if walk.at is State.EXECUTE and ran:
             yield from walk.fail("middleware", _OVER)
         if walk.at is State.CALL_LLM:
             yield from self._ask(walk, request, handler)
@@ -233,7 +234,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         model = request.model
         if is_streamed(model, "auto", walk.run.config):
             model = self._cutting(model)
-        asked = request.override(model=model, system_message=system, messages=messages)
+        asked = request.override(
+            model=model, system_message=system, messages=messages, tools=self._with_controls(request.tools)
+        )
         begins = time.time()
         try:
             response = yield from _chosen(asked, offered, handler)
@@ -251,6 +254,10 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         walk.take(Report(Event.REPLIED, {"messages": _with_marks(response, offered, begins, walk)}))
         # The rest waits until the reply is saved.
         yield from walk.step()
+
+    def _with_controls(self, tools: Sequence[Any]) -> list[Any]:
+        """The tools with those by which a task ends: other middleware may have selected some."""
+        return [*tools, *(tool for tool in self.tools if not any(tool is one for one in tools))]
 
     def _cutting(self, model: BaseChatModel) -> BaseChatModel:
         """The model with the guard in it that closes a stream once a finish in it is complete."""
@@ -338,7 +345,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             )
         own = {control.tool.name: control.tool for control in self._controls}
         for tool in request.tools:
-            name = getattr(tool, "name", None)
+            name = _name_of(tool)
             if name in own and tool is not own[name]:
                 raise SetupError(
                     f"The tool {name!r} has the name of a control tool of Guards; rename it, or leave the "
@@ -380,13 +387,23 @@ _PAST = (
     "past the guards. Retry the thread, and it goes on from here."
 )
 _OVER = (
-    "The calls of the last reply were not run: another middleware jumped over them, back to the model. Retry "
-    "the thread, and it goes on from here."
+    "The calls of the last reply have no result: another middleware jumped over them, back to the model, or "
+    "took what they gave. Retry the thread, and it goes on from here."
 )
 _BACK = (
     "A middleware goes back to the model after the task has ended, which nothing would end again; leave out "
     "its jump, or jump only where state.get('outcome') is None."
 )
+
+
+def _name_of(tool: Any) -> str | None:
+    """The name of a tool: of LangChain's, or in the form of a provider."""
+    if isinstance(tool, Mapping):
+        function = tool.get("function")
+        name = (function if isinstance(function, Mapping) else tool).get("name")
+    else:
+        name = getattr(tool, "name", None)
+    return name if isinstance(name, str) else None
 
 
 def _no_models(name: str) -> BoundModels:

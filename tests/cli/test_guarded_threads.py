@@ -97,7 +97,15 @@ def test_stats_count_the_tasks_that_ended(made: tuple[Path, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("extend", "limit", "3"), ("retry", "error"), ("resume", "asks", "red"), ("resume", "asks")]
+    "words",
+    [
+        ("extend", "limit", "3"),
+        ("retry", "error"),
+        ("resume", "asks", "red"),
+        ("resume", "asks"),
+        ("fork", "done"),
+        ("fork", "asks", "--at", "1"),
+    ],
 )
 def test_what_would_go_on_says_where_it_goes_on(made: tuple[Path, Any], words: tuple[str, ...]) -> None:
     before = told(made[0], "show", words[1])

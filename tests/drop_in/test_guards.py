@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, before_agent, before_model, hook_config
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    before_agent,
+    before_model,
+    hook_config,
+    wrap_tool_call,
+)
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, ToolCall
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -218,6 +224,10 @@ def finish_task(summary: str) -> str:
     return summary
 
 
+OF_OPENAI = {"type": "function", "function": {"name": "finish_task", "parameters": {}}}
+CUSTOM = {"type": "custom", "name": "finish_task"}
+
+
 class SecondGuards(Guards):
     pass
 
@@ -240,6 +250,11 @@ class Structured(BaseModel):
             ),
             r"write Guards\(response_format=",
         ),
+        (
+            lambda: create_agent(ScriptedModel([DONE]), [OF_OPENAI], middleware=[Guards()]),
+            "name of a control",
+        ),
+        (lambda: create_agent(ScriptedModel([DONE]), [CUSTOM], middleware=[Guards()]), "name of a control"),
         (lambda: Guards(limits={"turn": 3}), "there is no 'turn'"),
         (lambda: Guards(limits={"cost": 3}), "needs prices"),
         (lambda: Guards(talk="loud"), "talk"),  # type: ignore[arg-type]  # that is the mistake
@@ -377,7 +392,19 @@ def test_what_jumps_back_over_the_calls_of_a_reply_is_an_error(first: bool, way:
     found = way(create_agent(ScriptedModel([call("save", name="a")]), tools(), middleware=around), GO)
     outcome = outcome_of(found)
     assert (outcome.status, outcome.reason, outcome.tool_calls) == ("error", "middleware", 0)
-    assert "jumped over them" in str(outcome.error)
+    assert "have no result" in str(outcome.error)
+
+
+@wrap_tool_call
+def answers_another_call(request: Any, handler: Any) -> ToolMessage:
+    return ToolMessage("seen", tool_call_id="of another")
+
+
+def test_results_of_other_calls_are_an_error_and_no_endless_loop() -> None:
+    model = ScriptedModel([call("look", name="a")])
+    endless = guarded(create_agent(model, tools(), middleware=[answers_another_call, Guards()]))
+    outcome = outcome_of(endless.invoke(GO))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("error", "middleware", 1)
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])

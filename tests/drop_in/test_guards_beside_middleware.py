@@ -9,10 +9,13 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
+    LLMToolSelectorMiddleware,
     ModelFallbackMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
 )
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -188,6 +191,85 @@ def test_a_fallback_is_asked_where_guards_stand_around_it(first: bool, status: s
     fallback = ModelFallbackMiddleware(ScriptedModel([DONE]))
     found = agent(fallback, RuntimeError("down"), first=first).invoke(GO, CONFIG)
     assert outcome_of(found).status == status
+
+
+class Selects(ScriptedModel):
+    """The model that selects tools: always `look` alone."""
+
+    def with_structured_output(self, schema: Any, **more: Any) -> Any:
+        return RunnableLambda(lambda asked: {"tools": ["look"]})
+
+
+@pytest.mark.parametrize(
+    ("first", "kept"), [(False, []), (True, ["finish_task", "ask_user", "think"])], ids=["last", "first"]
+)
+def test_the_tools_by_which_a_task_ends_are_always_offered(first: bool, kept: list[str]) -> None:
+    chooser: Any = Selects(["look"])  # type: ignore[call-arg]  # ScriptedModel takes its steps by place
+    selects = LLMToolSelectorMiddleware(model=chooser, max_tools=1, always_include=kept)
+    model = ScriptedModel([DONE])
+    around: list[Any] = [Guards(), selects] if first else [selects, Guards()]
+    create_agent(model, tools(), middleware=around).invoke(GO)
+    assert set(model.seen[0].tool_names) == {"look", "finish_task", "ask_user", "think"}
+
+
+class AddsATool(AgentMiddleware[Any, Any, Any]):
+    """Offers and runs a tool that `create_agent` was not given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tool = StructuredTool.from_function(
+            lambda name: f"added {name}", name="added", description="Add."
+        )
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[*request.tools, self.tool]))
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        own = request.tool_call["name"] == "added"
+        return handler(request.override(tool=self.tool) if own else request)
+
+
+@pytest.mark.parametrize(("first", "told"), [(False, "added a"), (True, "There is no tool 'added'")])
+def test_a_tool_of_another_middleware_is_known_where_it_stands_before(first: bool, told: str) -> None:
+    found = agent(AddsATool(), call("added", name="a"), DONE, first=first).invoke(GO, CONFIG)
+    assert told in next(m.text for m in found["messages"] if m.type == "tool")
+
+
+class HoldsASession(AgentMiddleware[Any, Any, Any]):
+    """As LangChain's ShellToolMiddleware: it closes what it holds when the agent ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed_after = list[str]()
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        self.closed_after.append(next(m.text for m in reversed(state["messages"]) if m.type == "ai"))
+
+
+@pytest.mark.parametrize(
+    ("first", "closed_after"),
+    [(False, ["All of it."]), (True, ["It is set.", "All of it."])],
+    ids=["guards last", "guards first"],
+)
+def test_what_closes_something_at_the_end_stands_before_the_guards(
+    first: bool, closed_after: list[str]
+) -> None:
+    session = HoldsASession()
+    agent(session, "It is set.", call("look", name="a"), DONE, first=first).invoke(GO, CONFIG)
+    assert session.closed_after == closed_after
+
+
+@ORDERS
+def test_a_person_rejects_a_finish(first: bool) -> None:
+    asks = HumanInTheLoopMiddleware(
+        interrupt_on={"finish_task": {"allowed_decisions": ["approve", "reject"]}}
+    )
+    asking = agent(asks, DONE, call("finish_task", summary="Now all."), first=first)
+    asking.invoke(GO, CONFIG)
+    no: Command[Any] = Command(resume={"decisions": [{"type": "reject", "message": "Not yet."}]})
+    assert asking.invoke(no, CONFIG)["__interrupt__"]
+    found = asking.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)
+    assert (outcome_of(found).summary, outcome_of(found).turns) == ("Now all.", 2)
 
 
 def deep(*script: Any, rules: dict[str, Any] | None = None, **more: Any) -> Any:
