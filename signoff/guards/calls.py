@@ -87,9 +87,9 @@ def _answers(message: Any, call: Call) -> bool:
 
 def _failed(outcome: Any) -> bool:
     """Whether this is the outcome of a guarded child that has not done its work, as for a delegate."""
-    return isinstance(outcome, Mapping) and not (
-        outcome.get("status") == "success" and outcome.get("claim") == "done"
-    )
+    if not isinstance(outcome, Mapping) or not {"status", "claim", "reason"} <= outcome.keys():
+        return False
+    return (outcome["status"], outcome["claim"]) != ("success", "done")
 
 
 class Goes(BaseException):
