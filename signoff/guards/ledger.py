@@ -114,8 +114,10 @@ def _merged(
         # What stands elsewhere is how other middleware tells of what it has taken out.
         and ((last is not None and at > last) or isinstance(message, ToolMessage) or nudge_kind(message))
     ]
-    lost = [one for one in past if is_reply(one) and one.id not in places]
-    return Whole([*kept, *_closed(lost, [*past, *new], tools), *new], 0, len(past), True)
+    replies = [one for one in past if is_reply(one)]
+    lost = [one for one in replies if one.id not in places]
+    closed = _closed(lost, replies[-1], [*past, *new], tools) if lost else []
+    return Whole([*kept, *closed, *new], 0, len(past), True)
 
 
 def is_summary(message: BaseMessage) -> bool:
@@ -128,20 +130,23 @@ def _before_input(messages: Sequence[BaseMessage]) -> int:
     return max((at for at, message in enumerate(messages) if message.type != "human"), default=-1)
 
 
-def _closed(lost: Sequence[AIMessage], messages: Sequence[BaseMessage], tools: Tools) -> list[BaseMessage]:
+def _closed(
+    lost: Sequence[AIMessage], last: AIMessage, messages: Sequence[BaseMessage], tools: Tools
+) -> list[BaseMessage]:
     """Results for the open calls of replies that were taken out, which LangChain's loop will not run. What
-    it ran may have lost its result together with the reply, so a working call counts as run."""
+    it ran of the last reply may have lost its result together with it, so a working call of that one counts
+    as run."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     found = list[BaseMessage]()
     for reply in (read_reply(message, tools) for message in lost):
         for call in reply.calls:
             if call.id in answered:
                 continue
-            ran = call.effect is None and call.problem is None and call in reply.before_control
+            works = call.effect is None and call.problem is None and call in reply.before_control
             reply_id = reply.message.id or ""
             made = (
                 result(call.id, call.name, _TAKEN_OUT, reply=reply_id)
-                if ran
+                if works and reply.message.id == last.id
                 else not_run(call.id, call.name, _TAKEN_OUT, "taken_out", reply=reply_id)
             )
             found.append(made.model_copy(update={"id": f"{reply_id}-{call.id}"}))

@@ -193,7 +193,7 @@ class Walk:
         from the history, so nearly always there is nothing to save; a review may have run checks.
         """
         if self.at is State.ASK_USER:
-            return bool(self.added or self.changed)
+            return bool(self.added or self.changed())
         return self.at is State.CONFIRM and "event" in self.written
 
     def fail(self, reason: str, error: str) -> Part[None]:
@@ -206,13 +206,13 @@ class Walk:
         self.take(Report(Event.FAILED, {"ending": ending}))
         yield from self.go()
 
-    @property
-    def changed(self) -> list[BaseMessage]:
-        """The messages of which the states have written a new version."""
+    def changed(self, since: int = 0) -> list[BaseMessage]:
+        """The messages from this place on of which the states have written a new version."""
         before, now = self.before, self.state.get("messages") or ()
         if lineage(now) is lineage(before):
             return []
-        return [new for new, old in zip(now, before, strict=False) if is_not(new, old)]
+        pairs = islice(zip(now, before, strict=False), since, None)
+        return [new for new, old in pairs if is_not(new, old)]
 
     @property
     def added(self) -> list[BaseMessage]:
@@ -223,15 +223,16 @@ class Walk:
     def messages(self) -> list[BaseMessage]:
         """What is to be written to the messages of the thread."""
         if not self.whole.lost:
-            return [*self.changed, *self.added]
+            return [*self.changed(), *self.added]
         there: Sequence[BaseMessage] = self.given.get("messages") or ()
         ids = {message.id for message in there}
-        return seen_in(there, [*(one for one in self.changed if one.id in ids), *self.added])
+        return seen_in(there, [*(one for one in self.changed() if one.id in ids), *self.added])
 
     def note(self) -> None:
         """Notes in the ledger what is new; where a task has begun, what that consists of up to now."""
         if "task" not in self.written and self.given.get("past"):
-            noted = [*self.before[self.whole.known :], *self.changed, *self.added]
+            changed = self.changed(self.whole.start)
+            noted = [*self.before[self.whole.known :], *changed, *self.added]
         else:
             messages = self.state.get("messages") or ()
             start = self.run.reader(self.state).begins

@@ -165,6 +165,36 @@ def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None
     given(cases())(drawn_settings(40, None)(check))()
 
 
+def said(number: int, *calls: tuple[str, dict[str, Any], str]) -> AIMessage:
+    made = [{"name": name, "args": args, "id": own} for name, args, own in calls]
+    return AIMessage("", id=f"m{number}", tool_calls=made)
+
+
+LOOK, ASK = ("look", {"name": "a"}), ("ask_user", {"question": "Which?"})
+# What many drawn ones have found.
+IMPORTED = {
+    "an id that comes twice, in the task before": [
+        said(0, (*LOOK, "i0"), (*LOOK, "i0")),
+        HumanMessage("and this", id="m1"),
+        said(2, (*ASK, "i0"), (*LOOK, "i4")),
+        HumanMessage("do it", id="m3"),
+    ],
+    "a call that was left behind": [
+        said(0, (*LOOK, "i0")),
+        said(1, (*ASK, "i1")),
+        HumanMessage("do it", id="m2"),
+    ],
+}
+
+
+@CHECKS
+@pytest.mark.parametrize("history", IMPORTED.values(), ids=list(IMPORTED))
+def test_the_guards_decide_as_the_machine_on_a_history(
+    history: list[BaseMessage], check: Callable[[Case], None]
+) -> None:
+    check(Case(["only words", *AT_LAST], [history]))
+
+
 @CHECKS
 @pytest.mark.thorough
 @pytest.mark.long
