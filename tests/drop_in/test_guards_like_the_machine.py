@@ -174,9 +174,11 @@ LOOK, ASK = ("look", {"name": "a"}), ("ask_user", {"question": "Which?"})
 # What many drawn ones have found.
 IMPORTED = {
     "an id that comes twice, in the task before": [
-        said(0, (*LOOK, "i0"), (*LOOK, "i0")),
+        said(0, (*LOOK, "i0"), (*LOOK, "i1"), (*LOOK, "i0")),
+        ToolMessage("it was so", tool_call_id="i1", id="r1"),
         HumanMessage("and this", id="m1"),
         said(2, (*ASK, "i0"), (*LOOK, "i4")),
+        ToolMessage("it was so", tool_call_id="i4", id="r4"),
         HumanMessage("do it", id="m3"),
     ],
     "a call that was left behind": [
