@@ -44,7 +44,8 @@ class Whole:
     """The history of a thread, with what was taken out of it.
 
     Where nothing was, `messages` are those of the thread; else the current task's alone. start: where in them
-    the ledger begins; known: where what is not noted yet begins. lost: whether something was taken out.
+    the ledger begins; known: where what is not noted yet begins, 0 where the ledger is to begin anew. lost:
+    whether something was taken out.
     """
 
     messages: Sequence[BaseMessage]
@@ -116,8 +117,11 @@ def _merged(
     ]
     replies = [one for one in past if is_reply(one)]
     lost = [one for one in replies if one.id not in places]
-    closed = _closed(lost, replies[-1], [*past, *new], tools) if lost else []
-    return Whole([*kept, *closed, *new], 0, len(past), True)
+    closed = _closed(lost, replies[-1], [*past, *new], tools) if lost else {}
+    if not closed:
+        return Whole([*kept, *new], 0, len(past), True)
+    whole = [one for message in kept for one in (message, *closed.get(message.id, ()))]
+    return Whole([*whole, *new], 0, 0, True)
 
 
 def is_summary(message: BaseMessage) -> bool:
@@ -132,12 +136,12 @@ def _before_input(messages: Sequence[BaseMessage]) -> int:
 
 def _closed(
     lost: Sequence[AIMessage], last: AIMessage, messages: Sequence[BaseMessage], tools: Tools
-) -> list[BaseMessage]:
-    """Results for the open calls of replies that were taken out, which LangChain's loop will not run. What
-    it ran of the last reply may have lost its result together with it, so a working call of that one counts
-    as run."""
+) -> dict[str | None, list[BaseMessage]]:
+    """Results for the open calls of replies that were taken out, by the id of the reply: LangChain's loop
+    will not run them. What it ran of the last reply may have lost its result together with it, so a working
+    call of that one counts as run."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
-    found = list[BaseMessage]()
+    found: dict[str | None, list[BaseMessage]] = {}
     for reply in (read_reply(message, tools) for message in lost):
         for call in reply.calls:
             if call.id in answered:
@@ -149,7 +153,8 @@ def _closed(
                 if works and reply.message.id == last.id
                 else not_run(call.id, call.name, _TAKEN_OUT, "taken_out", reply=reply_id)
             )
-            found.append(made.model_copy(update={"id": f"{reply_id}-{call.id}"}))
+            made = made.model_copy(update={"id": f"{reply_id}-{call.id}"})
+            found.setdefault(reply.message.id, []).append(made)
     return found
 
 

@@ -230,14 +230,15 @@ class Walk:
 
     def note(self) -> None:
         """Notes in the ledger what is new; where a task has begun, what that consists of up to now."""
-        if "task" not in self.written and self.given.get("past"):
-            changed = self.changed(self.whole.start)
-            noted = [*self.before[self.whole.known :], *changed, *self.added]
+        whole = self.whole
+        if whole.known and "task" not in self.written:
+            noted = [*self.before[whole.known :], *self.changed(whole.start), *self.added]
         else:
             messages = self.state.get("messages") or ()
             start = self.run.reader(self.state).begins
             noted = begin_ledger(messages[start:])
-            self.after = (messages[start - 1].id or "") if start else ""
+            if start or not whole.lost:
+                self.after = (messages[start - 1].id or "") if start else ""
         if noted:
             self.written["past"] = noted
 

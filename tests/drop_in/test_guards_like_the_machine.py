@@ -181,6 +181,11 @@ IMPORTED = {
         ToolMessage("it was so", tool_call_id="i4", id="r4"),
         HumanMessage("do it", id="m3"),
     ],
+    "an id that comes twice, in one task": [
+        said(0, (*LOOK, "i0")),
+        said(1, (*ASK, "i0")),
+        HumanMessage("do it", id="m2"),
+    ],
     "a call that was left behind": [
         said(0, (*LOOK, "i0")),
         said(1, (*ASK, "i1")),
