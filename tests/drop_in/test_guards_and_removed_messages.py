@@ -101,10 +101,12 @@ def looks(turn: int) -> Any:
     [
         (looks, {"limits": {"turns": 8}}, "turns", 8),
         (lambda turn: [looks(turn)] * 2, {"limits": {"tool_calls": 7}}, "tool_calls", 4),
+        # More than a middleware keeps: the reply goes, and some of its results before any hook has seen them.
+        (lambda turn: [looks(turn)] * 5, {"limits": {"tool_calls": 14}}, "tool_calls", 3),
         (lambda turn: "only words", {}, "talk_turns", 5),
         (lambda turn: call("look", name="a"), {}, "repeats", 5),
     ],
-    ids=["turns", "tool calls", "talk", "repeats"],
+    ids=["turns", "tool calls", "many tool calls", "talk", "repeats"],
 )
 def test_a_limit_holds(says: Any, rules: Any, reason: str, turns: int, remover: Any, first: bool) -> None:
     agents = Agents(says, **rules)

@@ -1,6 +1,7 @@
 """The same script on the machine and on `create_agent` with guards, and what each makes of it."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,12 +76,17 @@ def agent(model: ScriptedModel, case: Case, *around: AgentMiddleware[Any, Any, A
 
 
 class KeepsTheLastReply(AgentMiddleware[Any, Any, Any]):
-    """Removes what stands before the last reply: also what began the task."""
+    """Removes what stands before the last reply, also what began the task; nothing while a call in it has no
+    result."""
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         messages = state["messages"]
         last = max((at for at, message in enumerate(messages) if message.type == "ai"), default=0)
-        return {"messages": [RemoveMessage(id=message.id) for message in messages[:last]]} if last else None
+        calls = Counter(call["id"] for one in messages[:last] for call in getattr(one, "tool_calls", ()))
+        results = Counter(one.tool_call_id for one in messages if one.type == "tool")
+        if not last or calls - results:
+            return None
+        return {"messages": [RemoveMessage(id=message.id) for message in messages[:last]]}
 
 
 def _storage(case: Case) -> dict[str, Any]:
