@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,52 @@ def test_an_undo_that_fails_or_hangs_leaves_its_effect_standing_and_the_others_g
     outcome = ended(storage, [put("a"), call("odd"), put("b")], world.put(), tool, on_failure="undo")
     assert told(outcome) == (["put(what='b')", "put(what='a')"], {"odd()": why})
     assert world.there == []
+
+
+async def undoes_later(args: dict[str, Any]) -> None:
+    raise AssertionError("nothing runs it")
+
+
+def undoes_in_parts(args: dict[str, Any], result: str) -> Iterator[None]:
+    raise AssertionError("nothing runs it")
+    yield
+
+
+async def undoes_in_async_parts(args: dict[str, Any], result: str) -> AsyncIterator[None]:
+    raise AssertionError("nothing runs it")
+    yield
+
+
+async def returns_a_generator(args: dict[str, Any], result: str) -> Any:
+    return undoes_in_parts(args, result)
+
+
+ONLY_BEGUN: list[tuple[Any, str]] = [
+    (lambda args, result: undoes_later(args), "coroutine"),
+    (undoes_in_parts, "generator"),
+    (undoes_in_async_parts, "async_generator"),
+    (returns_a_generator, "generator"),
+]
+
+
+@pytest.mark.parametrize(("undo_of", "what"), ONLY_BEGUN, ids=[f"{at}" for at in range(len(ONLY_BEGUN))])
+@pytest.mark.parametrize("in_loop", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_an_undo_that_has_only_been_begun_has_failed(
+    undo_of: Any, what: str, in_loop: bool, world: World, storage: SqliteStorage
+) -> None:
+    graph = build_graph(
+        ScriptedModel([put("a")]),
+        [world.put(undo_of)],
+        storage=storage,
+        limits={"turns": 1},
+        on_failure="undo",
+    )
+    found: Any = asyncio.run(graph.ainvoke(GO, THREAD)) if in_loop else graph.invoke(GO, THREAD)
+    outcome = outcome_of(found)
+    assert (told(outcome), world.there) == (([], {"put(what='a')": "undo_failed"}), ["a"])
+    assert outcome.undo is not None
+    assert f"the undo of 'put' returned a {what}, which nothing runs" in outcome.undo.standing[0].said
 
 
 def test_an_undo_that_is_interrupted_is_never_run_again(world: World, storage: SqliteStorage) -> None:
