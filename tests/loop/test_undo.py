@@ -593,6 +593,56 @@ def test_a_task_that_fails_with_only_lost_effects_lists_them(world: World, stora
     assert told(outcome) == ([], {"put(what='a')": "no_undo"})
 
 
+def waits_at_b(world: World) -> Any:
+    def take(args: dict[str, Any], result: str) -> str:
+        if args["what"] == "b":
+            interrupt({"question": "Really?"})
+        return world.take(args, result)
+
+    return take
+
+
+# How the undo comes about, what of it is done when a message comes, and how the task had ended.
+CUT_SHORT: dict[str, tuple[dict[str, Any], bool, list[str], tuple[str, str]]] = {
+    "at the end": ({"on_failure": "undo"}, False, ["c"], ("limit", "turns")),
+    "asked about": ({"on_failure": "ask"}, False, [], ("limit", "turns")),
+    "on request": ({}, True, ["c"], ("limit", "turns")),
+    "on request, of a success": ({}, True, ["c"], ("success", "finish_task")),
+}
+
+
+@pytest.mark.parametrize("case", CUT_SHORT)
+def test_a_message_in_the_middle_of_an_undo_leaves_a_record_of_what_stands(
+    case: str, world: World, storage: SqliteStorage
+) -> None:
+    options, on_request, taken, end = CUT_SHORT[case]
+    turns = 4 if end[0] == "success" else 3
+    graph = build_graph(
+        ScriptedModel([put("a"), put("b"), put("c"), FINISH, FINISH]),
+        [world.put(waits_at_b(world))],
+        storage=storage,
+        limits={"turns": turns},
+        **options,
+    )
+    session = Session(graph, "t", on_pending="supersede")
+    session.run("go")
+    task = session.status().task.id
+    if on_request:
+        session.undo()
+    assert session.run("Another task").outcome.succeeded  # type: ignore[union-attr]  # it has ended
+    item = storage.store.get(("signoff", "outcomes", "t"), task)
+    assert item is not None
+    outcome = Outcome.model_validate(item.value)
+    left = [what for what in ("c", "b", "a") if what not in taken]
+    assert (outcome.status, outcome.reason) == end
+    assert told(outcome) == (
+        [f"put(what='{what}')" for what in taken],
+        {f"put(what='{what}')": "stopped" for what in left},
+    )
+    assert (world.taken, outcome.succeeded) == (taken, False if taken else outcome.succeeded)
+    assert replay(graph, "t").differences == ()
+
+
 def test_edited_arguments_are_those_that_are_undone(world: World, storage: SqliteStorage) -> None:
     graph = build_graph(
         ScriptedModel([put("a")]),
