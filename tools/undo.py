@@ -19,6 +19,9 @@ from signoff.graph.kinds import Kind, kind_of
 UNDO = "undo"
 """The key of the metadata."""
 
+UNDO_PREFIX = "undo_"
+"""What the name of a function that undoes begins with, before that of its tool."""
+
 
 class UndoArguments(BaseModel):
     """What a function that undoes a call is given."""
@@ -126,7 +129,7 @@ def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
     asks = any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None))))  # noqa: B004  what it calls
     own = tool.metadata or {}
     return StructuredTool(
-        name=f"undo_{tool.name}",
+        name=f"{UNDO_PREFIX}{tool.name}",
         description=f"Undoes a call of {tool.name}.",
         args_schema=UndoArguments,
         func=None if asks else undo,
