@@ -115,8 +115,8 @@ def of_workers(storage: Any, thread_id: str) -> bool:
 def no_undo(thread_id: str) -> ThreadError:
     """Returns the error for an undo of a thread that belongs to workers."""
     return ThreadError(
-        f"Workers do not undo what thread {thread_id!r:.80} has done: call Session(graph, thread_id).undo() in "
-        "a program with its tools. Nothing was changed."
+        f"Workers do not undo what thread {thread_id!r:.80} has done: call Session(graph, thread_id).undo() "
+        "in a program with its tools. Nothing was changed."
     )
 
 

@@ -92,6 +92,25 @@ def test_two_commands_on_a_thread_are_one_trace(bench: Bench) -> None:
     assert not [span for span in found.spans if "gen_ai.tool.call.arguments" in span["attributes"]]
 
 
+@pytest.mark.slow
+def test_a_thread_that_two_workers_ran_is_one_trace(bench: Bench, postgres_url: str) -> None:
+    bench.env["SIGNOFF_DATABASE"] = postgres_url
+    bench.model(steps(LOOK, ASK, DONE))
+    work = ("worker", "--until-idle")
+    with collector() as found:
+        sent_to(bench, found)
+        assert bench("submit", "Look", "-t", "t1", "-w", str(bench.workspace)).exit_code == 0
+        first = bench.process(*work, real=True)
+        assert bench("resume", "t1", "that one").exit_code == 0
+        second = bench.process(*work, real=True)
+    assert [(code, "Traceback" in err) for code, _, err in (first, second)] == [(0, False)] * 2
+    agents = [span["attributes"] for span in found.spans if span["name"].startswith("invoke_agent")]
+    assert [one["gen_ai.conversation.id"] for one in agents] == ["t1", "t1"]
+    assert [one.get("signoff.outcome.status") for one in agents] == [None, "success"]
+    assert len(found.traces) == 1
+    assert ("execute_tool read_file", "invoke_agent signoff") in found.tree
+
+
 @contextmanager
 def nobody() -> Iterator[Collector]:
     """A port on which nobody listens."""
