@@ -80,8 +80,7 @@ def _room(bound: Budget, task: Task) -> int:
     reply = task.last
     if granted is None or reply is None or granted["reply"] != reply.message.id:
         return int(bound.limit - bound.used)
-    settled = [found for call in reply.calls if call.effect is None and (found := reply.result(call))]
-    return granted["calls"] - sum(marks(found).get("not_run") is None for found in settled)
+    return granted["calls"] - reply.work_run
 
 
 def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:

@@ -147,10 +147,12 @@ def _to_take_back(messages: Sequence[BaseMessage], statuses: Sequence[str]) -> l
 @dataclass(frozen=True)
 class GoingOn:
     """How a delegate goes on whose result was taken back. mark: the id of the message that says so. turns:
-    that it gets more; 0 where it is to try again."""
+    that it gets more; 0 where it is to try again. used: what it had used by then, with all below it, as the
+    mark of its result said."""
 
     mark: str
     turns: int
+    used: Mapping[str, Any]
 
     def command(self, state: Mapping[str, Any], texts: Texts) -> Command[Any] | None:
         """The input of the delegate with this state; None where it needs none: it has gone on already, or
@@ -181,6 +183,6 @@ def going_on(messages: Sequence[BaseMessage]) -> Mapping[str, GoingOn]:
         if is_reply(message):
             break
         if (again := marks(message).get("again")) and message.id:
-            for call_id in again["delegates"]:
-                found.setdefault(call_id, GoingOn(message.id, again["turns"]))
+            for call_id, used in again["delegates"].items():
+                found.setdefault(call_id, GoingOn(message.id, again["turns"], used))
     return found

@@ -441,6 +441,11 @@ class Reply:
         return found is not None and "not_run" not in marks(found)
 
     @property
+    def work_run(self) -> int:
+        """How many of its work calls were run."""
+        return sum(call.effect is None and self.was_run(call) for call in self.calls)
+
+    @property
     def results(self) -> list[ToolMessage]:
         """The results that there are."""
         return [result for result in self.found if result is not None]

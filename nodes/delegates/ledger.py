@@ -22,8 +22,9 @@ from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, GetOp
 
+from signoff.graph.finish.again import GoingOn, going_on
 from signoff.graph.foreign import label, pause_place
-from signoff.graph.history.replies import Reply
+from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
 from signoff.graph.limits import Limits
@@ -31,7 +32,7 @@ from signoff.graph.machine import Event, State, next_state
 from signoff.graph.messages import foreseen
 from signoff.graph.rules import COUNTED, SHARED, budget, decide
 from signoff.graph.state import AgentState, BoundAbove, GrantedCalls, TreeBudget
-from signoff.nodes.delegates.descent import TreeBound, is_within
+from signoff.nodes.delegates.descent import TreeBound, is_within, namespace
 from signoff.nodes.node import NodeContext, Report, Steps, Work
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -159,6 +160,13 @@ def _used(task: Task, limits: Limits) -> dict[str, float]:
     }
 
 
+def _of_mark(used: Mapping[str, Any]) -> dict[str, float]:
+    """What a delegate had used, from the mark of a result that was taken back."""
+    return {"tree_turns": used["turns"]} | {
+        name: used[name] for name in SHARED if name != "tree_turns" and name in used
+    }
+
+
 def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
     """What a reply has used, as its provider counts."""
     found = of_reply(reply.message, lambda: (0, 0)) if reply else None
@@ -168,15 +176,18 @@ def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TreeMachine:
-    """A machine at one moment, as it changes the ledger."""
+    """A machine at one moment, as it changes the ledger. again: its delegates whose results were taken back,
+    by the ids of their calls."""
 
     ns: str
     task: Task
     limits: Limits
     bounds: tuple[TreeBound, ...]
+    again: Mapping[str, GoingOn] = field(default_factory=dict)
 
     def settled(self, machines: Mapping[str, LedgerEntry]) -> dict[str, LedgerEntry]:
-        """The entries with this one's use. What all below it have used is part of that."""
+        """The entries with this one's use. What those below it have used whose calls have results is part of
+        that; the others keep their own."""
         before = machines.get(self.ns)
         cost = _of_reply(self.task.last, self.limits)
         entry = LedgerEntry(used=_used(self.task, self.limits), turn=self.task.turns, reply=cost)
@@ -188,8 +199,23 @@ class TreeMachine:
             lost = {name: lost.get(name, 0) + reply["again"] * cost[name] for name in cost}
         if lost:
             entry["lost"] = lost
+        below = [(name, self._of_open(name, call, machines)) for name, call in self._open_calls()]
         others = {at: kept for at, kept in machines.items() if not is_within(at, self.ns)}
-        return {**others, self.ns: entry}
+        return {**others, self.ns: entry, **{at: kept for _, found in below for at, kept in found.items()}}
+
+    def _open_calls(self) -> list[tuple[str, Call]]:
+        """The open calls of the last reply, each with the namespace that its machine has, if it has one."""
+        reply = self.task.last
+        if reply is None:
+            return []
+        calls = [call for call in reply.calls if reply.open(call)]
+        return [(namespace(self.ns, call.name, reply.message.id or "", call.id), call) for call in calls]
+
+    def _of_open(self, ns: str, call: Call, machines: Mapping[str, LedgerEntry]) -> Mapping[str, LedgerEntry]:
+        """The entries of a delegate whose call is open, and of those below it."""
+        found = {at: kept for at, kept in machines.items() if is_within(at, ns)}
+        again = None if found else self.again.get(call.id)
+        return found if again is None else {ns: LedgerEntry(used=_of_mark(again.used))}
 
     def without_lost(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, where the last reply that it knows is in no history, since the process ended before that
@@ -231,8 +257,11 @@ class TreeMachine:
             found["counted"] = counted
         return found
 
-    def deciding(self, machines: Mapping[str, LedgerEntry]) -> tuple[dict[str, LedgerEntry], TreeBudget]:
-        """Settles what is done, and reserves the next reply, if the rules let it begin."""
+    def deciding(
+        self, machines: Mapping[str, LedgerEntry], wanted: int = 0
+    ) -> tuple[dict[str, LedgerEntry], TreeBudget]:
+        """Settles what is done, and reserves the next reply, if the rules let it begin; where calls of the
+        last one are left, as many of them as may run. wanted: how many are left."""
         reply = machines[self.ns].get("open") if self.ns in machines else None
         after = self.settled(machines)
         found = self.read(after)
@@ -240,19 +269,27 @@ class TreeMachine:
         if decide(task, self.limits)["event"] == Event.THINK:
             same = reply if reply and reply["turn"] == self.task.turns + 1 else None
             after[self.ns]["open"] = self._reserved(same["again"] + _is_anothers(same) if same else 0)
+        elif wanted:
+            self._grant(after, found, wanted)
         return after, found
 
     def replied(
-        self, machines: Mapping[str, LedgerEntry], reply_id: str, wanted: int
+        self, machines: Mapping[str, LedgerEntry], wanted: int
     ) -> tuple[dict[str, LedgerEntry], TreeBudget]:
         """Settles a reply, and reserves as many of its work calls as may run."""
         after = self.settled(machines)
         found = self.read(after)
+        self._grant(after, found, wanted)
+        return after, found
+
+    def _grant(self, after: dict[str, LedgerEntry], found: TreeBudget, wanted: int) -> None:
+        """Reserves so many calls of the last reply, or as many as may run, and notes that in `found`."""
+        reply = self.task.last
+        assert reply is not None, "the calls are of the last reply"
         bound = budget("tool_calls", replace(self.task, tree=found), self.limits)
         calls = wanted if bound is None else max(0, min(wanted, int(bound.limit - bound.used)))
-        found["granted"] = GrantedCalls(reply=reply_id, calls=calls)
         after[self.ns]["calls"] = calls
-        return after, found
+        found["granted"] = GrantedCalls(reply=reply.message.id or "", calls=reply.work_run + calls)
 
 
 _NAMES: dict[int, str] = {}
@@ -281,8 +318,10 @@ def _is_kept(run: NodeContext) -> bool:
     return any(getattr(run.limits, name) is not None for name in SHARED)
 
 
-def _machine(task: Task, run: NodeContext) -> TreeMachine:
-    return TreeMachine(run.ns, task, run.limits, run.descent.bounds if run.descent is not None else ())
+def _machine(task: Task, state: AgentState, run: NodeContext) -> TreeMachine:
+    bounds = run.descent.bounds if run.descent is not None else ()
+    again = going_on(state["messages"]) if run.deps.toolbox.delegates else {}
+    return TreeMachine(run.ns, task, run.limits, bounds, again)
 
 
 def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
@@ -294,7 +333,7 @@ def fresh(task: Task, run: NodeContext) -> Part[Task]:
     """A part of a node of a delegate: the task, with what the ledger says now. Nothing is reserved."""
     if run.descent is None or not run.descent.bounds:
         return task
-    machine = _machine(task, run)
+    machine = TreeMachine(run.ns, task, run.limits, run.descent.bounds)
     found = yield _change(run, task, lambda machines: (dict(machines), machine.read(machines)))
     return replace(task, tree=found)
 
@@ -337,7 +376,7 @@ def _kept(state: State, work: Work) -> Work:
         if run.goes_on:
             calling = state is State.CALL_LLM
             task = run.task(held)
-            machine = _machine(task, run)
+            machine = _machine(task, held, run)
             yield _change(run, task, lambda machines: machine.begun_again(machines, calling=calling))
         found = work(held, run)
         report: Report = found if isinstance(found, Report) else (yield from found)
@@ -354,7 +393,7 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     """The report of a state, with what was read of the ledger when it was settled."""
     if state is State.FINISH:
         task = run.task(held)
-        machine = _machine(task, run)
+        machine = _machine(task, held, run)
         yield _change(run, task, lambda machines: (machine.settled(machines), None))
         return report
     assert report.event is not None, "only the last state reports no event"
@@ -368,12 +407,11 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
         report = replace(report, update=update)
     after: AgentState = {**held, **update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
     task = run.task(after)
-    machine = _machine(task, run)
+    machine, wanted = _machine(task, after, run), _wanted(task, run)
     if report.event is not Event.REPLIED:
-        found = yield _change(run, task, machine.deciding)
-    elif wanted := _wanted(task, run):
-        reply_id = (task.last.message.id or "") if task.last else ""
-        found = yield _change(run, task, lambda machines: machine.replied(machines, reply_id, wanted))
+        found = yield _change(run, task, lambda machines: machine.deciding(machines, wanted))
+    elif wanted:
+        found = yield _change(run, task, lambda machines: machine.replied(machines, wanted))
     else:
         return report
     if found == held.get("tree") or not (found.keys() - {"task", "above"} or found["above"]):

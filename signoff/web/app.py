@@ -10,10 +10,18 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,6 +40,8 @@ MOST_BYTES = 1_000_000
 """Of the body of a request."""
 _UNBUFFERED = {"X-Accel-Buffering": "no"}
 """Of a stream: a proxy that collects an answer before it passes it on would hold back what happens."""
+_MOST_PASSWORD_BYTES = 4_000
+"""Of a body that nobody has been let in for yet."""
 _BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
 _MOST_ID = 500
@@ -44,8 +54,19 @@ _FILES: Mapping[str, str] = {
     "record.css": "text/css",
 }
 
+
+def _read_turns(given: Any, read: ValidatorFunctionWrapHandler) -> int:
+    """A number of turns, as it was typed. Raises PydanticCustomError for anything else."""
+    try:
+        return int(read(given))
+    except ValidationError as error:
+        told = "{given} is no number of turns; type a whole one, from 1 to 100,000"
+        raise PydanticCustomError("turns", told, {"given": repr(given)[:80]}) from error
+
+
 Text = Annotated[str, Field(max_length=400_000)]
 Short = Annotated[str, Field(max_length=_MOST_ID)]
+Turns = Annotated[int, Field(ge=1, le=100_000), WrapValidator(_read_turns)]
 
 
 class _Body(BaseModel):
@@ -63,12 +84,13 @@ class OwnSettings(BaseModel):
     model: Short | None = None
     tools: Short | None = None
     approve: Short | None = None
-    turns: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    turns: Turns | None = None
 
 
 class WriteBody(_Body):
     text: Text
-    request: Short = ""
+    request: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_-]*$")] = ""
+    """The id of the message: whoever sends it again, since no answer has come, gives the same."""
     settings: OwnSettings = OwnSettings()
 
 
@@ -84,7 +106,7 @@ class AgainBody(_Body):
 
 class MoveBody(_Body):
     move: Short
-    turns: Annotated[int, Field(ge=1, le=100_000)] = 10
+    turns: Turns = 10
 
 
 class ForkBody(_Body):
@@ -168,7 +190,8 @@ class Application:
 
     async def _enter(self, request: Request) -> Response:
         try:
-            body = await _body(request, PasswordBody)
+            self.gate.check_password()
+            body = await _body(request, PasswordBody, _MOST_PASSWORD_BYTES)
             client = request.client.host if request.client else ""
             return JSONResponse({"token": await self.gate.enter(body.password, client)})
         except NotLetIn as refused:
@@ -327,12 +350,12 @@ class Headed:
             await send(message)
 
         try:
-            self.gate.check_place(Headers(scope=scope))
+            self.gate.check_place(Headers(scope=scope), reads=scope["path"].startswith(("/api/", "/agui")))
         except NotLetIn as refused:
             await _problem(refused.status, refused.why)(scope, receive, headed)
             return
         try:
             await self.app(scope, receive, headed)
-        except OSError as error:
+        except (OSError, ClientDisconnect) as error:
             # A browser has gone in the middle; nothing here depends on it.
             logging.getLogger(__name__).debug("a reader has gone: %s", error)

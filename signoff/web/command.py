@@ -17,6 +17,10 @@ _WARNING = (
     "Other machines reach this server. Whoever is let in runs commands here as you, and nothing is "
     "encrypted: put a proxy with TLS in front of it."
 )
+_WARNING_OF_HEADER = (
+    "Every program that reaches port {port} can send the header {name}, and then runs commands here as you: "
+    "let only the proxy reach it."
+)
 
 
 @takes(*TO_BEGIN)
@@ -68,6 +72,8 @@ def serve(
     gate = Gate(host, listening.getsockname()[1], password, proxy_header, public)
     if not gate.is_local:
         typer.echo(_WARNING, err=True)
+    if proxy_header is not None:
+        typer.echo(_WARNING_OF_HEADER.format(port=gate.port, name=proxy_header), err=True)
     serve_forever(
         file,
         given,

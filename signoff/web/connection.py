@@ -1,4 +1,4 @@
-"""A connection to the server, which has to ask for something in time."""
+"""A connection to the server, which has to ask for something in time, and to take the answer."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
 """For the head of a request, from the first moment."""
+TAKE_SECONDS = 60.0
+"""For the next part of an answer. A page that slept longer asks for everything anew when it wakes up."""
 
 
 class Connection(H11Protocol):
-    """Closed when it sends no whole head in time: many that say nothing would keep everybody out."""
+    """Closed when it sends no whole head in time, or takes nothing of an answer: many that say nothing would
+    keep everybody out, and what they do not take is held for them."""
 
     _late: asyncio.TimerHandle | None = None
+    _full: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -33,8 +37,29 @@ class Connection(H11Protocol):
         else:
             self._forget()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def _watch(self, left: int) -> None:
+        self._take()
+        self._full = self.loop.call_later(TAKE_SECONDS, self._look_again, left)
+
+    def _look_again(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._watch(left)
+        else:
+            # To close it would be to wait until it has taken what is left.
+            self.transport.abort()
+
+    def resume_writing(self) -> None:
+        self._take()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
+        self._take()
         super().connection_lost(exc)
 
     def _expect(self) -> None:
@@ -45,3 +70,8 @@ class Connection(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _take(self) -> None:
+        if self._full is not None:
+            self._full.cancel()
+            self._full = None

@@ -73,9 +73,10 @@ class Gate:
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return self.public or f"http://{shown}{'' if self.port == _PORTS['http'] else f':{self.port}'}"
 
-    def check_place(self, headers: Mapping[str, str]) -> None:
+    def check_place(self, headers: Mapping[str, str], *, reads: bool = True) -> None:
         """Raises NotLetIn for a request under another name, or from another page: no web site gets in by
-        pointing its own name at this machine."""
+        pointing its own name at this machine. reads: whether it asks for more than the page itself, to which
+        others may link."""
         host = headers.get("host", "")
         if not self._is_own(host):
             raise NotLetIn(
@@ -84,7 +85,9 @@ class Gate:
                 "people open.",
             )
         origin = headers.get("origin")
-        if origin is not None and not self._same(origin, host):
+        # A browser names the origin only where it sends something.
+        site = headers.get("sec-fetch-site", "none") if reads else "none"
+        if (origin is not None and not self._same(origin, host)) or site not in ("same-origin", "none"):
             behind = "" if self.proxy_header is None else "; behind a proxy, --public names the address"
             raise NotLetIn(403, f"Requests from other pages are refused{behind}.")
 
@@ -120,18 +123,22 @@ class Gate:
             raise NotLetIn(401, "Open the address that signoff serve printed, with its token.")
         return ""
 
+    def check_password(self) -> str:
+        """The password. Raises NotLetIn where there is none."""
+        if self.password is None:
+            raise NotLetIn(404, "This server has no password.")
+        return self.password
+
     async def enter(self, password: str, client: str = "") -> str:
         """The token, for whoever knows the password. Raises NotLetIn; who guesses is made to wait.
 
         client: the address that it comes from.
         """
-        now = time.monotonic()
-        if self.password is None:
-            raise NotLetIn(404, "This server has no password.")
+        now, own = time.monotonic(), self.check_password()
         wrong = self._wrong_of(client, now)
         if len(wrong) >= _MOST_WRONG:
             raise NotLetIn(429, "Too many wrong passwords; wait a minute.")
-        if hmac.compare_digest(password.encode(errors="replace"), self.password.encode(errors="replace")):
+        if hmac.compare_digest(password.encode(errors="replace"), own.encode(errors="replace")):
             return self.token
         wrong.append(now)
         await asyncio.sleep(_WRONG_SECONDS)

@@ -180,7 +180,7 @@ def test_it_is_told_once_however_often_a_process_dies() -> None:
         "outcome": ended,
         "ended": {"task": "go", "message": "r"},
     }
-    again, texts = GoingOn("mark", 0), DEFAULT_TEXTS
+    again, texts = GoingOn("mark", 0, {}), DEFAULT_TEXTS
     found = again.command(state, texts)
     assert found is not None
     assert isinstance(found.update, dict)
@@ -189,4 +189,4 @@ def test_it_is_told_once_however_often_a_process_dies() -> None:
     # It failed again; whoever looks next takes that as its result.
     later = {**state, "messages": [*state["messages"], mark], "ended": {"task": "go", "message": "mark"}}
     assert again.command(later, texts) is None
-    assert GoingOn("other", 3).command(state, texts) is None
+    assert GoingOn("other", 3, {}).command(state, texts) is None

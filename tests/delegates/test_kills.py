@@ -11,6 +11,7 @@ from tests.nested_kills import RESULTS
 from tests.support.prepared import run_python
 from tests.support.sweeps.nested import faults, kills_of
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "delegate.md"
 SWEEP = Path(__file__).parents[1] / "support" / "sweeps" / "nested.py"
 
 
@@ -30,6 +31,9 @@ def test_what_was_recorded_of_the_whole_sweep() -> None:
         wrong = ("effects_twice", "effects_lost", "waits_lost", "ended_otherwise", "ledger_wrong")
         assert [found[name] for name in wrong] == [0] * len(wrong)
     assert recorded["postgresql"]["kills"] >= 200
+    assert recorded["sqlite"]["kills"] >= 1_000
+    page = PAGE.read_text()
+    assert all(f"{found['kills']:,} kills" in page for found in recorded.values())
 
 
 @pytest.mark.slow

@@ -275,11 +275,11 @@ def test_a_reply_that_was_settled_and_not_saved_is_lost_too() -> None:
     before, row = machine(2)
     row, _ = before.deciding(row)
     after, _ = machine(3)
-    row, _ = after.replied(row, "r2", 1)
+    row, _ = after.replied(row, 1)
     assert row["a:1"]["used"]["tokens"] == 300
     # The process ends before the reply is in the history; another one asks for it again.
     row, _ = before.begun_again(row, calling=True)
-    row, found = after.replied(row, "r2", 1)
+    row, found = after.replied(row, 1)
     assert (row["a:1"]["used"]["tokens"], row["a:1"]["lost"]["tokens"]) == (300, 100)
     assert found["lost"]["tokens"] == 100
 
@@ -288,10 +288,10 @@ def test_each_reply_after_one_that_was_settled_and_not_saved_is_lost_too() -> No
     before, row = machine(2)
     row, _ = before.deciding(row)
     after, _ = machine(3)
-    row, _ = after.replied(row, "r2", 1)
+    row, _ = after.replied(row, 1)
     # The process ends before the reply is in the history, and so does the next one, as it asks again.
     for _ in range(2):
         row, _ = before.begun_again(row, calling=True)
-    row, found = after.replied(row, "r2", 1)
+    row, found = after.replied(row, 1)
     assert row["a:1"]["used"]["tokens"] == 300
     assert row["a:1"]["lost"]["tokens"] == found["lost"]["tokens"] == 200

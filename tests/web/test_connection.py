@@ -12,14 +12,17 @@ from uvicorn.server import ServerState
 from signoff.web.connection import Connection
 
 SECONDS = 0.3
+MANY = 50_000_000
 
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[int]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(3 * SECONDS if scope["path"] == "/slow" else 0)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
+        body = b"ok" + b" " * (MANY if scope["path"] == "/much" else 0)
+        length = str(len(body)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": body})
 
     config = uvicorn.Config(app, http=Connection, ws="none", log_config=None, timeout_keep_alive=60)
     config.load()
@@ -66,6 +69,27 @@ async def test_a_connection_that_asks_for_nothing_is_closed(
         else:
             async with asyncio.timeout(10 * SECONDS):
                 await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_connection_that_takes_nothing_of_its_answer_is_closed(
+    reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signoff.web.connection.TAKE_SECONDS", SECONDS)
+    async with listening() as port, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /much HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        got = 0
+        with suppress(ConnectionError):
+            if not reads:
+                await asyncio.sleep(4 * SECONDS)
+            while part := await reader.read(1_000_000):
+                got += len(part)
+                await asyncio.sleep(SECONDS / 100)
+        assert (got > MANY) is reads
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()

@@ -36,6 +36,14 @@ REFUSED: dict[str, tuple[int, dict[str, str]]] = {
         403,
         {"Authorization": "Bearer {token}", "Origin": "http://127.0.0.1:1"},
     ),
+    "the token in a request of another page": (
+        403,
+        {"Authorization": "Bearer {token}", "Sec-Fetch-Site": "cross-site"},
+    ),
+    "the token in one of another port": (
+        403,
+        {"Authorization": "Bearer {token}", "Sec-Fetch-Site": "same-site"},
+    ),
     "no origin but null": (403, {"Authorization": "Bearer {token}", "Origin": "null"}),
     "another name of this address": (421, {"Authorization": "Bearer {token}", "Host": "evil.example:8000"}),
     "another port in the name": (421, {"Authorization": "Bearer {token}", "Host": "127.0.0.1:80"}),
@@ -53,6 +61,18 @@ async def test_what_is_refused(name: str) -> None:
             post = path not in ("new", "events")
             answer = await browser.request("POST" if post else "GET", f"/api/{path}")
             assert (path, answer.status_code) == (path, status)
+
+
+async def test_another_page_may_link_to_the_page() -> None:
+    async with client(Gate("127.0.0.1", 8000), **{"Sec-Fetch-Site": "cross-site"}) as browser:
+        assert (await browser.get("/")).status_code == 200
+
+
+@pytest.mark.parametrize(("password", "status"), [(None, 404), ("a long password", 413)])
+async def test_nobody_holds_memory_who_is_not_let_in(password: str | None, status: int) -> None:
+    async with client(Gate("127.0.0.1", 8000, password)) as browser:
+        answer = await browser.post("/api/enter", json={"password": "x" * 5_000})
+        assert answer.status_code == status
 
 
 async def test_the_page_has_nothing_inline_and_says_what_it_may_do() -> None:
