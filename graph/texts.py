@@ -377,6 +377,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "summarise": {"words": 1},
     "note_down": {"words": 1},
 }
+_NEEDED = {"nudges.resumed_undone": "undone", "results.undone": "calls"}
 _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "system": SYSTEM,
     "rounds": ROUNDS,
@@ -408,9 +409,11 @@ class Texts:
     the end of its prompt; `summarise` and `material` are read by another model that writes it. `digest` is the
     former name of `history_summary`.
 
-    Names in braces are filled in: those of the default text, of which a text may leave out any. In every text
-    a brace that is to be shown is doubled: `Call {{"name": "finish_task"}}`. Raises SetupError for a text in
-    which anything else stands in braces, and for a name that no text has.
+    Names in braces are filled in: those of the default text, of which a text may leave out any, except where
+    the model would take what was undone to be there: `{undone}` in `nudges["resumed_undone"]` and `{calls}`
+    in `results["undone"]`. In every text a brace that is to be shown is doubled: `Call {{"name":
+    "finish_task"}}`. Raises SetupError for a text in which anything else stands in braces, or without what it
+    must have, and for a name that no text has.
     """
 
     system: str = SYSTEM
@@ -454,6 +457,12 @@ class Texts:
             for name, one in text.items() if isinstance(text, Mapping) else [("", text)]:
                 where = f"{part.name}[{name!r}]" if name else part.name
                 check_template(f"The text {where}", one, _values(part.name, name))
+                needed = _NEEDED.get(f"{part.name}.{name}")
+                if needed and needed not in _names(one):
+                    raise SetupError(
+                        f"The text {where} has no {{{needed}}}, so that the model would not be told what of "
+                        "its work was undone; put it in."
+                    )
 
     def naming(self, finish: str) -> "Texts":
         """The texts with `finish` as the name of the finishing tool."""
@@ -477,8 +486,7 @@ def _values(field_name: str, name: str) -> Mapping[str, Any]:
     """The names that may stand in a text, each with a value of the kind that is filled in."""
     group, key = _DEFAULTS[field_name], f"{field_name}.{name}" if name else field_name
     text = group[name] if isinstance(group, Mapping) else group
-    own = {found: "text" for _, found, *_ in Formatter().parse(text) if found}
-    return {**own, **_KINDS.get(key, {})}
+    return {**dict.fromkeys(_names(text), "text"), **_KINDS.get(key, {})}
 
 
 def _renamed(text: Any, finish: str) -> Any:

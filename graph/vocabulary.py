@@ -217,6 +217,8 @@ def heading(outcome: Mapping[str, Any]) -> Heading:
         rests = VERIFIED[outcome["verified"] or "asserted"]
         claim = CLAIMS.get(outcome["claim"] or "")
         title = f"{rests.shown}: {claim.shown if claim else 'ended'}"
+        if (outcome.get("undo") or {}).get("undone"):
+            return Heading(f"{title}, and undone since", "amber", "↶")
         return Heading(title, rests.tone or "amber", rests.sign)
     known = REASONS.get(outcome["reason"])
     # A name that others gave; whoever shows it makes it harmless.

@@ -1,5 +1,6 @@
 """Resets the state for a new task, closes calls that the user's message left open, summarises old turns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -8,7 +9,7 @@ from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.task import Task, current_task
 from signoff.graph.machine import MACHINE, Event
 from signoff.graph.messages import KEY, append_messages
-from signoff.graph.outcome import Outcome, conclude
+from signoff.graph.outcome import conclude
 from signoff.graph.prompt.compaction import compact
 from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
@@ -20,6 +21,7 @@ from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
+from signoff.nodes.undo import cut_short
 
 
 def compress(state: AgentState, run: NodeContext) -> Steps:
@@ -45,11 +47,8 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
             yield Files(run.outputs.goes_on)
     if not task.ended:
         update |= yield from _compacted(state, written, task, reader, run)
-    if (before := task.before) and (superseded := _superseded(before, state, run)):
-        (known,) = yield Store([look_up(superseded)])
-        # A process can be killed between recording a success and saving that the task has ended.
-        if known is None or known.value["status"] != "success":
-            yield from record_end(before, superseded, reader.before.nudges if reader.before else (), run)
+    if task.before:
+        yield from _record_before(task.before, reader.before.nudges if reader.before else (), state, run)
     return Report(Event.READY, update)
 
 
@@ -97,15 +96,25 @@ def _compacted(
     return update if spent == state.get("spent") else {**update, "spent": spent}
 
 
-def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | None:
-    """The outcome of the task that the user's new message cut short; None when it had ended."""
-    ended = state.get("ended")
-    if state.get("task") != before.id or (ended and ended["task"] == before.id):
-        return None
-    ending = Ending(
-        task=before.id,
-        status="error",
-        reason="superseded",
-        error=REASONS["superseded"].error,
-    )
-    return conclude(before, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
+def _record_before(
+    before: Task, nudges: Sequence[tuple[str, int]], state: AgentState, run: NodeContext
+) -> Part[None]:
+    """A part of the node: records the task that the user's new message cut short. One that had come to its
+    end, and whose effects were being undone, is recorded with what of them was left."""
+    ended, undoing = state.get("ended"), state.get("undo")
+    if state.get("task") != before.id:
+        return
+    is_effect = run.deps.toolbox.is_effect
+    if undoing and undoing["task"] == before.id and not undoing["over"]:
+        undoing = yield from cut_short(before, undoing, state, run)
+        outcome = conclude(before, state["ending"], run.thread_id, is_effect, undoing)
+        yield from record_end(before, outcome, nudges, run)
+        return
+    if ended and ended["task"] == before.id:
+        return
+    ending = Ending(task=before.id, status="error", reason="superseded", error=REASONS["superseded"].error)
+    superseded = conclude(before, ending, run.thread_id, is_effect, undoing)
+    (known,) = yield Store([look_up(superseded)])
+    # A process can be killed between recording a success and saving that the task has ended.
+    if known is None or known.value["status"] != "success":
+        yield from record_end(before, superseded, nudges, run)

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langgraph.types import interrupt
 
+from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes, marks
 from signoff.graph.outcome import StandingReason, one_line
@@ -55,6 +56,20 @@ def undo(state: AgentState, run: NodeContext) -> Steps:
             ran = True
         steps.append(_step(one, why, _said(one, undoing)) if why else (yield from _undone(one)))
     return Report(Event.UNDONE, {**_written(steps, undoing, state, over=True)})
+
+
+def cut_short(task: Task, undoing: Undoing, state: AgentState, run: NodeContext) -> Part[Undoing]:
+    """A part of a node: the undoing of a task that a new message has cut short, with what was left as
+    standing."""
+    known = {step["effect"] for step in undoing["done"]}
+    done: list[DoneCall] = yield from done_calls(task, state, run)
+    stopped = Undoing(**{**undoing, "left_off": True})
+    steps = list[UndoStep]()
+    for one in reversed(done):
+        if one.key not in known:
+            why = _why_stands(one, stopped)
+            steps.append(_step(one, why, "") if why else (yield from _undone(one)))
+    return Undoing(**{**stopped, "done": [*undoing["done"], *steps], "over": True})
 
 
 def _may_run(one: DoneCall) -> bool:

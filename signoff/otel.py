@@ -6,10 +6,14 @@ what was decided and what was waited for are events on it, the outcome its attri
 imports OpenTelemetry.
 """
 
+import atexit
 import json
+import logging
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -42,11 +46,16 @@ _STATES = frozenset(map(str, State))
 _OUTCOME = ("status", "reason", "claim", "verified")
 _DECISION = ("rule", "event", "why")
 _PROPAGATOR = TraceContextTextMapPropagator()
+_LAST_SECONDS = 1.0
 
 
 def has_provider() -> bool:
     """Whether spans go somewhere: by the program's own provider, else by OTLP, in the background, to where
-    `OTEL_EXPORTER_OTLP_ENDPOINT` and the other variables of OpenTelemetry say."""
+    `OTEL_EXPORTER_OTLP_ENDPOINT` and the other variables of OpenTelemetry say.
+
+    A server that is down, or does not answer, holds the end of the process up for a second, and what was left
+    for it is lost; it is told by logging, where the program has set that up.
+    """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True
     try:
@@ -57,10 +66,39 @@ def has_provider() -> bool:
     except ImportError:
         return False
     service = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "signoff")}
-    provider = Provider(resource=Resource.create(service))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider, exporter = (
+        Provider(resource=Resource.create(service), shutdown_on_exit=False),
+        OTLPSpanExporter(),
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+    # Python writes warnings that nobody takes to stderr.
+    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+    _flush_at_exit(provider.force_flush, exporter.shutdown)
     return True
+
+
+def _flush_at_exit(flush: Callable[[], object], close: Callable[[], object]) -> None:
+    """Has what is left exported when the process ends, for a second at most.
+
+    The thread for it begins now: none can any more while Python ends.
+    """
+    ends, flushed = threading.Event(), threading.Event()
+
+    def wait_and_flush() -> None:
+        ends.wait()
+        try:
+            flush()
+        finally:
+            flushed.set()
+
+    def at_exit() -> None:
+        ends.set()
+        flushed.wait(_LAST_SECONDS)
+        close()
+
+    threading.Thread(target=wait_and_flush, name="signoff-otel", daemon=True).start()
+    atexit.register(at_exit)
 
 
 @dataclass
@@ -270,8 +308,8 @@ class Tracing(BaseCallbackHandler):
             run.span = self._child(run, name, attributes)
             return
         kept, outer = self._stored_trace(run.thread_id), trace.get_current_span().get_span_context()
-        links = [Link(outer)] if kept is not None and outer.is_valid else []
-        where = current.get_current() if kept is None else _PROPAGATOR.extract(kept)
+        links = [Link(outer)] if kept and outer.is_valid else []
+        where = _PROPAGATOR.extract(kept) if kept else current.get_current()
         run.span = self._tracer.start_span(
             name, where, attributes=attributes, links=links, start_time=run.begun
         )
@@ -279,10 +317,13 @@ class Tracing(BaseCallbackHandler):
             self._keep(run.thread_id, run.span)
 
     def _stored_trace(self, thread_id: str | None) -> dict[str, str] | None:
-        """The trace that the thread's first run was in."""
+        """The trace that the thread's first run was in; empty where that cannot be read now."""
         if self._store is None or thread_id is None:
             return None
-        item = self._store.get(("signoff", "threads", label(thread_id)), _KEY)
+        try:
+            item = self._store.get(("signoff", "threads", label(thread_id)), _KEY)
+        except Exception:  # noqa: BLE001  whatever fails here, the run has a span
+            return {}
         return None if item is None else dict(item.value)
 
     def _keep(self, thread_id: str | None, span: Span) -> None:
@@ -290,7 +331,8 @@ class Tracing(BaseCallbackHandler):
             return
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
-        self._store.put(("signoff", "threads", label(thread_id)), _KEY, carrier)
+        with suppress(Exception):
+            self._store.put(("signoff", "threads", label(thread_id)), _KEY, carrier)
 
     def _wait(self, run: _Run, error: GraphInterrupt) -> None:
         agent, found = self._agent(run), error.args[0] if error.args else ()

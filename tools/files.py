@@ -20,6 +20,7 @@ from signoff.graph.foreign import LIMIT, capped, count_noun, valid_text
 from signoff.graph.kinds import Kind
 from signoff.tools.filesystem.globs import fitting
 from signoff.tools.filesystem.paths import quote_path
+from signoff.tools.filesystem.restoring import recorded, restore
 from signoff.tools.filesystem.search import search_files
 from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, one_line_of, split_lines
 from signoff.tools.filesystem.unseen import UNSEEN
@@ -415,6 +416,9 @@ def workspace_tools(
 ) -> list[BaseTool]:
     """The five working tools for the folder `root`; they return text and raise ToolException.
 
+    Those that write say how a call is undone: what was in the file before is put back, as far as 200,000
+    characters of it were replaced, and a file that was created is removed. One that has changed since stays.
+
     protect: what they read but never write. None is `PROTECTED` of `signoff.tools.protected`: "git" (`.git`
     and repositories), "python" (virtual environments, conda's, the Python that runs) and "signoff" (its
     installation and its folder `.signoff`). Leave one out to lift it, add a path of the workspace to widen
@@ -442,11 +446,14 @@ class _Working(StructuredTool):
 
 
 def _tool(workspace: Workspace, run: Callable[..., str], schema: type[BaseModel], kind: Kind) -> BaseTool:
+    writes = kind is Kind.WRITE
+    own = {"undo": partial(restore, workspace)} if writes else {}
     return _Working(
         keep=workspace.keep,
         name=run.__name__,
         description=_DESCRIPTIONS[run.__name__],
         args_schema=schema,
-        func=partial(run, workspace),
-        metadata={"kind": str(kind)},
+        func=partial(recorded, run, workspace) if writes else partial(run, workspace),
+        response_format="content_and_artifact" if writes else "content",
+        metadata={"kind": str(kind), **own},
     )

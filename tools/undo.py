@@ -19,6 +19,9 @@ from signoff.graph.kinds import Kind, kind_of
 UNDO = "undo"
 """The key of the metadata."""
 
+UNDO_PREFIX = "undo_"
+"""What the name of a function that undoes begins with, before that of its tool."""
+
 
 class UndoArguments(BaseModel):
     """What a function that undoes a call is given."""
@@ -118,20 +121,32 @@ def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
         return {"artifact": artifact} if takes_artifact else {}
 
     def undo(args: dict[str, Any], result: str, artifact: Any = None) -> Any:
-        return given(args, result, **more(artifact))
+        return _finished(tool, given(args, result, **more(artifact)))
 
     async def aundo(args: dict[str, Any], result: str, artifact: Any = None) -> Any:
-        return await given(args, result, **more(artifact))
+        return _finished(tool, await given(args, result, **more(artifact)))
 
     asks = any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None))))  # noqa: B004  what it calls
     own = tool.metadata or {}
     return StructuredTool(
-        name=f"undo_{tool.name}",
+        name=f"{UNDO_PREFIX}{tool.name}",
         description=f"Undoes a call of {tool.name}.",
         args_schema=UndoArguments,
         func=None if asks else undo,
         coroutine=aundo if asks else None,
         metadata={"seconds": own["seconds"]} if "seconds" in own else {},
+    )
+
+
+def _finished(tool: BaseTool, found: Any) -> Any:
+    """What the undo returned. Raises TypeError for what has only been begun, of which nothing has run."""
+    if not inspect.isawaitable(found) and not inspect.isgenerator(found) and not inspect.isasyncgen(found):
+        return found
+    if close := getattr(found, "close", None) or getattr(found, "cancel", None):
+        close()
+    raise TypeError(
+        f"the undo of {tool.name!r} returned a {type(found).__name__}, which nothing runs: make it an `async "
+        "def` where it has to wait, and let it return what came of it"
     )
 
 

@@ -114,6 +114,12 @@ class Workspace:
         """
         return self._written(path, data, self._check(path))
 
+    def remove(self, path: str) -> None:
+        """Removes the file at `path`. ToolException, nothing changed, for what is protected or no file."""
+        with beneath(self._roots, path, check=self._check(path)) as place:
+            _regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), path)
+            os.unlink(place.name, dir_fd=place.folder)
+
     def _check(self, path: str) -> Callable[[str], None]:
         def check(real: str) -> None:
             why = self._guard.why(real)

@@ -25,7 +25,7 @@ from signoff.session.session import Session
 from signoff.session.status import Condition, ThreadStatus, is_guarded, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEFAULT_QUEUE, Inbox, read_inbox
-from signoff.workers.submitting import check, of_workers, submit
+from signoff.workers.submitting import check, no_undo, of_workers, submit
 from signoff.workers.submitting import pause as pause_for_workers
 
 _MOST_DIGITS = 9
@@ -139,7 +139,10 @@ def undo(
 
     Each is undone at most once. What has no undo, and what nobody knows of, is listed as standing.
     """
-    finish(existing(thread, file), file, given, to_undo(ask, file), as_json, quiet)
+    thread_id = existing(thread, file)
+    if is_handed_over(thread_id, file):
+        raise no_undo(thread_id)
+    finish(thread_id, file, given, to_undo(ask, file), as_json, quiet)
 
 
 @takes()

@@ -13,7 +13,7 @@ from signoff.front.calls import in_full, in_short
 from signoff.front.report import CommandReport
 from signoff.front.text import cut, one_line, plain
 from signoff.graph.foreign import count_noun
-from signoff.graph.vocabulary import VERIFIED, WAITS, Tone, heading
+from signoff.graph.vocabulary import STANDING, VERIFIED, WAITS, Tone, heading
 from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
 from signoff.session.events import (
     Answered,
@@ -118,10 +118,12 @@ def _outcome(outcome: Mapping[str, Any], report: CommandReport) -> Card:
     found, facts = heading(outcome), [f"{facts_of(outcome)} · thread {one_line(report.thread_id or '')}"]
     title, colour = one_line(found.title), COLOURS[found.tone]
     if outcome["status"] == "success":
-        return Card(title, colour, _outcome_text(outcome), [*rests_on(outcome), *facts])
+        body = "\n".join([_outcome_text(outcome), *undoing(outcome)])
+        return Card(title, colour, body, [*rests_on(outcome), *facts])
     more = "Continue with more turns" if outcome["status"] == "limit" else "Try again"
     said = plain(outcome["error"] or "")
-    body = "\n".join(part for part in (said, _claimed(outcome), _where_it_was(outcome)) if part)
+    where = "\n".join([_where_it_was(outcome), *undoing(outcome)]).strip("\n")
+    body = "\n".join(part for part in (said, _claimed(outcome), where) if part)
     return Card(title, colour, body, facts, _command(more, report))
 
 
@@ -200,6 +202,38 @@ def changed(outcome: Mapping[str, Any]) -> list[str]:
         f"{_CAME[change['came']]}{change['call']} → {change['result']}"
         for change in outcome.get("changes", ())
     ]
+
+
+def undone_calls(outcome: Mapping[str, Any]) -> list[str]:
+    """Returns the calls whose effects were undone, the newest first, in a line each."""
+    return [_undo_line(one) for one in (outcome.get("undo") or {}).get("undone", ())]
+
+
+def standing_calls(outcome: Mapping[str, Any]) -> list[str]:
+    """Returns the calls whose effects stand after an undo, in a line each, with the reason."""
+    return [
+        f"{_undo_line(one)} ({STANDING.get(one['why'], one['why'])})"
+        for one in (outcome.get("undo") or {}).get("standing", ())
+    ]
+
+
+def _undo_line(found: Mapping[str, Any]) -> str:
+    told = " / ".join([*found["path"], found["call"]])
+    return f"{told} → {found['said']}" if found["said"] not in ("", "null") else told
+
+
+def undoing(outcome: Mapping[str, Any]) -> list[str]:
+    """Returns what became of the effects of a task that was undone, in lines; none of one that was not."""
+    if outcome.get("undo") is None:
+        return []
+    parts = [("Undone:", undone_calls(outcome)), ("Not undone, and standing:", standing_calls(outcome))]
+    lines = [
+        line
+        for title, found in parts
+        if found
+        for line in (title, *(f"  • {cut(one_line(one), _LINE)}" for one in found))
+    ]
+    return lines or ["There was nothing to undo."]
 
 
 def is_open(outcome: Mapping[str, Any]) -> bool:

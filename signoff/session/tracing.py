@@ -1,5 +1,5 @@
-"""Tracing of whole programs: `SIGNOFF_OTEL` has the commands and the workers make spans. Without it nothing
-is imported.
+"""Tracing of whole programs: `SIGNOFF_OTEL` has the commands and the workers make spans. Without it Signoff
+imports nothing of OpenTelemetry.
 """
 
 import os

@@ -8,7 +8,7 @@ from signoff.graph.compiled.settings import describe
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.nodes.requests import Swap
-from signoff.session.commands import Answer, Extend, Retry, request_pause, start
+from signoff.session.commands import Answer, Extend, Retry, Undo, request_pause, start
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import (
@@ -112,6 +112,14 @@ def of_workers(storage: Any, thread_id: str) -> bool:
     return isinstance(storage, PostgresStorage) and read_inbox(storage.store, thread_id) is not None
 
 
+def no_undo(thread_id: str) -> ThreadError:
+    """Returns the error for an undo of a thread that belongs to workers."""
+    return ThreadError(
+        f"Workers do not undo what thread {thread_id!r:.80} has done: call Session(graph, thread_id).undo() "
+        "in a program with its tools. Nothing was changed."
+    )
+
+
 def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
     with packages():
         from signoff.workers.tables import usable_queue
@@ -144,6 +152,8 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
         if not request.strip():
             raise SetupError("The task is empty; say what is to be done.")
         return Order(name, request)
+    if isinstance(request, Undo):
+        raise no_undo(status.quoted_id)
     if not isinstance(request, Answer | Extend | Retry):
         raise SetupError(
             f"Workers take the text of a task, an Answer, Extend, Retry or None, not {describe(request)}."

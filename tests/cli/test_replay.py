@@ -1,6 +1,8 @@
 """`signoff replay`: a stored thread is decided again as it was; what would be decided otherwise is named."""
 
 import shutil
+import sysconfig
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,25 @@ def test_another_version_names_the_first_rule_that_decides_otherwise(
     result = looked("replay", "t1", "--version", checkout(tmp_path / "other", *edits))
     assert result.exit_code == code, result.output
     assert [part for part in says if part not in result.stdout] == []
+
+
+def installed(folder: Path, *edits: Edit) -> Path:
+    """An environment in which this version is installed with these edits, beside the packages of this one."""
+    venv.create(folder, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    checkout(site, *edits)
+    (site / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder
+
+
+@pytest.mark.parametrize("named", ["its folder", "its Python"])
+def test_another_version_may_be_an_installed_one(looked: Bench, tmp_path: Path, named: str) -> None:
+    place = installed(tmp_path / "other", WITHOUT_ITS_CLAIM)
+    python = Path(sysconfig.get_path("scripts", "venv", {"base": str(place)})) / "python"
+    result = looked("replay", "t1", "--version", str(place if named == "its folder" else python))
+    assert (result.exit_code, "now: rule think → think" in result.stdout) == (1, True), result.output
+    shutil.rmtree(next(place.glob("lib/*/site-packages/signoff")))
+    one_sentence(looked("replay", "t1", "--version", str(place)), "No Signoff is installed at", str(place))
 
 
 def test_a_version_that_cannot_do_it_is_named(looked: Bench, tmp_path: Path) -> None:

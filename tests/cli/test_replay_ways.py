@@ -47,6 +47,16 @@ def test_a_redaction_of_ones_own_is_named_like_a_graph(bench: Bench, tmp_path: P
     assert "secret.py" in written
 
 
+@pytest.mark.parametrize(("body", "why"), [("return None", "returned None"), ("1 / 0", "ZeroDivisionError")])
+def test_a_redaction_that_fails_is_told_in_a_sentence(
+    bench: Bench, tmp_path: Path, body: str, why: str
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(f"def redact(text):\n    {body}\n")
+    result = bench("replay", "t1", "--to-test", "-", "--redact", f"{own}:redact")
+    one_sentence(result, "The redaction function", why)
+
+
 def other(bench: Bench, *script: str, options: tuple[str, ...] = (), at: str = "2") -> dict[str, Any]:
     model = bench.model(steps(LOOK, *script))
     return bench.json("replay", "t1", "--model", model, "--from", at, *options)

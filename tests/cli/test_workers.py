@@ -112,6 +112,7 @@ def test_after_a_limit_and_an_error_the_workers_go_on(bench: Bench) -> None:
     work(bench)
     assert (row(bench)["status"], row(bench)["reason"]) == ("limit", "turns")
     one_sentence(bench("retry", "t1"), "has ended (limit, turns)")
+    one_sentence(bench("undo", "t1"), "Workers do not undo", "Session(graph, thread_id).undo()")
     assert bench("extend", "t1", "1").exit_code == 0
     work(bench)
     assert (row(bench)["status"], row(bench)["turns"]) == ("limit", 2)
@@ -123,6 +124,7 @@ def test_after_a_limit_and_an_error_the_workers_go_on(bench: Bench) -> None:
     assert bench("retry", "t1", "--model", str(bench.env["SIGNOFF_MODEL"])).exit_code == 0
     work(bench)
     assert row(bench)["status"] == "success"
+    one_sentence(bench("undo", "t1"), "Workers do not undo", "Session(graph, thread_id).undo()")
 
 
 @pytest.mark.slow

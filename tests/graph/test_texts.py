@@ -42,6 +42,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"nudges": {"taked": "x"}},
         r"no text nudges\['taked'\]; its names are",
     ),
+    "what was undone is not told": (
+        {"nudges": {"resumed_undone": "Just go on."}},
+        r"nudges\['resumed_undone'\] has no \{undone\}",
+    ),
+    "which result was undone is not told": (
+        {"results": {"undone": "[undone: {{calls}}]"}},
+        r"results\['undone'\] has no \{calls\}",
+    ),
     "no mapping": ({"results": "x"}, "results are 'x'; pass a mapping"),
 }
 
@@ -132,7 +140,7 @@ def test_a_text_that_is_empty_refuses_as_well() -> None:
         made.append(n)
         return "noted"
 
-    quiet = Texts(results=dict.fromkeys(DEFAULT_TEXTS.results, ""))
+    quiet = Texts(results={**dict.fromkeys(DEFAULT_TEXTS.results, ""), "undone": "{calls}"})
     script: list[Any] = [reply("", *(call("note", n=n) for n in range(3))), call("finish_task", summary="x")]
     build_graph(ScriptedModel(script), [note], texts=quiet, limits=Limits(calls_per_reply=1)).invoke(GO)
     assert made == [0]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,52 @@ def test_an_undo_that_fails_or_hangs_leaves_its_effect_standing_and_the_others_g
     outcome = ended(storage, [put("a"), call("odd"), put("b")], world.put(), tool, on_failure="undo")
     assert told(outcome) == (["put(what='b')", "put(what='a')"], {"odd()": why})
     assert world.there == []
+
+
+async def undoes_later(args: dict[str, Any]) -> None:
+    raise AssertionError("nothing runs it")
+
+
+def undoes_in_parts(args: dict[str, Any], result: str) -> Iterator[None]:
+    raise AssertionError("nothing runs it")
+    yield
+
+
+async def undoes_in_async_parts(args: dict[str, Any], result: str) -> AsyncIterator[None]:
+    raise AssertionError("nothing runs it")
+    yield
+
+
+async def returns_a_generator(args: dict[str, Any], result: str) -> Any:
+    return undoes_in_parts(args, result)
+
+
+ONLY_BEGUN: list[tuple[Any, str]] = [
+    (lambda args, result: undoes_later(args), "coroutine"),
+    (undoes_in_parts, "generator"),
+    (undoes_in_async_parts, "async_generator"),
+    (returns_a_generator, "generator"),
+]
+
+
+@pytest.mark.parametrize(("undo_of", "what"), ONLY_BEGUN, ids=[f"{at}" for at in range(len(ONLY_BEGUN))])
+@pytest.mark.parametrize("in_loop", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_an_undo_that_has_only_been_begun_has_failed(
+    undo_of: Any, what: str, in_loop: bool, world: World, storage: SqliteStorage
+) -> None:
+    graph = build_graph(
+        ScriptedModel([put("a")]),
+        [world.put(undo_of)],
+        storage=storage,
+        limits={"turns": 1},
+        on_failure="undo",
+    )
+    found: Any = asyncio.run(graph.ainvoke(GO, THREAD)) if in_loop else graph.invoke(GO, THREAD)
+    outcome = outcome_of(found)
+    assert (told(outcome), world.there) == (([], {"put(what='a')": "undo_failed"}), ["a"])
+    assert outcome.undo is not None
+    assert f"the undo of 'put' returned a {what}, which nothing runs" in outcome.undo.standing[0].said
 
 
 def test_an_undo_that_is_interrupted_is_never_run_again(world: World, storage: SqliteStorage) -> None:
@@ -545,6 +591,56 @@ def test_a_task_that_fails_with_only_lost_effects_lists_them(world: World, stora
     graph = build_graph(model, storage=storage, on_failure="undo", model_retries=None)
     outcome = outcome_of(graph.invoke(retry(graph.get_state(THREAD)), THREAD))
     assert told(outcome) == ([], {"put(what='a')": "no_undo"})
+
+
+def waits_at_b(world: World) -> Any:
+    def take(args: dict[str, Any], result: str) -> str:
+        if args["what"] == "b":
+            interrupt({"question": "Really?"})
+        return world.take(args, result)
+
+    return take
+
+
+# How the undo comes about, what of it is done when a message comes, and how the task had ended.
+CUT_SHORT: dict[str, tuple[dict[str, Any], bool, list[str], tuple[str, str]]] = {
+    "at the end": ({"on_failure": "undo"}, False, ["c"], ("limit", "turns")),
+    "asked about": ({"on_failure": "ask"}, False, [], ("limit", "turns")),
+    "on request": ({}, True, ["c"], ("limit", "turns")),
+    "on request, of a success": ({}, True, ["c"], ("success", "finish_task")),
+}
+
+
+@pytest.mark.parametrize("case", CUT_SHORT)
+def test_a_message_in_the_middle_of_an_undo_leaves_a_record_of_what_stands(
+    case: str, world: World, storage: SqliteStorage
+) -> None:
+    options, on_request, taken, end = CUT_SHORT[case]
+    turns = 4 if end[0] == "success" else 3
+    graph = build_graph(
+        ScriptedModel([put("a"), put("b"), put("c"), FINISH, FINISH]),
+        [world.put(waits_at_b(world))],
+        storage=storage,
+        limits={"turns": turns},
+        **options,
+    )
+    session = Session(graph, "t", on_pending="supersede")
+    session.run("go")
+    task = session.status().task.id
+    if on_request:
+        session.undo()
+    assert session.run("Another task").outcome.succeeded  # type: ignore[union-attr]  # it has ended
+    item = storage.store.get(("signoff", "outcomes", "t"), task)
+    assert item is not None
+    outcome = Outcome.model_validate(item.value)
+    left = [what for what in ("c", "b", "a") if what not in taken]
+    assert (outcome.status, outcome.reason) == end
+    assert told(outcome) == (
+        [f"put(what='{what}')" for what in taken],
+        {f"put(what='{what}')": "stopped" for what in left},
+    )
+    assert (world.taken, outcome.succeeded) == (taken, False if taken else outcome.succeeded)
+    assert replay(graph, "t").differences == ()
 
 
 def test_edited_arguments_are_those_that_are_undone(world: World, storage: SqliteStorage) -> None:

@@ -159,6 +159,18 @@ def test_a_decision_of_an_earlier_task_is_told_though_it_is_not_kept(bench: Benc
     assert "A person decided on calls of this turn." not in second.text
 
 
+def test_what_was_undone_and_what_stands(bench: Bench) -> None:
+    bench.model(steps(EDIT, 'call("write_file", path="new.md", content="x")', DONE))
+    bench.run("Change it")
+    (bench.workspace / "new.md").write_text("mine")
+    bench("undo", "t1")
+    card = last_card(shown(bench))
+    assert "done, and undone since" in card.text
+    named = {part.one(class_="label").text: part.one("li").text for part in card.all("div", "named")}
+    assert named["Undone"].endswith("Restored config.py.")
+    assert "new.md has changed since" in named["Not undone, and standing"]
+
+
 def test_a_fork_says_where_it_left_its_thread(bench: Bench) -> None:
     ended(LOOK, LOOK, DONE)(bench)
     bench("fork", "t1", "--at", "1", "--to", "copy")

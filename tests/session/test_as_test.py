@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,20 +210,83 @@ def test_secrets_and_long_values_are_not_written(tmp_path: Path) -> None:
     assert why_it_fails(source) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("nothing to hide", "nothing to hide"),
-        (f"{KEY} and {KEY}", "[secret 1] and [secret 1]"),
-        ("ghp_" + "a" * 36 + " AKIA" + "B" * 16, "[secret 1] [secret 2]"),
-        ("postgresql://me:pass@host/db", "postgresql://[secret 1]@host/db"),
-        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret 1]"),
-        ("?password=hunter2&x=1", "?password=[secret 1]&x=1"),
-        ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "[secret 1]"),
-    ],
-)
+SECRETS: list[tuple[str, str]] = [
+    ("nothing to hide", "nothing to hide"),
+    (f"{KEY} and {KEY}", "[secret 1] and [secret 1]"),
+    ("sk-ant-api03-" + "a1" * 20 + "-uvwxyz, that", "[secret 1], that"),
+    ("sk-proj-abcDEF_123-456ghi789", "[secret 1]"),
+    ("ghp_" + "a" * 36 + " AKIA" + "B" * 16, "[secret 1] [secret 2]"),
+    ("hf_" + "a" * 34 + " npm_" + "b" * 36, "[secret 1] [secret 2]"),
+    ("postgresql://me:pass@host/db", "postgresql://[secret 1]@host/db"),
+    ("redis://:pass@host", "redis://[secret 1]@host"),
+    ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret 1]"),
+    ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic [secret 1]"),
+    ("X-Api-Key: abc-123", "X-Api-Key: [secret 1]"),
+    ("?password=hunter2&x=1", "?password=[secret 1]&x=1"),
+    ("password: x", "password: [secret 1]"),
+    ("login --password hunter2 --user ada", "login --password [secret 1] --user ada"),
+    ("AWS_SECRET_ACCESS_KEY=wJalr/bPx+k=", "AWS_SECRET_ACCESS_KEY=[secret 1]"),
+    ('export GITHUB_TOKEN="a b"', 'export GITHUB_TOKEN="[secret 1]"'),
+    ('{"password": "hunter2 x", "n": 1}', '{"password": "[secret 1]", "n": 1}'),
+    ("{'api_key': 'it\\'s', 'b': 2}", "{'api_key': '[secret 1]', 'b': 2}"),
+    ('"{\\"accessToken\\": \\"abc\\"}"', '"{\\"accessToken\\": \\"[secret 1]\\"}"'),
+    ('{"token": 123, "max_tokens": 5}', '{"token": "[secret 1]", "max_tokens": 5}'),
+    ('{"token": ["a", "b"]}', '{"token": "[secret 1]"}'),
+    ("token: null, secret=true", "token: null, secret=true"),
+    ("total_tokens: 100, tokens=3, tokenizer: x", "total_tokens: 100, tokens=3, tokenizer: x"),
+    ("The password is secret.", "The password is secret."),
+    ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "[secret 1]"),
+]
+
+
+@pytest.mark.parametrize(("text", "written"), SECRETS)
 def test_what_counts_as_a_secret(text: str, written: str) -> None:
     assert Redaction()(text) == written
+
+
+NAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"accessToken": "a", "access_key": "a"}, {"accessToken": "[secret 1]", "access_key": "[secret 1]"}),
+    ({"token": ["a", {"b": "c"}]}, {"token": ["[secret 1]", {"b": "[secret 2]"}]}),
+    ({"token": 123}, {"token": "[secret 1]"}),
+    ({"credentials": {"user": "u", "on": True}}, {"credentials": {"user": "[secret 1]", "on": True}}),
+    (
+        {"X-Api-Key": "a", "Authorization": "Basic a"},
+        {"X-Api-Key": "[secret 1]", "Authorization": "[secret 2]"},
+    ),
+    ({"tokens": 123, "max_tokens": 5, "token": None}, {"tokens": 123, "max_tokens": 5, "token": None}),
+]
+
+
+@pytest.mark.parametrize(("value", "written"), NAMED)
+def test_what_stands_under_the_name_of_a_secret_is_one(value: Any, written: Any) -> None:
+    assert Redaction()(value) == written
+
+
+def test_a_large_text_is_looked_through_in_a_moment() -> None:
+    begun = time.process_time()
+    for piece in ('token="', ",,;", "token: [", "secret", "--a-", "://:", "token: ,;"):
+        Redaction()(piece * 50_000)
+    assert time.process_time() - begun < 10
+
+
+def not_a_text(text: str) -> Any:
+    return None
+
+
+def broken(text: str) -> str:
+    raise KeyError("Ada")
+
+
+@pytest.mark.parametrize(
+    ("redact", "why"),
+    [
+        (not_a_text, "The redaction function returned None; it must return the text"),
+        (broken, "The redaction function raised KeyError: 'Ada'; it is given each text"),
+    ],
+)
+def test_a_function_of_ones_own_that_fails_is_told(tmp_path: Path, redact: Any, why: str) -> None:
+    with recorded(tmp_path, "done") as graph, pytest.raises(SetupError, match=why):
+        as_test(graph, "t", redact)
 
 
 def test_what_was_equal_stays_equal_and_what_differed_stays_different() -> None:

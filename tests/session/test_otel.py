@@ -5,11 +5,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import ToolException
+from langgraph.store.base import BaseStore
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import (
@@ -20,7 +22,7 @@ from opentelemetry.sdk.trace.export import (
 )
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from signoff import Session, build_graph, sqlite_storage
+from signoff import Session, build_graph, delegate, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from signoff.otel import Tracing
 
@@ -181,6 +183,61 @@ def test_a_machine_in_a_tool_is_nested() -> None:
     assert len({span.context.trace_id for span in spans.all if span.context}) == 1
 
 
+def test_a_delegate_stands_within_the_run_that_called_it(tmp_path: Path) -> None:
+    spans = Spans()
+    child = build_graph(ScriptedModel([ADD, ASK, FINISH]), [add], name="adder")
+    adder = delegate("adder", child, description="Adds.")
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        script = [call("adder", task="add"), FINISH]
+        graph = build_graph(ScriptedModel(script), [adder], storage=storage, name="boss")
+        tracing = Tracing(storage=storage, provider=spans.provider)
+        session = Session(graph, "t", config={"callbacks": [tracing]})
+        session.run("go")
+        session.resume("red")
+    boss, below = "invoke_agent boss", "invoke_agent adder"
+    assert spans.tree == [
+        (boss, ""),
+        ("chat scripted", boss),
+        (below, boss),
+        ("chat scripted", below),
+        ("execute_tool add", below),
+        ("chat scripted", below),
+        (boss, boss),
+        (below, boss),
+        ("chat scripted", below),
+        ("chat scripted", boss),
+    ]
+    assert len({span.context.trace_id for span in spans.all if span.context}) == 1
+
+
+class Unreadable(BaseStore):
+    """A store that is down."""
+
+    def batch(self, ops: Any) -> Any:
+        raise ConnectionError("nobody is there")
+
+    async def abatch(self, ops: Any) -> Any:
+        raise ConnectionError("nobody is there")
+
+
+@dataclass
+class Down:
+    """A storage whose store is down."""
+
+    checkpointer: Any = None
+    store: Any = field(default_factory=Unreadable)
+
+
+def test_a_run_has_its_span_though_the_trace_of_its_thread_cannot_be_read() -> None:
+    spans = Spans()
+    graph = build_graph(ScriptedModel([ADD, FINISH]), [add], name="researcher")
+    tracing = Tracing(storage=Down(), provider=spans.provider)
+    graph.invoke({"messages": ["add"]}, {"callbacks": [tracing], "configurable": {"thread_id": "t"}})
+    agent = spans.one("invoke_agent researcher")
+    assert fields(agent)["signoff.outcome.status"] == "success"
+    assert ("execute_tool add", "invoke_agent researcher") in spans.tree
+
+
 PROCESS = """
 import json, sys
 from opentelemetry.sdk.trace import TracerProvider
@@ -262,7 +319,7 @@ def test_the_first_run_belongs_to_the_span_that_is_current_and_the_next_links_to
     assert [link.context.span_id for link in next_one.links] == [second.get_span_context().span_id]
 
 
-class Down(SpanExporter):
+class Broken(SpanExporter):
     """An exporter whose server is down: it hangs, or it raises."""
 
     def __init__(self, seconds: float) -> None:
@@ -275,7 +332,7 @@ class Down(SpanExporter):
 
 def test_an_exporter_that_is_down_neither_ends_nor_slows_a_run() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(Down(20), schedule_delay_millis=1))
+    provider.add_span_processor(BatchSpanProcessor(Broken(20), schedule_delay_millis=1))
     spans = Spans()
     spans.provider = provider
     begun = time.monotonic()
@@ -284,13 +341,13 @@ def test_an_exporter_that_is_down_neither_ends_nor_slows_a_run() -> None:
 
 
 def test_one_that_raises_in_the_run_does_not_end_it() -> None:
-    class Broken(SimpleSpanProcessor):
+    class Raising(SimpleSpanProcessor):
         def on_end(self, span: ReadableSpan) -> None:
             raise ConnectionError("nobody is there")
 
     spans = Spans()
     spans.provider = TracerProvider()
-    spans.provider.add_span_processor(Broken(InMemorySpanExporter()))
+    spans.provider.add_span_processor(Raising(InMemorySpanExporter()))
     assert run(spans, [ADD, FINISH])["outcome"]["status"] == "success"
 
 

@@ -19,6 +19,7 @@ from signoff import (
     SetupError,
     StorageError,
     ThreadError,
+    Undo,
     build_graph,
     sqlite_storage,
 )
@@ -257,6 +258,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (ended, Answer("blue"), "has ended and does not wait for an answer"),
     (ended, Extend(3), "ended with success"),
     (ended, Retry(), "ended with success"),
+    (ended, Undo(), r"Workers do not undo what thread 't' has done: call Session\(graph, thread_id\)"),
     (waits, "two", "waits for answer; answer that first"),
     (waits, Extend(3), "has not ended"),
     (waits, Answer("blue", "another"), "no longer waits for this answer"),

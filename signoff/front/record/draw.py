@@ -7,7 +7,15 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from signoff.front.cards import NOTHING_OPEN, WHY, changed, checked, is_open
+from signoff.front.cards import (
+    NOTHING_OPEN,
+    WHY,
+    changed,
+    checked,
+    is_open,
+    standing_calls,
+    undone_calls,
+)
 from signoff.front.record import text
 from signoff.front.record.timeline import look
 from signoff.front.text import plain
@@ -39,9 +47,8 @@ def environment(folders: Sequence[Path]) -> Environment:
         loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
     texts = (text.line, text.shorten, text.fold, text.moment, text.duration, text.number, count_noun)
-    made.filters.update(
-        {make.__name__: make for make in (*texts, heading, checked, changed, is_open, look, draw)}
-    )
+    told = (heading, checked, changed, undone_calls, standing_calls, is_open, look, draw)
+    made.filters.update({make.__name__: make for make in (*texts, *told)})
     made.globals.update(limit=text.limit, share=text.share)
     made.tests["long"] = text.is_long
     made.globals.update(
