@@ -120,15 +120,16 @@ def claim_start(
     return Swap(_of(run, reply_id), call.id, known, _value(call, begun))
 
 
-def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
-    """Requests the right to receive a call that is handed over; only the first request gets it."""
+def hand_out(thread_id: str, reply_id: str, call: Call, machine: str = "") -> Swap:
+    """Requests the right to receive a call that is handed over; only the first request gets it. machine: the
+    namespace of the delegate that makes the call."""
     begun = JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
-    return Swap(_namespace(thread_id, reply_id), call.id, None, _value(call, begun))
+    return Swap(_namespace(thread_id, reply_id, machine), call.id, None, _value(call, begun))
 
 
-def handed_to(thread_id: str, reply_id: str, call: Call) -> GetOp:
+def handed_to(thread_id: str, reply_id: str, call: Call, machine: str = "") -> GetOp:
     """The operation that reads whether a call was handed over; None when it was not."""
-    return GetOp(_namespace(thread_id, reply_id), call.id)
+    return GetOp(_namespace(thread_id, reply_id, machine), call.id)
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:

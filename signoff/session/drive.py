@@ -25,6 +25,7 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
+from signoff.graph.history.replies import Call
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.delegates.descent import LISTENS
@@ -226,6 +227,9 @@ class DrivenThread:
     asked: PauseRequest
     handed: dict[str, float] = field(default_factory=dict)
     """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
+    beside: set[str] = field(default_factory=set)
+    """The actions that were noted as handed out here, and were no decision yet, by the ids of their
+    interrupts."""
 
     def look(self) -> Part[ThreadStatus]:
         """Where the thread stands."""
@@ -381,9 +385,12 @@ def _reached(thread: DrivenThread, status: ThreadStatus) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if status.outcome is not None:
         return _ended(status, thread.deps)
-    if isinstance(status.waiting, Action):
-        return (yield from _handed_out(thread, status, status.waiting))
-    return status.waiting
+    first: Decision | None = status.waiting
+    for waiting in status.waits:
+        if isinstance(waiting, Action):
+            handed = yield from _handed_out(thread, status, waiting)
+            first = handed if waiting is status.waiting else first
+    return first
 
 
 def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
@@ -397,20 +404,40 @@ def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
 
 def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bool:
     """Whether the action was handed out already, by whichever process; reads only."""
-    task = status.task
-    call = next((call for call in task.due if call.id == action.call_id), None)
-    if call is None:
+    made = _call_of(action, status)
+    if made is None:
         return False
-    (found,) = store.batch([handed_to(status.thread_id, task.reply_of(call).message.id or "", call)])
+    (found,) = store.batch([handed_to(status.thread_id, *made, action.machine)])
     return found is not None
 
 
-def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Any]:
-    """The action, noted as started in the journal: who gets it next cannot know what came of it."""
-    task, store = status.task, thread.graph.store
-    thread.handed.setdefault(action.interrupt_id, time.monotonic())
-    call = next((call for call in task.due if call.id == action.call_id), None)
-    if call is None or store is None:
+def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Action]:
+    """The action, noted as started in the journal: who gets it next cannot know what came of it.
+
+    All that wait are noted, since a driver may look at all of them; the one that it gets as its decision is
+    unknown if somebody else had it before, or this driver as its decision.
+    """
+    decision, own = action is status.waiting, action.interrupt_id
+    if decision:
+        thread.handed.setdefault(own, time.monotonic())
+    made = _call_of(action, status)
+    if made is None or thread.graph.store is None:
         return action
-    first = yield hand_out(thread.thread_id, task.reply_of(call).message.id or "", call)
-    return action if first else Action(**{**vars(action), "unknown": True})
+    first = yield hand_out(thread.thread_id, *made, action.machine)
+    if not decision:
+        thread.beside.update({own} if first else ())
+        return action
+    seen = own in thread.beside
+    thread.beside.discard(own)
+    return action if first or seen else replace(action, unknown=True)
+
+
+def _call_of(action: Action, status: ThreadStatus) -> tuple[str, Call] | None:
+    """The reply and the call of an action, as the journal has them; None for one of another graph, and for
+    one of a delegate whose payload an earlier version has saved."""
+    if action.path:
+        call = Call(0, action.call_id, action.tool, action.args)
+        return (action.reply_id, call) if action.machine else None
+    task = status.task
+    due = next((call for call in task.due if call.id == action.call_id), None)
+    return None if due is None else (task.reply_of(due).message.id or "", due)
