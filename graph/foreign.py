@@ -25,7 +25,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -247,7 +247,12 @@ def keep_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
 
 def explain(error: ValidationError) -> str:
     """A pydantic error as one sentence for the model: which argument, what is wrong."""
-    parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors()]
+    return join_errors(error.errors())
+
+
+def join_errors(errors: Iterable[Mapping[str, Any]]) -> str:
+    """The errors that a pydantic error consists of, as one sentence."""
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in errors]
     return "; ".join(parts) + "."
 
 

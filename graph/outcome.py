@@ -189,12 +189,13 @@ class UndoneCall(BaseModel):
 class StandingCall(BaseModel):
     """A call whose effect stands, or may stand. said: what its undo, or a person, said.
 
-    why: `no_undo`: its tool has none. `failed`: the call failed, and may have done a part. `unknown`: nobody
-    knows whether it took place. `elsewhere`: the journal of this thread does not have it, since a fork, or an
-    imported history, tells of what another thread did. `handed_over`: the driver made it. `another_graph`: of
-    a delegate whose graph is not Signoff's. `rejected`: a person did not want it undone. `not_approved`: a
-    person was to be asked, and could not be. `stopped`: the undoing was stopped before. `undo_failed`: its
-    undo raised. `undo_unknown`: its undo was cut short, or ran out of time, and is never run again.
+    why: `no_undo`: its tool has none, or is not in the graph any more. `failed`: the call failed, and may
+    have done a part. `unknown`: nobody knows whether it took place. `elsewhere`: the journal of this thread
+    does not have it, since a fork, or an imported history, tells of what another thread did. `handed_over`:
+    the driver made it. `another_graph`: of a delegate whose graph is not Signoff's, or that the graph has no
+    more. `rejected`: a person did not want it undone. `not_approved`: a person was to be asked, and could not
+    be. `stopped`: the undoing was stopped before. `undo_failed`: its undo raised. `undo_unknown`: its undo
+    was cut short, or ran out of time, and is never run again.
     """
 
     call: str

@@ -125,7 +125,7 @@ STANDING: Mapping[str, str] = MappingProxyType(
         "unknown": "nobody knows whether it took place",
         "elsewhere": "the journal of this thread does not have it",
         "handed_over": "it was handed over to the driver",
-        "another_graph": "another graph than Signoff's did it",
+        "another_graph": "another graph did it, which this one cannot look into",
         "rejected": "a person did not want it undone",
         "not_approved": "it needs a person's approval, and nobody could be asked",
         "stopped": "the undoing was stopped before",

@@ -29,7 +29,7 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     if task.ended:
         return Report(None, {**channels, **_with_end(state, task, written)})
     nudges, ending = run.reader(state).section.nudges, state["ending"]
-    if undoing := _to_undo(task, ending, state, run):
+    if undoing := (yield from _to_undo(task, ending, state, run)):
         update = {**channels, "undo": undoing}
         return Report(Event.TO_UNDO, {**update, "messages": written} if written else update)
     run.forget()
@@ -51,10 +51,10 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     return Report(None, {**update, "decision": decision} if decision else update)
 
 
-def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) -> Undoing | None:
-    """What is to be undone before the task ends: of one that failed, where the graph says so; and what was
-    begun and not done, since its process was killed. What a delegate has done belongs to the machine above
-    it."""
+def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) -> Part[Undoing | None]:
+    """A part of the node: what is to be undone before the task ends: of one that failed, where the graph says
+    so; and what was begun and not done, since its process was killed. What a delegate has done belongs to the
+    machine above it."""
     begun = state.get("undo")
     if run.descent is not None:
         return None
@@ -63,7 +63,9 @@ def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) ->
             return None
         stopped = state.get("event") == Event.CANCELLED
         return Undoing(**{**begun, "left_off": True}) if stopped else begun
-    if run.deps.on_failure == "keep" or ending["status"] == "success" or not may_have_effects(task, run):
+    if run.deps.on_failure == "keep" or ending["status"] == "success":
+        return None
+    if not (yield from may_have_effects(task, run)):
         return None
     ask = run.deps.on_failure == "ask"
     return Undoing(task=task.id, ask=ask, decisions={}, problem="", done=[], over=False)

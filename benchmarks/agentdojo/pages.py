@@ -1,8 +1,9 @@
 """The page of the recorded results."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.agentdojo.faults import NAMES
 from benchmarks.agentdojo.task import Done
@@ -39,17 +40,27 @@ def page() -> str:
     found = json.loads(RESULTS.read_text())
     runs = [Done(**one) for one in found["runs"]]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    count, every = len(found["tasks"]), found["of"]
+    drawn = f"all of its {every} tasks, with" if count == every else f"{count} of its {every} tasks, drawn by"
     words = (
-        f"Recorded {found['day']} with {versions} (AgentDojo's benchmark {found['benchmark']}): "
-        f"{len(found['tasks'])} of its {found['of']} tasks, drawn by the seed {found['seed']}. Right, of the "
-        "runs; a task without a place for a fault is left out."
+        f"Recorded {found['day']} with {versions} (AgentDojo's benchmark {found['benchmark']}): {drawn} the "
+        f"seed {found['seed']}. Right, of the runs; a task without a place for a fault is left out."
     )
-    names = ", ".join(found["tasks"])
-    command = f"`python -m benchmarks.agentdojo --seed {found['seed']} --tasks {len(found['tasks'])}`"
+    names = "" if count == every else f"The tasks: {', '.join(found['tasks'])}.\n\n"
+    more = "" if count == every else f", and `--tasks {every}` for all"
+    command = f"`python -m benchmarks.agentdojo --seed {found['seed']} --tasks {count}`"
     return (
-        f"{_HEAD}\n{words}\n\n{table(runs)}\n\nThe tasks: {names}.\n\n{command} plays them again (with "
-        f"`--install` the first time, and `--tasks {found['of']}` for all).\n"
+        f"{_HEAD}\n{words}\n\n{table(runs)}\n\n{names}{command} plays them again (with `--install` the first "
+        f"time{more}).\n"
     )
+
+
+def record(found: Mapping[str, Any]) -> None:
+    """Keeps these results, a run a line, and writes the page."""
+    head = json.dumps({name: value for name, value in found.items() if name != "runs"})
+    runs = ",\n".join(json.dumps(run) for run in found["runs"])
+    RESULTS.write_text(f'{head[:-1]},\n"runs": [\n{runs}\n]}}\n')
+    PAGE.write_text(page())
 
 
 def table(runs: Sequence[Done]) -> str:

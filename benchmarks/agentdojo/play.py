@@ -1,6 +1,5 @@
 """In the environment of AgentDojo: draws tasks, plays each under every fault on every subject, and tells."""
 
-import json
 import random
 import sys
 from dataclasses import asdict
@@ -45,8 +44,7 @@ def main(seed: int, count: int, *, record: bool) -> None:
         "runs": [asdict(one) for one in play(chosen, seed)],
     }
     if record:
-        pages.RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-        pages.PAGE.write_text(pages.page())
+        pages.record(found)
     print(pages.table([Done(**one) for one in found["runs"]]))
 
 

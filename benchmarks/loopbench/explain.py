@@ -13,6 +13,7 @@ _MOST = 100
 def explain(scenario: Scenario, columns: Iterable[tuple[Column, Sequence[Cell]]]) -> str:
     """What is right, why, and what each framework did."""
     lines = [scenario.question, "", f"Right: {scenario.right}", ""]
+    lines += [f"Somebody's pain: {scenario.thread}", ""] if scenario.thread else []
     for column, cells in columns:
         lines.append(f"{column.title} {column.version}".strip())
         lines += [f"    {column.absent}"] if column.absent else []
@@ -25,13 +26,16 @@ def explain(scenario: Scenario, columns: Iterable[tuple[Column, Sequence[Cell]]]
 
 def _events(seen: Observed) -> list[str]:
     lines: list[str] = []
-    known = 0
+    known: dict[str, int] = {}
     for event in seen.events:
+        mark = ""
         if isinstance(event, Shown):
-            new = event.messages[known if known < len(event.messages) else -1 :]
-            lines += [f"model is shown   {_sent(message)}" for message in new]
-            known = len(event.messages)
-        lines.append(_line(event))
+            mark = f"[{event.who}] " if event.who else ""
+            before = known.get(event.who, 0)
+            new = event.messages[before if before < len(event.messages) else -1 :]
+            lines += [f"{mark}model is shown   {_sent(message)}" for message in new]
+            known[event.who] = len(event.messages)
+        lines.append(mark + _line(event))
     return lines
 
 

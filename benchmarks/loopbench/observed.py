@@ -38,13 +38,15 @@ class Stepped:
 class Shown:
     """The model was called. status: 200, or the HTTP error it answered with. text, calls: its reply, the
     calls as (id, name, argument text). forbids: what the request asked the provider not to reply, `talk`
-    (a call was required) or `shape` (arguments or an answer that do not fit their schema)."""
+    (a call was required) or `shape` (arguments or an answer that do not fit their schema). who: the task of
+    the sub-agent that called it; empty for the agent above all."""
 
     messages: tuple[Sent, ...] = ()
     status: int = 200
     text: str = ""
     calls: tuple[tuple[str, str, str], ...] = ()
     forbids: frozenset[str] = frozenset()
+    who: str = ""
 
     @property
     def size(self) -> int:
@@ -53,6 +55,18 @@ class Shown:
     def says(self, words: str) -> bool:
         """Whether the model was shown these words, other than in what it said itself."""
         return any(words in message.text for message in self.messages if message.role != "assistant")
+
+    @property
+    def told_first(self) -> str:
+        """What whoever called the model was told before the model had said anything."""
+        at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), None)
+        return "\n".join(message.text for message in self.messages[:at])
+
+    @property
+    def told_since(self) -> str:
+        """What came after the first words of the model, other than its own."""
+        at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), len(self.messages))
+        return "\n".join(message.text for message in self.messages[at:] if message.role != "assistant")
 
     @property
     def dangling(self) -> list[str]:
@@ -108,6 +122,10 @@ class Observed:
     def calls(self) -> list[Shown]:
         """The calls of the model that were answered with a reply."""
         return [event for event in self.events if isinstance(event, Shown) and event.status == 200]
+
+    def calls_of(self, who: str) -> list[Shown]:
+        """Those of the calls that the sub-agent with this task made."""
+        return [shown for shown in self.calls if shown.who == who]
 
     @property
     def reports(self) -> list[Told]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from benchmarks.loopbench.scenario import Scenario
 from benchmarks.loopbench.scenarios import SCENARIOS, THEMES
 from benchmarks.loopbench.table import markdown, read, svg
 
@@ -22,8 +23,12 @@ ranking. How it is made fair, and what a maintainer may contest, stands in
 
 def page() -> str:
     """The table, and every scenario in words."""
-    told = "\n\n".join(f"### {one.name}\n\n{one.question} {one.right}" for one in SCENARIOS)
+    told = "\n\n".join(f"### {one.name}\n\n{one.question} {one.right}{_thread(one)}" for one in SCENARIOS)
     return f"{_HEAD}\n{markdown(read(RESULTS), THEMES)}\n\n## The scenarios\n\n{told}\n"
+
+
+def _thread(scenario: Scenario) -> str:
+    return f" Somebody's pain: <{scenario.thread}>." if scenario.thread else ""
 
 
 def picture() -> str:

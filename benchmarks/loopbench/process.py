@@ -60,7 +60,10 @@ class Process:
         threading.Thread(target=self._read, daemon=True).start()
         said = self._next(START)
         self.hello = Hello(
-            said["framework"], said["versions"], Manner(said["finish"], said["ask"]), said["lacks"]
+            said["framework"],
+            said["versions"],
+            Manner(said["finish"], said["ask"], said["delegation"]),
+            said["lacks"],
         )
 
     def _read(self) -> None:

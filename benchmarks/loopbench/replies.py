@@ -1,6 +1,7 @@
 """What a scripted model says, as data that names no framework; and how it goes over the wire.
 
-A `Finish` and an `Ask` are rendered as the framework under test has them: its adapter declares how.
+A `Finish`, an `Ask` and a `Delegate` are rendered as the framework under test has them: its adapter declares
+how.
 """
 
 import json
@@ -10,7 +11,8 @@ from typing import Any
 
 Template = Mapping[str, Any]
 """`{"text": "$text"}` or `{"name": "finish", "args": {"summary": "$text"}}`; `$text` is the words, `$value`
-the structured answer, `$json` the same as JSON, `$default` and `$seconds` belong to a question."""
+the structured answer, `$json` the same as JSON, `$default` and `$seconds` belong to a question, `$name`
+is the sub-agent that is called."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,15 @@ class Ask:
     seconds: float | None = None
 
 
-Part = str | Call | Finish | Ask
+@dataclass(frozen=True)
+class Delegate:
+    """A task for the sub-agent `name`."""
+
+    name: str
+    task: str
+
+
+Part = str | Call | Finish | Ask | Delegate
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,12 @@ def call(tool: str, /, id: str | None = None, raw: str | None = None, **args: An
 
 @dataclass(frozen=True)
 class Manner:
-    """How a framework's model ends and asks: one template for each way of ending, one for a question."""
+    """How a framework's model ends, asks and delegates: one template for each way of ending, one for a
+    question, one for a call of a sub-agent."""
 
     finish: Mapping[str, Template]
     ask: Template | None = None
+    delegate: Template | None = None
 
     def ending(self, way: str) -> Template:
         return self.finish[way if way in self.finish else "any"]
@@ -105,6 +117,10 @@ def render(said: Reply, manner: Manner, way: str, ids: Iterator[str]) -> Wire:
                     "seconds": part.seconds,
                 }
                 _add(manner.ask, asked, False, texts, calls, ids)
+            case Delegate():
+                assert manner.delegate is not None, "a scenario with sub-agents needs the feature `children`"
+                given = {"name": part.name, "text": part.task}
+                _add(manner.delegate, given, False, texts, calls, ids)
     natural = "tool_calls" if calls else "stop"
     return Wire("\n".join(texts), tuple(calls), said.reason or natural)
 
@@ -121,10 +137,9 @@ def _add(
         text = str(_filled(template["text"], values))
         texts.append(text[: len(text) * 2 // 3] if cut else text)
         return
+    name = str(_filled(template["name"], values))
     arguments = json.dumps(_filled(template["args"], values))
-    calls.append(
-        _call(template["name"], arguments[: len(arguments) * 2 // 3] if cut else arguments, None, ids)
-    )
+    calls.append(_call(name, arguments[: len(arguments) * 2 // 3] if cut else arguments, None, ids))
 
 
 def _arguments(part: Call) -> str:

@@ -21,6 +21,12 @@ Feature = Literal[
     "ask",
     "deadline",
     "stop",
+    "children",
+    "child_limit",
+    "tree_limit",
+    "child_wait",
+    "child_durable",
+    "recursion",
 ]
 FEATURES: Mapping[str, str] = {
     "finish_call": "the model ends the work by a call, beside which other calls can stand",
@@ -36,6 +42,12 @@ FEATURES: Mapping[str, str] = {
     "ask": "the model asks the user by a call, and the run waits for the answer",
     "deadline": "a question nobody answers is answered by its default after a time",
     "stop": "a run is stopped from outside, at a point where nothing is lost",
+    "children": "an agent gives a task to another one, a sub-agent, and gets its result",
+    "child_limit": "a limit on the calls of the model of one sub-agent",
+    "tree_limit": "one limit on the calls of the model of an agent and of all its sub-agents together",
+    "child_wait": "what a sub-agent waits for reaches the caller of the run, and the answer comes back",
+    "child_durable": "what a sub-agent waits for can be answered by another process",
+    "recursion": "a sub-agent can give tasks to an agent like itself",
 }
 
 
@@ -91,7 +103,9 @@ class Setup:
 
     tools: of the kit. finish: `any` natural way to end, a finishing `call`, or a `structured` answer.
     approve: tools that need approval. turns, tool_calls: limits of one task. gate: a completion check that
-    passes `never` or `after_write`. asks: the model may ask the user.
+    passes `never` or `after_write`. asks: the model may ask the user. helpers: the names of its sub-agents;
+    where there are some, the tools and approvals are theirs, and the agent has them alone. helper_turns: a
+    limit of each. tree_turns: one limit of all. recursive: each sub-agent has itself as a sub-agent.
     """
 
     tools: tuple[str, ...] = ("read", "write")
@@ -101,6 +115,10 @@ class Setup:
     tool_calls: int | None = None
     gate: Literal["", "never", "after_write"] = ""
     asks: bool = False
+    helpers: tuple[str, ...] = ()
+    helper_turns: int | None = None
+    tree_turns: int | None = None
+    recursive: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +133,19 @@ _DONE = Reply((Finish("All is done."),))
 
 
 @dataclass(frozen=True)
+class Role:
+    """What the model says to a sub-agent, which is known by its `task`.
+
+    script, then: as in a scenario. cornered: what it says to a request that lets it call nothing.
+    """
+
+    task: str
+    script: tuple[Reply, ...]
+    then: Reply = _DONE
+    cornered: Reply | None = None
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One question to an agent loop.
 
@@ -123,6 +154,7 @@ class Scenario:
     from how often it was called. needs: features that a framework must claim for the scenario to count.
     unruly: what a request may forbid the provider to reply, and the script's first reply is: words alone
     (`talk`), or arguments that do not fit (`shape`). A framework that forbids it does not lose by it.
+    roles: of the sub-agents. thread: where somebody tells of this pain in public.
     """
 
     name: str
@@ -136,10 +168,20 @@ class Scenario:
     then: Reply = _DONE
     by_history: bool = False
     unruly: Literal["", "talk", "shape"] = ""
+    roles: tuple[Role, ...] = ()
+    thread: str = ""
 
-    def reply(self, number: int) -> Reply:
-        """The reply with this number, the first being 0."""
+    def reply(self, number: int, who: str = "", *, cornered: bool = False) -> Reply:
+        """The reply with this number, the first being 0, to the agent or to the sub-agent with this task."""
+        for role in self.roles:
+            if role.task == who:
+                said = role.script[number] if number < len(role.script) else role.then
+                return role.cornered if cornered and role.cornered else said
         return self.script[number] if number < len(self.script) else self.then
+
+    def who(self, told: str) -> str:
+        """The task of the sub-agent that was told this before it said anything; empty for the agent."""
+        return next((role.task for role in self.roles if role.task in told), "")
 
 
 def verdict(seen: Observed, *problems: str | Literal[False]) -> Verdict:

@@ -43,6 +43,7 @@ class ModelServer:
         self._lock = threading.Lock()
         self._ids: Iterator[str] = (f"call_{number}" for number in count(1))
         self._served = 0
+        self._issued: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self._server = _Quiet(("127.0.0.1", 0), _handler(self))
@@ -63,25 +64,40 @@ class ModelServer:
         self.on_request()
         time.sleep(self.delay)
         with self._lock:
-            status, found = self._play(messages)
+            who = self._who(messages)
+            status, found = self._play(messages, who, cornered=_cornered(body))
             text, calls = _said(found) if isinstance(found, Wire) else ("", ())
+            self._issued |= {id: who for id, _, _ in calls}
             forbids = _forbids(body, [name for _, name, _ in calls])
-            shown = Shown(messages, status, text, calls, forbids)
+            shown = Shown(messages, status, text, calls, forbids, who)
             self.seen.append((time.monotonic_ns(), shown))
         return status, found
 
-    def _play(self, messages: tuple[Sent, ...]) -> tuple[int, Wire | str]:
+    def _who(self, messages: tuple[Sent, ...]) -> str:
+        """The task of the sub-agent that calls: from what it is told, or, where that is gone, from the calls
+        that it made before."""
+        told = self.scenario.who(Shown(messages).told_first)
+        made = (id for message in messages for id, _, _ in message.calls)
+        return told or next((self._issued[id] for id in made if id in self._issued), "")
+
+    def _play(self, messages: tuple[Sent, ...], who: str, *, cornered: bool) -> tuple[int, Wire | str]:
         if sum(message.size for message in messages) > CONTEXT:
             return 400, "context_length_exceeded"
         if self._served >= MOST_CALLS:
             self.capped = True
             return 400, "too_many_calls"
         own = sum(message.role == "assistant" for message in messages)
-        said = self.scenario.reply(own if self.scenario.by_history else self._served)
+        number = own if self.scenario.by_history else self._served
+        said = self.scenario.reply(number, who, cornered=cornered)
         self._served += 1
         if said.error is not None:
             return said.error, "scripted_error"
         return 200, render(said, self.manner, self.scenario.setup.finish, self._ids)
+
+
+def _cornered(body: Mapping[str, Any]) -> bool:
+    """Whether the request lets the model call nothing."""
+    return not body.get("tools") or body.get("tool_choice") == "none"
 
 
 def _forbids(body: Mapping[str, Any], called: Collection[str]) -> frozenset[str]:

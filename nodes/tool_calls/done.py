@@ -23,6 +23,7 @@ from signoff.nodes.delegates.run import ChildMachine
 from signoff.nodes.journal import DONE, STARTED, JournalEntry, look
 from signoff.nodes.node import NodeContext, begin
 from signoff.nodes.requests import Part
+from signoff.tools.toolbox import Toolbox
 from signoff.tools.undo import UndoTool
 
 
@@ -71,10 +72,17 @@ def done_calls(task: Task, state: AgentState, run: NodeContext) -> Part[list[Don
     return sorted(found, key=attrgetter("at"))  # it keeps what stands at the same time in the order found
 
 
-def may_have_effects(task: Task, run: NodeContext) -> bool:
-    """Whether a call of the task may have changed something."""
+def may_have_effects(task: Task, run: NodeContext) -> Part[bool]:
+    """A part of a node: whether a call of the task may have changed something, by the tools, or by the
+    journal where the graph has lost a tool since."""
     box = run.deps.toolbox
-    return any(box.is_effect(call.name) for reply in task.replies for call in reply.calls)
+    calls = [(reply, call) for reply in task.replies for call in reply.calls]
+    if any(box.is_effect(call.name) or _is_lost_delegate(reply, call, box) for reply, call in calls):
+        return True
+    for reply in task.replies:
+        if (yield from look(run, reply.message.id or "", [*filter(_is_work, reply.calls)])):
+            return True
+    return False
 
 
 def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
@@ -88,8 +96,9 @@ def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
     for reply in machine.task.replies:
         own, begun = (yield from _of_reply(machine, reply)), latest
         for call in reply.calls:
-            beside = call.name in machine.run.deps.toolbox.delegates
-            some = (yield from _of_delegate(machine, reply, call)) if beside else own.get(call.id, ())
+            beside, some = _is_beside(reply, call, machine), own.get(call.id, ())
+            if beside and not some:
+                some = yield from _of_delegate(machine, reply, call)
             some = [replace(one, at=max(one.at, begun if beside else latest)) for one in some]
             found += some
             latest = max([latest, *(one.at for one in some)])
@@ -98,16 +107,32 @@ def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
 
 
 def _of_reply(machine: _Level, reply: Reply) -> Part[Mapping[str, Sequence[DoneCall]]]:
-    """The machine's own calls of a reply that may have taken place, by call id."""
-    own = [_as_ran(reply, call) for call in reply.calls if _is_own_effect(call, machine)]
-    undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in own]
-    entries = yield from look(machine.run, reply.message.id or "", [*own, *undoing])
+    """The machine's own calls of a reply that may have taken place, by call id.
+
+    What the journal knows was an effect when it ran, whatever the graph knows of its tool by now.
+    """
+    calls = [_as_ran(reply, call) for call in reply.calls if _is_work(call)]
+    undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in calls]
+    entries = yield from look(machine.run, reply.message.id or "", [*calls, *undoing])
+    own = [call for call in calls if call.id in entries or machine.run.deps.toolbox.is_journalled(call.name)]
     done = {call.id: _done(machine, reply, call, entries) for call in own}
     return {name: [one] for name, one in done.items() if one is not None}
 
 
-def _is_own_effect(call: Call, machine: _Level) -> bool:
-    return call.effect in (None, Effect.FINISH) and machine.run.deps.toolbox.is_journalled(call.name)
+def _is_work(call: Call) -> bool:
+    return call.effect in (None, Effect.FINISH)
+
+
+def _is_lost_delegate(reply: Reply, call: Call, box: Toolbox) -> bool:
+    """Whether a delegate answered the call that the graph has no more."""
+    found = reply.result(call)
+    return call.name not in box.delegates and found is not None and "delegate" in marks(found)
+
+
+def _is_beside(reply: Reply, call: Call, machine: _Level) -> bool:
+    """Whether the call was a delegate's, which works beside others."""
+    box = machine.run.deps.toolbox
+    return call.name in box.delegates or _is_lost_delegate(reply, call, box)
 
 
 def _as_ran(reply: Reply, call: Call) -> Call:
@@ -150,7 +175,7 @@ def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, Journ
         call=call,
         at=(entry.at if entry is not None else 0.0) or marks(reply.message).get("at", 0.0),
         path=machine.path,
-        told_in=machine.told_in or ((result.id or "") if result is not None else ""),
+        told_in=_told_in(machine, result),
         why=_why_not(run, call, result, entry),
         undo=run.deps.toolbox.undos.get(call.name),
         before=entries.get(key),
@@ -187,25 +212,34 @@ def _why_not(
 def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[DoneCall]]:
     """What the machine of a delegate has done, and those below it."""
     result = reply.result(call)
+    if call.name not in machine.run.deps.toolbox.delegates:
+        return [_standing(machine, reply, call, "another_graph")]
     child = ChildMachine(call, reply.message.id or "", machine.run)
     state = None if child.deps is None else (yield from child.look())
-    told_in = machine.told_in or ((result.id or "") if result is not None else "")
     if state is None or child.deps is None:
         if result is None or not may_have_run(reply, call) or not child.tool.effects:
             return []
-        at = marks(reply.message).get("at", 0.0)
-        why: StandingReason = "another_graph" if child.deps is None else "elsewhere"
-        key, own = _key(machine, reply, call), machine.run
-        return [DoneCall(key, own, machine.state, child.reply_id, call, at, machine.path, told_in, why)]
+        return [_standing(machine, reply, call, "another_graph" if child.deps is None else "elsewhere")]
     values: Any = state.values
     below = _Level(
         run=begin(child.deps, _config(machine.run, child.ns)),
         state=values,
         task=child.task(values),
         path=(*machine.path, call.name),
-        told_in=told_in,
+        told_in=_told_in(machine, result),
     )
     return (yield from _of_machine(below))
+
+
+def _standing(machine: _Level, reply: Reply, call: Call, why: StandingReason) -> DoneCall:
+    """A call of a delegate of whose machine nothing can be read."""
+    at, told_in = marks(reply.message).get("at", 0.0), _told_in(machine, reply.result(call))
+    key, reply_id = _key(machine, reply, call), reply.message.id or ""
+    return DoneCall(key, machine.run, machine.state, reply_id, call, at, machine.path, told_in, why)
+
+
+def _told_in(machine: _Level, result: ToolMessage | None) -> str:
+    return machine.told_in or ((result.id or "") if result is not None else "")
 
 
 def _config(run: NodeContext, ns: str) -> RunnableConfig:

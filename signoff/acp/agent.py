@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import acp
 from acp import helpers as made
@@ -16,29 +16,26 @@ from acp.schema import (
     AvailableCommand,
     AvailableCommandInput,
     ClientCapabilities,
-    ElicitationFormSessionMode,
-    ElicitationSchema,
     Implementation,
-    PermissionOption,
     PromptCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
     SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
-    ToolCallUpdate,
     UnstructuredCommandInput,
 )
+from pydantic import ValidationError
 
+from signoff.acp.dialogs import Dialogs, Gone
 from signoff.acp.given import INVALID, read_prompt, start_servers
 from signoff.acp.terminal import EditorTerminals
-from signoff.acp.updates import Update, Updates, make_call_id
-from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
+from signoff.acp.updates import Update, Updates
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_on, make_too_late_error
 from signoff.front.cards import asking, ending, in_text
 from signoff.front.choices import still_waiting
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
-from signoff.front.forms import Schema, make_arguments_form, make_form, read_form
 from signoff.front.report import MORE_TURNS, of_outcome
 from signoff.front.settings import Given, recall, settle
 from signoff.front.text import one_line
@@ -46,18 +43,15 @@ from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models, News, read_story
 from signoff.graph.build import Graph
-from signoff.graph.errors import SignoffError, ThreadError, quote_id
+from signoff.graph.compiled.graph import busy
+from signoff.graph.errors import SignoffError, ThreadError, ThreadLost, quote_id
 from signoff.models.choose import check_model
 from signoff.session.commands import Choose, Extend, Retry, Stop, ThreadCommand, TooLate
 from signoff.session.decisions import (
-    Approval,
-    Confirmation,
     Decision,
     Failed,
     Finished,
     Paused,
-    PendingCall,
-    Question,
     Waiting,
 )
 from signoff.session.status import Condition, ThreadStatus
@@ -77,16 +71,11 @@ _COMMANDS = (
     AvailableCommand(name="stop", description="End the open task as cancelled"),
 )
 _NOT_DELIVERED = "Your message was not delivered: it was written before you saw this."
+_ELSEWHERE = "Another process runs it. When that has ended, load the session again to see how it stands."
 _NEXT = "Your next message is the answer."
 
 _NOTHING = ("", "")
 _MOST_TRIES = 3
-
-T = TypeVar("T")
-
-
-class Gone(Exception):
-    """The person has cancelled the prompt."""
 
 
 @dataclass
@@ -154,21 +143,21 @@ class SignoffAgent:
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> acp.LoadSessionResponse:
-        status = await self._open_saved(cwd, session_id, mcp_servers)
+        elsewhere, status = await self._open_saved(cwd, session_id, mcp_servers)
         opened = self.sessions[session_id]
         story = await asyncio.to_thread(read_story, self._storage, session_id)
         again = Updates(opened.updates.workspace, again=True)
         for event in story.events:
             for update in again.convert(event):
                 await self._send(session_id, update)
-        await self._say_how_it_stands(opened, status)
+        await self._say_how_it_stands(opened, status, elsewhere)
         return acp.LoadSessionResponse()
 
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> Any:
-        status = await self._open_saved(cwd, session_id, mcp_servers)
-        await self._say_how_it_stands(self.sessions[session_id], status)
+        elsewhere, status = await self._open_saved(cwd, session_id, mcp_servers)
+        await self._say_how_it_stands(self.sessions[session_id], status, elsewhere)
         return acp.schema.ResumeSessionResponse()
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
@@ -260,8 +249,10 @@ class SignoffAgent:
         check_model(settings.model, settings.base_url, os.environ)
         return settings
 
-    async def _open_saved(self, cwd: str, session_id: str, servers: Sequence[Any] | None) -> ThreadStatus:
-        """Opens a session of a saved thread."""
+    async def _open_saved(
+        self, cwd: str, session_id: str, servers: Sequence[Any] | None
+    ) -> tuple[bool, ThreadStatus]:
+        """Opens a session of a saved thread. Returns whether another process runs it, and how it is saved."""
         given = self._check_client(cwd)
         opened = self.sessions.get(session_id)
         if any(other.thread_id == session_id and other.running for other in self.drivers) or (
@@ -271,7 +262,7 @@ class SignoffAgent:
         try:
             checked_thread_id(session_id)
             driver = Driver(self._storage, session_id, given, self.models)
-            status = await driver.status()
+            elsewhere, status = await driver.stand()
         except SignoffError as error:
             raise acp.RequestError(INVALID, str(error)) from error
         if status.condition is Condition.UNKNOWN and opened is None:
@@ -279,7 +270,7 @@ class SignoffAgent:
                 INVALID, f"There is no session {quote_id(session_id)}; session/list has all."
             )
         await self._open(session_id, given, servers)
-        return status
+        return elsewhere, status
 
     def _session(self, session_id: str) -> OpenSession:
         if session_id not in self.sessions:
@@ -297,7 +288,7 @@ class SignoffAgent:
                 return acp.schema.ListSessionsResponse(sessions=found, next_cursor=str(at))
             settings = recall(self._storage.store, name)
             place = settings.workspace if settings else (cwd or str(Path.cwd()))
-            if cwd is None or place == cwd:
+            if cwd is None or _is_same_folder(place, cwd):
                 told = row(self._storage, name)
                 title = one_line(told.task)[:_MOST_TITLE] or None
                 changed = told.changed or None
@@ -307,10 +298,12 @@ class SignoffAgent:
     # --- a prompt ---
 
     async def _run_prompt(self, opened: OpenSession, text: str) -> acp.PromptResponse:
-        status = await opened.driver.status()
-        decision: Decision | None = status.waiting
+        elsewhere, status = await opened.driver.stand()
+        if elsewhere:
+            raise busy(opened.driver.thread_id) if opened.shown == _NOTHING else make_too_late_error()
         command = self._choose_command(opened, text, status)
-        answers = status.waiting is not None
+        answers = status.waiting is not None and (command is None or _COMMAND.fullmatch(text) is None)
+        typed = status.waiting if answers and command is not None else None
         if command is None:
             assert status.waiting is not None, "else there is a command"
             if text:
@@ -319,18 +312,33 @@ class SignoffAgent:
         while command is not None:
             if opened.cancelled.is_set():
                 raise Gone
-            decision = await opened.driver.run(
-                command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
-            )
-            opened.shown = _NOTHING
+            decision = await self._run(opened, command, answers, typed)
             if isinstance(decision, Finished | Failed):
                 return await self._report_end(opened, decision)
             if isinstance(decision, Paused):
                 await self._say(opened, "Paused; everything is saved. An empty message goes on.")
                 raise Gone
             assert isinstance(decision, Waiting), "a run that is driven to its end stops at nothing else"
-            command, answers = await self._ask_for_answer(opened, decision), True
+            answers, typed = True, None
+            command = await self._ask_for_answer(opened, decision)
         return acp.PromptResponse(stop_reason="end_turn")
+
+    async def _run(
+        self, opened: OpenSession, command: ThreadCommand, answers: bool, typed: Waiting | None
+    ) -> Decision:
+        """Runs until a person is needed. typed: what the words of the prompt answer; it still waits where
+        they mean nothing, which they are told."""
+        try:
+            decision = await opened.driver.run(
+                command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
+            )
+        except ThreadError as error:
+            if typed is None or isinstance(error, TooLate | ThreadLost):
+                raise
+            await self._say(opened, str(error))
+            return typed
+        opened.shown = _NOTHING
+        return decision
 
     def _choose_command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
         """What the prompt does; None when it is to be shown first what the thread waits for."""
@@ -391,9 +399,12 @@ class SignoffAgent:
     async def _ask_for_answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
         """The command with the person's answer; None when the next prompt is to be it."""
         seen = opened.shown = _waiting_ids(waiting)
+        dialogs = Dialogs(
+            self._client, opened.driver.thread_id, opened.updates, opened.cancelled, self._has_forms
+        )
         for _ in range(_MOST_TRIES):
             try:
-                texts = await self._ask_in_dialogs(opened, waiting)
+                texts = await dialogs.ask(waiting)
                 if not texts:
                     break
                 command = give_answer(*seen, texts)
@@ -404,92 +415,22 @@ class SignoffAgent:
                 raise
             except ThreadError as error:
                 await self._say(opened, str(error))
-            except acp.RequestError:
-                # The client cannot show it after all.
+            except (acp.RequestError, ValidationError):
+                # The client cannot show it after all, or its answer is none.
                 break
         await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
         return None
-
-    async def _ask_in_dialogs(self, opened: OpenSession, waiting: Waiting) -> list[str]:
-        """What a person says in the client's own dialogs; empty where it has none for this."""
-        if isinstance(waiting, Approval):
-            found = []
-            for call in waiting.calls:
-                if not (text := await self._ask_permission(opened, waiting, call)):
-                    return []
-                found.append(text)
-            return found
-        if isinstance(waiting, Question | Confirmation) and self._has_forms:
-            content = await self._ask_in_form(opened, in_text(asking(waiting)), make_form(waiting))
-            text = read_form(waiting, content)
-            return [text] if text else []
-        return []
-
-    async def _ask_permission(self, opened: OpenSession, approval: Approval, call: PendingCall) -> str:
-        """A person's decision on one call; empty where the client cannot ask for it."""
-        options = [option for kind, option in _make_options(self._has_forms).items() if kind in call.allowed]
-        if not options:
-            return ""
-        thread_id = opened.driver.thread_id
-        update = opened.updates.announce(approval, call)
-        await self._send(thread_id, update)
-        told = ToolCallUpdate(
-            tool_call_id=make_call_id(approval.reply_id, call.call_id),
-            title=update.title,
-            kind=update.kind,
-            status="pending",
-            content=update.content,
-            locations=update.locations,
-            raw_input=update.raw_input,
-        )
-        response = await self._unless_cancelled(
-            opened, self._client.request_permission(session_id=thread_id, tool_call=told, options=options)
-        )
-        if response.outcome.outcome != "selected":
-            raise Gone
-        chosen = response.outcome.option_id
-        if chosen not in {option.option_id for option in options}:
-            raise ThreadError(f"{quote_id(chosen)} is none of the options; nothing was decided.")
-        if chosen != "edit":
-            return str(chosen)
-        filled = await self._ask_in_form(
-            opened, f"The arguments of {one_line(call.name)}", make_arguments_form(call)
-        )
-        if not filled:
-            raise Gone
-        return f"edit: {filled.get('arguments', '')}"
 
     @property
     def _has_forms(self) -> bool:
         return bool(self._can.elicitation and self._can.elicitation.form is not None)
 
-    async def _ask_in_form(
-        self, opened: OpenSession, message: str, schema: Schema
-    ) -> Mapping[str, Any] | None:
-        """What was filled in; None when nothing was."""
-        mode = ElicitationFormSessionMode(
-            session_id=opened.driver.thread_id, requested_schema=ElicitationSchema.model_validate(schema)
-        )
-        response = await self._unless_cancelled(opened, self._client.create_elicitation(message, mode))
-        return response.content if response.action == "accept" else None
-
-    async def _unless_cancelled(self, opened: OpenSession, asked: Awaitable[T]) -> T:
-        """What the client answers. Raises Gone when the prompt is cancelled meanwhile."""
-        asking_client = asyncio.ensure_future(asked)
-        cancelled = asyncio.ensure_future(opened.cancelled.wait())
-        try:
-            await asyncio.wait({asking_client, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking_client.done():
-                raise Gone
-            return asking_client.result()
-        finally:
-            asking_client.cancel()
-            cancelled.cancel()
-
     # --- what is told ---
 
-    async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus) -> None:
-        if status.waiting:
+    async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus, elsewhere: bool) -> None:
+        if elsewhere:
+            await self._say(opened, _ELSEWHERE)
+        elif status.waiting:
             opened.shown = _waiting_ids(status.waiting)
             await self._say(opened, f"{in_text(asking(status.waiting))}\n\n{_NEXT}")
         elif status.condition is Condition.STOPPED:
@@ -513,15 +454,13 @@ class SignoffAgent:
             task.exception()
 
 
-def _make_options(has_forms: bool) -> Mapping[str, PermissionOption]:
-    """The options of a permission. An editor has none for other arguments, but a form may."""
-    edit = {"edit": PermissionOption(option_id="edit", name="Edit the arguments", kind="allow_once")}
-    return {
-        "approve": PermissionOption(option_id="approve", name="Approve", kind="allow_once"),
-        **(edit if has_forms else {}),
-        "reject": PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
-    }
-
-
 def _waiting_ids(waiting: Waiting) -> tuple[str, str]:
     return waiting.interrupt_id, get_short_id(waiting)
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    try:
+        return Path(one).resolve() == Path(other).resolve()
+    except (OSError, RuntimeError, ValueError):
+        # A loop of links, or no path at all.
+        return one == other

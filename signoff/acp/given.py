@@ -1,6 +1,9 @@
 """What a client gives to a session: the parts of a prompt, and servers of MCP."""
 
-from collections.abc import Sequence
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from acp import RequestError
@@ -11,12 +14,23 @@ from acp.schema import (
     TextContentBlock,
     TextResourceContents,
 )
+from langchain_core.tools import BaseTool
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, quote_id
+from signoff.tools.processes.held import OpenResources
 
 MOST_CHARACTERS = 1_000_000
 """Of one prompt."""
 INVALID = -32602
+OWN_TOOLS = frozenset(
+    {
+        *("list_files", "read_file", "search_files", "edit_file", "write_file", "run_shell", "run_python"),
+        *("finish_task", "ask_user", "think", "request_more_turns"),
+    }
+)
+"""The names of all tools that a session may have without the client's servers."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_MOST_NAME, _MOST_SERVER = 64, 30
 
 
 def read_prompt(prompt: Sequence[Any]) -> str:
@@ -42,8 +56,12 @@ def read_prompt(prompt: Sequence[Any]) -> str:
     return found
 
 
-async def start_servers(servers: Sequence[Any]) -> list[Any]:
-    """The tools of the client's MCP servers."""
+async def start_servers(servers: Sequence[Any]) -> list[BaseTool]:
+    """The tools of the client's MCP servers. A tool whose name is one of ours, or that of another server's
+    tool, has the name of its server before it.
+
+    Raises SetupError for a server that cannot be used, and for two of one name.
+    """
     if not servers:
         return []
     from signoff.tools.mcp import mcp_tools
@@ -51,11 +69,48 @@ async def start_servers(servers: Sequence[Any]) -> list[Any]:
     wanted: dict[str, dict[str, Any]] = {}
     for server in servers:
         if not isinstance(server, McpServerStdio):
-            raise SetupError(f"The MCP server {server.name!r} is not one over stdio; leave it out.")
+            raise SetupError(f"The MCP server {quote_id(server.name)} is not one over stdio; leave it out.")
+        if server.name in wanted:
+            raise SetupError(
+                f"Two MCP servers are named {quote_id(server.name)}; give each a name of its own."
+            )
         wanted[server.name] = {
             "transport": "stdio",
             "command": server.command,
             "args": server.args,
             "env": {variable.name: variable.value for variable in server.env},
         }
-    return await mcp_tools(wanted)
+    starting = (mcp_tools({name: connection}) for name, connection in wanted.items())
+    listed = await asyncio.gather(*starting, return_exceptions=True)
+    offered = {
+        name: tools
+        for name, tools in zip(wanted, listed, strict=True)
+        if not isinstance(tools, BaseException)
+    }
+    if failed := [error for error in listed if isinstance(error, BaseException)]:
+        every = OpenResources(tool for tools in offered.values() for tool in tools)
+        await asyncio.to_thread(every.end)
+        raise failed[0]
+    return _name_apart(offered)
+
+
+def _name_apart(offered: Mapping[str, Sequence[BaseTool]]) -> list[BaseTool]:
+    """The tools by the names of their servers, with a name of its own for each."""
+    found = [(server, tool) for server, tools in offered.items() for tool in tools]
+    times = Counter(tool.name for _, tool in found)
+    taken = {*OWN_TOOLS, *times}
+    for server, tool in found:
+        if times[tool.name] > 1 or tool.name in OWN_TOOLS:
+            tool.name = _make_free_name(f"{server[:_MOST_SERVER]}_{tool.name}", taken)
+            taken.add(tool.name)
+    return [tool for _, tool in found]
+
+
+def _make_free_name(wanted: str, taken: Collection[str]) -> str:
+    """A name that every provider takes, as much like this as can be."""
+    name = _NOT_IN_NAMES.sub("_", wanted)[:_MOST_NAME]
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name[: _MOST_NAME - 4]}_{number}"
+    return found

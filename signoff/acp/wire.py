@@ -1,9 +1,14 @@
 """JSON-RPC messages over lines, as the package's connection takes them; bad ones are answered here."""
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
-from signoff.front.stdio import BadLine, StdioLines, read_message
+from signoff.front.stdio import BadLine, StdioLines, dump_message, read_message
+from signoff.front.text import cut
+from signoff.graph.foreign import join_errors
+
+_MOST_ERRORS = 8
+_MOST_CHARACTERS = 1_000
 
 
 class AcpWire:
@@ -13,8 +18,10 @@ class AcpWire:
         self._lines = lines
 
     async def send(self, message: dict[str, Any]) -> None:
+        if isinstance(error := message.get("error"), Mapping):
+            message = message | {"error": _shorten_error(error)}
         try:
-            await self._lines.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await self._lines.write(dump_message(message))
         except ConnectionError:
             # What nobody waits for is told to nobody.
             if "method" in message and "id" in message:
@@ -32,3 +39,18 @@ class AcpWire:
 
     async def close(self) -> None:
         self._lines.close()
+
+
+def _shorten_error(error: Mapping[str, Any]) -> dict[str, Any]:
+    """An error of the package without what the client had sent, which may be all of 64 MB."""
+    data = error.get("data")
+    if not isinstance(data, Mapping):
+        return dict(error)
+    if isinstance(errors := data.get("errors"), list):
+        why = cut(join_errors(errors[:_MOST_ERRORS]), _MOST_CHARACTERS)
+        return {"code": error["code"], "message": f"{error['message']}: {why}"}
+    short = {
+        name: cut(value, _MOST_CHARACTERS) if isinstance(value, str) else value
+        for name, value in data.items()
+    }
+    return {**error, "data": short}

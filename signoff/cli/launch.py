@@ -203,6 +203,13 @@ def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:
     return ThreadError(f"Thread {thread.quoted_id!r} has ended ({status}, {how}); {what}")
 
 
+def _of_another_program(thread: ThreadStatus) -> ThreadError:
+    return ThreadError(
+        f"Thread {thread.quoted_id!r} was run by another program, whose tools say how their calls are "
+        "undone: call Session(graph, thread_id).undo() there. Nothing was changed."
+    )
+
+
 def _nothing_waits(thread_id: str, state: str, database: Database) -> ThreadError:
     how = command("resume", thread_id, database) if state != "ended" else next_command(thread_id, database)
     return ThreadError(
@@ -297,7 +304,10 @@ class _Launch:
             raise busy(self.thread_id)
         thread_status = look(reading_graph(self.storage), self.thread_id)
         begin = plan(thread_status)
-        settings = settle(self.options, recall(self.storage.store, self.thread_id), os.environ)
+        known = recall(self.storage.store, self.thread_id)
+        if known is None and isinstance(begin.move, Undo):
+            raise _of_another_program(thread_status)
+        settings = settle(self.options, known, os.environ)
         if self.options.approve is not None and isinstance(thread_status.waiting, Approval):
             raise ThreadError("Calls wait for approval: decide on them first, then change --approve.")
         move = begin.move

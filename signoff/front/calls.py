@@ -42,7 +42,17 @@ def in_short(call: CallFinished) -> list[Text]:
 
 
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
-    """Returns a call before it runs, with all that it would do; truncated parts say so."""
+    """Returns a call with all that it would do: nobody is to approve what is not shown."""
+    return Text("\n").join(_full_lines(name, args))
+
+
+def recorded(call: CallFinished) -> Text:
+    """Returns a call that has ended with its arguments; truncated parts say so."""
+    head, *lines = _full_lines(call.name, call.args)
+    return Text("\n").join([head, *_capped(lines)])
+
+
+def _full_lines(name: str, args: Mapping[str, Any]) -> list[Text]:
     command, code, content = args.get("command"), args.get("code"), args.get("content")
     rest = dict(args)
     body: list[Text] = []
@@ -60,7 +70,7 @@ def in_full(name: str, args: Mapping[str, Any]) -> Text:
     path = rest.pop("path", None)
     head = Text.assemble((one_line(name), "bold"), f"  {one_line(str(path))}" if path is not None else "")
     others = [line for key, value in rest.items() for line in _argument_lines(key, value)]
-    return Text("\n").join([head, *_capped([*others, *body])])
+    return [head, *others, *body]
 
 
 def arguments(args: Mapping[str, Any]) -> str:
@@ -137,7 +147,7 @@ def _argument_lines(key: str, value: Any) -> list[Text]:
 
 
 def _capped(lines: Iterable[Text]) -> list[Text]:
-    """Limits the lines and characters; the person must know that there is more."""
+    """Limits the lines and characters, and says how much more there is."""
     shown: list[Text] = []
     room, left = _MOST_CHARACTERS, 0
     for line in lines:

@@ -145,7 +145,7 @@ def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
 
 
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
-    """Returns the card of what a thread waits for: a question with its options, or calls in full."""
+    """Returns the card of what a thread waits for, whole: a question with its options, or calls in full."""
     title = WAITS[waiting.waits_for].title
     if waiting.path:
         title = f"{title} ({' / '.join(map(one_line, waiting.path))})"
@@ -155,7 +155,7 @@ def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
         return Card(title, "cyan", body, commands=commands)
     if isinstance(waiting, Confirmation):
         issues = [f"• {one_line(issue)}" for issue in waiting.pending_issues]
-        body = "\n".join([cut(plain(waiting.summary.strip()), _SUMMARY), *issues])
+        body = "\n".join([plain(waiting.summary.strip()), *issues])
         refused = [f"The review refused it twice: {plain(waiting.problem)}"] if waiting.problem else []
         return Card(title, "magenta", body, refused, commands)
     if isinstance(waiting, Action):

@@ -76,7 +76,7 @@ def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
     if kind == "approve":
         return approve(rest)
     ways = ", ".join(call.allowed)
-    raise ThreadError(f"Press a button, or type one of: {ways}; `reject: why` gives a reason.")
+    raise ThreadError(f"This decides nothing; say one of: {ways}. `reject: why` gives a reason.")
 
 
 def approve(words: str) -> Mapping[str, Any]:

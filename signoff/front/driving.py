@@ -57,6 +57,13 @@ class Driver:
         """The thread as it is saved."""
         return await asyncio.to_thread(lambda: look(reading_graph(self.storage), self.thread_id))
 
+    async def stand(self) -> tuple[bool, ThreadStatus]:
+        """Whether another process runs the thread, and the thread as it is saved."""
+        # Asked first: otherwise a run that ends in between would look as if it had been stopped.
+        elsewhere = await asyncio.to_thread(self.storage.checkpointer.is_running, self.thread_id)
+        status = await self.status()
+        return elsewhere and not self.running, status
+
     async def run(
         self,
         command: ThreadCommand,

@@ -19,7 +19,8 @@ MOST_LINE = 64_000_000
 """Bytes of a message; what is longer is skipped and refused."""
 _HEAD = 1_000
 _WAITING = 64
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+_MOST_ID = 200
+PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 _ID = re.compile(rb'[{,]\s*"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,200}")')
 
 
@@ -140,7 +141,7 @@ def _resolve(written: "asyncio.Future[None]") -> None:
 
 
 class BadLine:
-    """A line that is no message. id: of the request, where that can still be read."""
+    """A line that is no message. request: the id of the request, where that can still be read."""
 
     def __init__(self, code: int, why: str, request: Any = None) -> None:
         self.code, self.why, self.request = code, why, request
@@ -150,25 +151,72 @@ class BadLine:
 
 
 def read_message(line: bytes | LongLine) -> dict[str, Any] | BadLine | None:
-    """The message of a line; None for an empty one."""
+    """The message of a line; None for one that asks for nothing and answers nothing.
+
+    An answer has an object or null as its result, or an error with a number and a text: what is anything else
+    has become such an error, so that whoever waits for the answer is told.
+    """
     if isinstance(line, LongLine):
-        named = _ID.search(line.head)
-        why = f"The message has {line.size:,} bytes, which is too long; send less at once."
-        return BadLine(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
+        return _refuse_long(line)
     if not line.strip():
         return None
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return BadLine(PARSE_ERROR, "This line is not JSON.")
     if not isinstance(found, Mapping) or not ("method" in found or "id" in found):
         return BadLine(INVALID_REQUEST, "This is not a message of JSON-RPC; send one object a line.")
-    if not isinstance(found.get("method", ""), str):
-        return BadLine(INVALID_REQUEST, "The method of a message is its name, as text.", _plain_id(found))
-    if not isinstance(found.get("id"), int | str | None):
-        return BadLine(INVALID_REQUEST, "The id of a message is a number or a text.")
+    if not _is_id(found.get("id")):
+        return BadLine(
+            INVALID_REQUEST, f"The id of a message is a number, or a text of at most {_MOST_ID} characters."
+        )
+    if "method" not in found:
+        return _read_answer(found)
+    if not isinstance(found["method"], str):
+        return BadLine(INVALID_REQUEST, "The method of a message is its name, as text.", found.get("id"))
     return dict(found)
 
 
-def _plain_id(found: Mapping[str, Any]) -> Any:
-    return found.get("id") if isinstance(found.get("id"), int | str) else None
+def dump_message(message: Mapping[str, Any]) -> bytes:
+    """The line of a message. What JSON has no number for (NaN, infinity) becomes a text."""
+    try:
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(message), parse_constant=str)
+        text = json.dumps(finite, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _refuse_long(line: LongLine) -> BadLine:
+    # An answer has an id of ours, which is none of the client's.
+    named = _ID.search(line.head) if b'"method"' in line.head else None
+    why = f"The message has {line.size:,} bytes, which is too long; send less at once."
+    return BadLine(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _is_id(found: Any) -> bool:
+    if isinstance(found, str):
+        return len(found) <= _MOST_ID
+    return found is None or (isinstance(found, int) and not isinstance(found, bool))
+
+
+def _read_answer(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    own, error, result = found["id"], found.get("error"), found.get("result")
+    if own is None:
+        # Of what the client could not read; an answer to that would be answered in turn.
+        return None
+    if error is None and (result is None or isinstance(result, Mapping)):
+        return dict(found) | {"result": result}
+    said = error if isinstance(error, Mapping) else {"message": error}
+    code, why = said.get("code"), said.get("message")
+    is_number = isinstance(code, int) and not isinstance(code, bool)
+    told = {
+        **said,
+        "code": code if is_number else INTERNAL_ERROR,
+        "message": why if isinstance(why, str) else "The answer does not fit the protocol.",
+    }
+    return {"jsonrpc": "2.0", "id": own, "error": told}

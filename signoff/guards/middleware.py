@@ -10,9 +10,8 @@ stands after one, alone. So no hook adds a step to a turn.
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -28,9 +27,8 @@ from langgraph.types import Command
 
 from signoff.graph.compiled.settings import checked_limits, checked_texts, flag, listed, one_of, positive
 from signoff.graph.errors import JournalWarning, SetupError
-from signoff.graph.foreign import LIMIT, gets_past, outputs_folder, unanswered
+from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
-from signoff.graph.inside.installing import install_hint
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, is_reply, marks, slim
@@ -48,6 +46,7 @@ from signoff.guards.steps import (
     whole_history,
     with_ids,
 )
+from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
@@ -56,7 +55,7 @@ from signoff.nodes.model.models import BoundModels
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
-from signoff.nodes.tool_calls.run import ResultWriter, ToolResult, once
+from signoff.nodes.tool_calls.run import ResultWriter, once
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
 from signoff.tools.toolbox import Toolbox, make_toolbox
@@ -70,93 +69,17 @@ try:
     )
     from langchain.agents.middleware.types import hook_config
 
-    from signoff.guards.state import OWN, GuardedState
-except ImportError as error:
-    raise SetupError(
-        f"Guards are for LangChain's agents, which are not installed; run: {install_hint('langchain')}"
-    ) from error
+    from signoff.guards.calls import Goes, HandlerCall, Running
+    from signoff.guards.state import GuardedState
+except ImportError:
+    check_version()
+    raise
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 _NO_MODELS = BoundModels((), None)
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any]
-
-
-@dataclass(frozen=True)
-class HandlerCall:
-    """Asks what the hook stands around, in the sync or the async way that it was given."""
-
-    handler: Callable[[Any], Any]
-    given: Any
-
-    def do(self, scope: object) -> Any:
-        return self.handler(self.given)
-
-    async def ado(self, scope: object) -> Any:
-        return await self.handler(self.given)
-
-
-@dataclass(frozen=True)
-class Running:
-    """Runs a call by LangChain's own node for tools; the result is a list of one, as `once` takes it."""
-
-    asking: HandlerCall
-    writer: ResultWriter
-
-    def do(self, run: GuardedRun) -> list[ToolResult]:
-        try:
-            return [self._read(self.asking.do(run))]
-        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
-            return [self._broken(raised, run)]
-
-    async def ado(self, run: GuardedRun) -> list[ToolResult]:
-        try:
-            return [self._read(await self.asking.ado(run))]
-        except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
-            return [self._broken(raised, run)]
-
-    def _broken(self, raised: BaseException, run: GuardedRun) -> ToolResult:
-        error = unanswered(raised, can_ask=run.can_ask)
-        # `Goes` and what pauses or ends the run.
-        if gets_past(error) or isinstance(raised, Goes):
-            raise raised
-        return self.writer.broken(error)
-
-    def _read(self, output: Any) -> ToolResult:
-        if isinstance(output, ToolMessage):
-            return self._marked(output)
-        update = getattr(output, "update", None)
-        plain = isinstance(output, Command) and not (output.goto or output.graph or output.resume)
-        if not plain or not isinstance(update, Mapping):
-            raise Goes(output)
-        messages = update.get("messages", [])
-        messages = list(messages) if isinstance(messages, list | tuple) else [messages]
-        own = [m for m in messages if _answers(m, self.writer.call)]
-        if len(own) != 1:
-            raise Goes(output)
-        # A guarded child has channels of the same names; what it came to is told in its last message.
-        rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
-        more = tuple(m for m in messages if m is not own[0])
-        return replace(self._marked(own[0]), more=more, update=rest)
-
-    def _marked(self, message: ToolMessage) -> ToolResult:
-        found = self.writer.finished(message)
-        kept = {**message.additional_kwargs, **found.result.additional_kwargs}
-        own = {"id": message.id, "additional_kwargs": kept, "response_metadata": message.response_metadata}
-        return replace(found, result=found.result.model_copy(update=own))
-
-
-def _answers(message: Any, call: Call) -> bool:
-    return isinstance(message, ToolMessage) and message.tool_call_id == call.id
-
-
-class Goes(BaseException):
-    """A tool gave something that only LangGraph can read, such as a `Command` that goes somewhere."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__("not for the history")
-        self.output = output
 
 
 class Guards(AgentMiddleware[Any, Any, Any]):
@@ -289,8 +212,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _turn(
         self, walk: Walk, request: Request, handler: Callable[[Request], Any]
     ) -> Part[ExtendedModelResponse[Any]]:
-        position: GuardPosition | None = walk.given.get("guards")
-        if position is not None and not position["at"]:
+        if walk.is_over:
             raise SetupError(_BACK)
         # LangChain's loop runs the calls of a reply before it comes back to the model.
         skipped = walk.at is State.EXECUTE and bool(walk.before) and is_reply(walk.before[-1])
@@ -398,9 +320,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return run.store is not None
 
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
-        position: GuardPosition | None = walk.given.get("guards")
-        if position is not None and not position["at"]:
+        if walk.is_over:
             return None
+        position: GuardPosition | None = walk.given.get("guards")
         last = walk.task.last
         # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
         if last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
@@ -532,17 +454,3 @@ def _without_cut_calls(message: AIMessage) -> AIMessage:
         return message
     kept = [(call["name"], call["id"], call["args"]) for call in in_order(message, calls)[:keep]]
     return with_calls(message, kept)
-
-
-LOWEST, BELOW = (1, 2, 11), (2,)
-
-
-def check_version() -> None:
-    """Raises SetupError for a version of langchain that Guards is not tested with."""
-    found = version("langchain")
-    parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
-    if not LOWEST <= parts < BELOW:
-        raise SetupError(
-            f"Guards is tested with langchain 1.2.11 up to, but not including, 2; this is {found}. "
-            "Install one of these versions."
-        )

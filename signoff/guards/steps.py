@@ -21,7 +21,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
 from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
-from signoff.graph.state import AgentState, Ending
+from signoff.graph.state import AgentState, EndedTask, Ending
 from signoff.nodes.ask_user import ask_user
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
@@ -46,8 +46,7 @@ WORKS: Mapping[State, Work] = {
 """The work of the states that run in a hook."""
 
 WAITS = frozenset({State.ASK_USER, State.CONFIRM})
-"""The states that pause the run. LangGraph saves nothing of a hook that pauses, so what was written before is
-saved first, and such a state runs alone."""
+"""The states that pause the run."""
 
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
@@ -84,6 +83,13 @@ class GuardedRun(NodeContext):
         """The same, as the object that was read."""
         found = self.deps.readings.get(self._place(None))
         return found.source if found is not None else ()
+
+    def forget_changed_reply(self) -> None:
+        """Drops a reading whose last reply is read otherwise now: other middleware may have changed the very
+        message that was read."""
+        reply = self.last_reply
+        if reply is not None and not _is_of(reply, reply.message):
+            self.deps.readings.pop(self._place(None), None)
 
     @property
     def last_reply(self) -> Reply | None:
@@ -142,6 +148,7 @@ class Walk:
     def __post_init__(self) -> None:
         position: GuardPosition | None = self.given.get("guards")
         self.at = State(position["at"]) if position is not None and position["at"] else _FIRST
+        self.run.forget_changed_reply()
         whole, lost = whole_history(self.given, self.run)
         self.before = follow(self.run.last_history, whole)
         if lost:
@@ -152,6 +159,16 @@ class Walk:
     @property
     def task(self) -> Task:
         return self.run.task(self.state)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has ended already. Where the last hook stood may be of the task before: other
+        middleware can jump over the hook in which a task begins."""
+        position: GuardPosition | None = self.given.get("guards")
+        if position is None or position["at"]:
+            return False
+        ended: EndedTask | None = self.given.get("ended")
+        return ended is not None and ended["task"] == self.task.id
 
     def take(self, report: Report) -> None:
         """Writes what a state reports, and goes where the table leads."""
@@ -173,8 +190,13 @@ class Walk:
         self.take((yield from work) if isinstance(work, Generator) else work)
 
     def go(self) -> Part[None]:
-        """Runs states until LangChain's loop has the next word, or a state is to wait."""
-        while self.at in WORKS and not (self.at in WAITS and "event" in self.written):
+        """Runs states until LangChain's loop has the next word, or a person is to confirm a finish.
+
+        LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
+        from the history, and is the same then. A review may have run checks, so its verdict is saved first,
+        and only the next hook waits.
+        """
+        while self.at in WORKS and not (self.at is State.CONFIRM and "event" in self.written):
             yield from self.step()
 
     def fail(self, reason: str, error: str) -> Part[None]:

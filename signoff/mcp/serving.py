@@ -1,20 +1,27 @@
 """Serves one client over stdin and stdout, until it goes away or the process is asked to end."""
 
 import asyncio
-import json
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage
+from mcp.types import ErrorData, JSONRPCError, JSONRPCMessage
 
 from signoff.front.database import Database
 from signoff.front.driving import pause_all
 from signoff.front.settings import Given
-from signoff.front.stdio import INVALID_REQUEST, BadLine, StdioLines, read_message
+from signoff.front.stdio import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    BadLine,
+    StdioLines,
+    dump_message,
+    read_message,
+)
 from signoff.mcp.server import TaskServer
 from signoff.verify.worlds import load_graph
 
@@ -62,19 +69,15 @@ async def over_lines(server: TaskServer, lines: StdioLines) -> None:
                 found = read_message(line)
                 if found is None:
                     continue
-                if not isinstance(found, BadLine):
-                    try:
-                        message = JSONRPCMessage.model_validate(found)
-                    except ValueError:
-                        found = BadLine(INVALID_REQUEST, "This is not a message of MCP.", found.get("id"))
-                if isinstance(found, BadLine):
-                    await write(found.document())
+                made = found if isinstance(found, BadLine) else _convert_message(found)
+                if isinstance(made, BadLine):
+                    await write(made.document())
                 else:
-                    await into.send(SessionMessage(message))
+                    await into.send(SessionMessage(made))
 
     async def write(message: dict[str, Any]) -> None:
         with suppress(ConnectionError):
-            await lines.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await lines.write(dump_message(message))
 
     async def send() -> None:
         async with out_of:
@@ -86,3 +89,14 @@ async def over_lines(server: TaskServer, lines: StdioLines) -> None:
         tasks.start_soon(send)
         await server.run(incoming, outgoing)
         tasks.cancel_scope.cancel()
+
+
+def _convert_message(found: Mapping[str, Any]) -> JSONRPCMessage | BadLine:
+    """The message as the package has it. An answer that is none becomes an error for whoever waits for it."""
+    try:
+        return JSONRPCMessage.model_validate(found)
+    except ValueError:
+        if "method" in found:
+            return BadLine(INVALID_REQUEST, "This is not a message of MCP.", found.get("id"))
+    told = ErrorData(code=INTERNAL_ERROR, message="The answer does not fit the protocol.")
+    return JSONRPCMessage(JSONRPCError(jsonrpc="2.0", id=found["id"], error=told))

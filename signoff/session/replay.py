@@ -175,6 +175,7 @@ class _Again:
         try:
             report = self._report(at, moment, self._works[state](moment.before, run))
         except _NotKept:
+            self._forget_record(moment, state, run)
             return False
         except Exception as error:  # noqa: BLE001  a state that fails on a stored thread is what is looked for
             self._differs(moment, "error", moment.step.event, f"{type(error).__name__}: {error}")
@@ -184,6 +185,14 @@ class _Again:
             update |= keep_model_state(self._deps.keeper, moment.before, update)
         self._compare(moment, update)
         return True
+
+    def _forget_record(self, moment: ReplayStep, state: State, run: NodeContext) -> None:
+        """An earlier end of a task does not say what a step that is not known recorded of it."""
+        if state is State.FINISH:
+            self._recorded.pop(run.task(moment.before).id, None)
+        elif state is State.COMPRESS and moment.before.get("outcome") is None:
+            # Of a task that a new message cut short.
+            self._recorded.pop(moment.before.get("task") or "", None)
 
     def _report(self, at: int, moment: ReplayStep, work: Report | Steps) -> Report:
         if isinstance(work, Report):

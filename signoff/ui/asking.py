@@ -4,11 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
-from textual.widgets import Button, Static
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Button
 
 from signoff.front.cards import Card, approving, asking, card
 from signoff.front.choices import Choice, answer_of, choices, decision_of
@@ -18,6 +23,35 @@ _MARGIN = 4
 """Beside the buttons, with a scroll bar."""
 _NARROWEST = 10
 _BESIDE_LABEL = 4
+
+
+class LaidOut(Widget):
+    """A text of any length: it is laid out once for each width, and only the lines in sight are drawn."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._content: RenderableType = ""
+        self._lines: list[list[Segment]] = []
+        self._width = -1
+        """Of the lines; -1 before they are laid out."""
+
+    def update(self, content: RenderableType) -> None:
+        self._content, self._width = content, -1
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._laid_out(width))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        lines = self._laid_out(width)
+        return Strip(lines[y], width).apply_style(self.rich_style) if y < len(lines) else Strip.blank(width)
+
+    def _laid_out(self, width: int) -> list[list[Segment]]:
+        if width != self._width:
+            options = self.app.console_options.update(width=width, height=None, highlight=False)
+            self._lines, self._width = self.app.console.render_lines(self._content, options), width
+        return self._lines
 
 
 class Asking(Vertical):
@@ -56,7 +90,7 @@ class Asking(Vertical):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="asked"):
-            yield Static(id="card")
+            yield LaidOut(id="card")
         yield VerticalScroll(id="choices", can_focus=False)
 
     def ask(self, waiting: Waiting | None) -> None:
@@ -119,7 +153,7 @@ class Asking(Vertical):
         place.remove_children()
         if self.waiting is None:
             return
-        self.query_one("#card", Static).update(card(self._card(self.waiting), boxed=True))
+        self.query_one("#card", LaidOut).update(card(self._card(self.waiting), boxed=True))
         self._width = self.app.size.width
         for row in _rows(self.choices(), self._width - _MARGIN):
             buttons = (Button(Content(_label(one)), variant=_variant(one), name=one.key) for one in row)

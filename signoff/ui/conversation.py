@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from signoff.front.calls import in_full, in_short
+from signoff.front.calls import in_short, recorded
 from signoff.front.cards import AMBER, WHY, Card, Lines, card, ending
 from signoff.front.database import Database
 from signoff.front.report import of_outcome
@@ -164,12 +164,12 @@ def _texts(event: SessionEvent) -> str:
 
 
 def _call(call: CallFinished) -> RenderableType:
-    """Returns a call with all its arguments and its whole result, up to a readable length."""
+    """Returns a call with its arguments and its result, up to a readable length."""
     head = in_short(call)[0]
     style = "" if call.ok else "red"
     result = Text(_cut(call.result), style=style)
     facts = f"{call.seconds:.2f} s · call {one_line(call.call_id)}"
-    return Group(head, in_full(call.name, call.args), Text("── result ──", style="dim"), result,
+    return Group(head, recorded(call), Text("── result ──", style="dim"), result,
                  Text(facts, style="dim"))  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadB
 from signoff.graph.foreign import valid_text
 from signoff.session.commands import TooLate
 from signoff.session.decisions import Action
-from signoff.session.events import Ended, from_dict
+from signoff.session.events import Ended, Wrote, from_dict
 from signoff.session.history import read_conversation
 from signoff.session.status import Condition, ThreadStatus, deps_of, look, readable, reading_graph
 from signoff.web.hub import Hub
@@ -83,8 +83,8 @@ class RunInput(_Sent):
         return next(users, None)
 
 
-def _read_words(message: Mapping[str, Any]) -> tuple[str, str]:
-    """The id and the text of a message. Raises SetupError for one that is no text."""
+def _read_words(message: Mapping[str, Any]) -> Wrote:
+    """What a message says. Raises SetupError for one that is no text."""
     own, content = message.get("id"), message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
@@ -95,7 +95,7 @@ def _read_words(message: Mapping[str, Any]) -> tuple[str, str]:
         raise SetupError("The task is empty; say what is to be done.")
     if len(text) > _MOST_TEXT:
         raise SetupError(f"The message is too long; at most {_MOST_TEXT:,} characters are taken.")
-    return valid_text(own), text
+    return Wrote(text, message_id=valid_text(own))
 
 
 def _read_answers(given: Sequence[ResumeEntry]) -> tuple[str, str, dict[int, Any]]:
@@ -150,32 +150,58 @@ class AguiRun:
             finally:
                 self.room.events.readers -= 1
                 self.hub.readers -= 1
+                if not self.room.events.readers:
+                    # Whoever comes later reads what was saved.
+                    self.room.events.clear()
 
     async def _events(self) -> AsyncGenerator[Event | None, None]:
         # Asked in this order, so that whatever happens now is in the log or in what is read.
         self._cursor, here = self.room.events.last, self.room.here
-        status, _ = await self._read()
+        running, status, _ = await self._read()
         if here:
             self.transcript.join()
         elif waiting := get_asked(status):
             deque(self.transcript.add_pending(waiting), maxlen=0)
-        written = None if self.given.resume else self.given.written()
-        new = None
-        if written is not None and str(written.get("id")) not in self.transcript.messages:
-            new = _read_words(written)
-            self.transcript.add_user(*new)
+        # Without what is new: a client drops what is not in it, and so does not send again what is refused.
         yield self.transcript.make_snapshot()
-        yield self._state(status, here)
-        if ran := await self._ask(new) or here:
-            async for event in self._follow():
-                yield event
-            status, missed = await self._read()
-            for event in (*missed, *self.transcript.close()):
-                yield event
-        for event in self._end(status, ran, await self._elsewhere()):
-            yield event
+        yield self._state(status, running)
+        new = self._find_new()
+        ran = await self._ask(new) or here
+        for told in () if new is None else self.transcript.tell(new):
+            yield told
+        if ran:
+            try:
+                async for event in self._follow():
+                    yield event
+            except SignoffError:
+                for told in () if new is None else await self._take_back(new):
+                    yield told
+                raise
+        if ran or new:
+            running, status, missed = await self._read()
+            for told in (*missed, *self.transcript.close()):
+                yield told
+        for told in self._end(status, ran, running):
+            yield told
 
-    async def _ask(self, written: tuple[str, str] | None) -> bool:
+    def _find_new(self) -> Wrote | None:
+        """The message that is to begin a task: one that the thread does not have. Raises SetupError where it
+        is no text."""
+        asks_other = self.given.resume or self.given.forwarded_props.signoff.move is not None
+        written = None if asks_other else self.given.written()
+        if written is None or str(written.get("id")) in self.transcript.messages:
+            return None
+        return _read_words(written)
+
+    async def _take_back(self, new: Wrote) -> list[Event]:
+        """What tells the client that its message came to nothing, if the thread does not have it."""
+        _, status, _ = await self._read()
+        if any(message.id == new.message_id for message in status.values.get("messages", ())):
+            return []
+        self.transcript.messages.pop(new.message_id, None)
+        return [*self.transcript.close(), self.transcript.make_snapshot()]
+
+    async def _ask(self, new: Wrote | None) -> bool:
         """Does what the client asks for; whether the thread runs with it. Raises what it is refused for."""
         own = self.given.forwarded_props.signoff
         try:
@@ -184,9 +210,8 @@ class AguiRun:
             elif own.move is not None:
                 await self.room.move(own.move, own.turns)
                 return self.room.here or own.move != "pause"
-            elif written is not None:
-                message_id, text = written
-                await self.room.run(begin_task(text, message_id))
+            elif new is not None:
+                await self.room.run(begin_task(new.text, new.message_id))
             else:
                 return False
         except Known:
@@ -218,9 +243,9 @@ class AguiRun:
                 for event in self.transcript.close():
                     yield event
                 self.transcript.join()
-                status, _ = await self._read()
+                running, status, _ = await self._read()
                 yield self.transcript.make_snapshot()
-                yield self._state(status, self.room.here)
+                yield self._state(status, running)
                 if not self.room.here:
                     return
                 continue
@@ -246,9 +271,13 @@ class AguiRun:
             return
         yield from self.transcript.tell(from_dict(found))
 
-    async def _read(self) -> tuple[ThreadStatus, list[Event]]:
-        """The thread as it is saved, and what of its messages was not told yet."""
-        return await self.hub.beside.do(self._saved)
+    async def _read(self) -> tuple[bool, ThreadStatus, list[Event]]:
+        """Whether some process runs the thread; the thread as it is saved; what of its messages was not told
+        yet."""
+        here = self.room.here
+        # Before the thread: otherwise a run that ends in between would look as if it had been stopped.
+        elsewhere = await self.hub.beside.do(self.room.storage.checkpointer.is_running, self.thread_id)
+        return here or elsewhere, *await self.hub.beside.do(self._saved)
 
     def _saved(self) -> tuple[ThreadStatus, list[Event]]:
         graph = reading_graph(self.room.storage)
@@ -259,9 +288,6 @@ class AguiRun:
         with readable(self.thread_id):
             told = read_conversation(status.values, deps_of(graph).toolbox)
             return status, [part for event in told for part in self.transcript.tell(event)]
-
-    async def _elsewhere(self) -> bool:
-        return bool(await self.hub.beside.do(self.room.storage.checkpointer.is_running, self.thread_id))
 
     # --- how it stands ---
 

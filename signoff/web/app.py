@@ -10,7 +10,15 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
@@ -46,8 +54,19 @@ _FILES: Mapping[str, str] = {
     "record.css": "text/css",
 }
 
+
+def _read_turns(given: Any, read: ValidatorFunctionWrapHandler) -> int:
+    """A number of turns, as it was typed. Raises PydanticCustomError for anything else."""
+    try:
+        return int(read(given))
+    except ValidationError as error:
+        told = "{given} is no number of turns; type a whole one, from 1 to 100,000"
+        raise PydanticCustomError("turns", told, {"given": repr(given)[:80]}) from error
+
+
 Text = Annotated[str, Field(max_length=400_000)]
 Short = Annotated[str, Field(max_length=_MOST_ID)]
+Turns = Annotated[int, Field(ge=1, le=100_000), WrapValidator(_read_turns)]
 
 
 class _Body(BaseModel):
@@ -65,12 +84,13 @@ class OwnSettings(BaseModel):
     model: Short | None = None
     tools: Short | None = None
     approve: Short | None = None
-    turns: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    turns: Turns | None = None
 
 
 class WriteBody(_Body):
     text: Text
-    request: Short = ""
+    request: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_-]*$")] = ""
+    """The id of the message: whoever sends it again, since no answer has come, gives the same."""
     settings: OwnSettings = OwnSettings()
 
 
@@ -86,7 +106,7 @@ class AgainBody(_Body):
 
 class MoveBody(_Body):
     move: Short
-    turns: Annotated[int, Field(ge=1, le=100_000)] = 10
+    turns: Turns = 10
 
 
 class ForkBody(_Body):

@@ -32,7 +32,6 @@ from signoff.session.status import Condition
 STATIC = Path(__file__).parent / "static"
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_PIECES = 150
-_WHOLE = 10**9
 
 
 @dataclass(frozen=True)
@@ -131,14 +130,14 @@ def _ask(waiting: Waiting) -> str:
     drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
     offered = [(choice, as_typed(choice.answer)) for choice in choices(waiting, None)]
     # Whole, whatever its size: nobody is to approve what is not shown.
-    return _macro("ask", waiting, draw(drawn, _WHOLE), calls, offered)
+    return _macro("ask", waiting, draw(drawn, None), calls, offered)
 
 
 def _calls_with_arguments(waiting: Waiting) -> Any:
     found = waiting.calls if isinstance(waiting, Approval) else ()
     if isinstance(waiting, Action):
         found = (PendingCall(waiting.tool, waiting.args),)
-    return [(call, arguments_of(call.name, call.args)) for call in found]
+    return [(call, arguments_of(call.name, call.args, whole=True)) for call in found]
 
 
 def thread_list(rows: Sequence[Row], here: frozenset[str]) -> str:

@@ -4,13 +4,12 @@ import asyncio
 import json
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from signoff.front.answering import begin_task, give_answer, go_on, make_too_late_error
+from signoff.front.answering import Known, begin_task, give_answer, go_on, make_too_late_error
 from signoff.front.calls import arguments
 from signoff.front.choices import SHELL, still_waiting
 from signoff.front.database import OpenStorage
@@ -39,7 +38,7 @@ from signoff.session.events import (
     Stopping,
     Token,
 )
-from signoff.session.status import Condition, ThreadStatus
+from signoff.session.status import Condition, ThreadStatus, look, reading_graph
 from signoff.tools.pty.shell import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes, event
@@ -53,7 +52,6 @@ _FLUSH_SECONDS = 0.05
 _BEGIN_SECONDS = 10.0
 _REST_SECONDS = 1.0
 _SHORTEST_SECONDS = 0.15
-_MOST_REQUESTS = 200
 
 Goes = Callable[[Work], Decision]
 
@@ -168,7 +166,8 @@ class Room:
         self._flushing = self._typing = self._sure = self._awaited = False
         self.unknown = ""
         """The pause of an action of which the last run here has learned that it may have been done."""
-        self._done: OrderedDict[str, None] = OrderedDict()
+        self._written = "", ""
+        """The id and the words of the task that began here last: they may not be saved yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
 
@@ -264,7 +263,7 @@ class Room:
 
         listed: the list of threads.
         """
-        typed = self.terminal and (self.terminal.typed, self.terminal.size)
+        typed = self.terminal and (self.terminal, self.terminal.typed, self.terminal.size)
         now = (self.log.last, self.live.version, typed, listed, self.parts)
         if self._whole is None or self._whole[0] != now:
             found = {
@@ -285,19 +284,31 @@ class Room:
 
     # --- what is done ---
 
-    async def write(self, text: str, request: str, own: Mapping[str, Any] | None = None) -> None:
-        """Begins a task. request: names the request; one that was carried out is not carried out again.
+    async def write(self, text: str, message_id: str, own: Mapping[str, Any] | None = None) -> None:
+        """Begins a task. message_id: of the message with these words; one that the thread has already is not
+        carried out again, whichever server has begun it.
 
-        Raises ThreadError while it runs, or waits for something: the words were not meant for that.
+        Raises ThreadError while it runs, or waits for something: the words were not meant for that. Raises it
+        for another message of this id.
         """
-        if request and request in self._done:
-            return
+        try:
+            async with self._beginning:
+                if not (message_id and await self._has_message(message_id, text)):
+                    await self._begin_held(_go(begin_task(text, message_id)), own, (message_id, text))
+        except Known:
+            # Another server was quicker.
+            await self._has_message(message_id, text)
 
-        await self._begin(_go(begin_task(text)), own)
-        if request:
-            self._done[request] = None
-            while len(self._done) > _MOST_REQUESTS:
-                self._done.popitem(last=False)
+    async def _has_message(self, message_id: str, text: str) -> bool:
+        """Whether the thread has this message. Raises ThreadError where it has another one of this id."""
+        found: Any = text
+        if self._written != (message_id, text):
+            status = await self.beside.do(lambda: look(reading_graph(self.storage), self.thread_id))
+            messages = status.values.get("messages", ())
+            found = next((message.content for message in messages if message.id == message_id), None)
+        if found not in (None, text):
+            raise ThreadError("The thread has another message of this id. Nothing was changed.")
+        return found is not None
 
     async def _settle(self, own: Mapping[str, Any]) -> None:
         """Takes the settings of a thread that has not begun. Raises SetupError for what does not fit."""
@@ -305,10 +316,12 @@ class Room:
             raise ThreadError("The thread has begun already; its settings stay as they are.")
         before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
         try:
-            await self.beside.do(self.new_work().settings)
+            workspace = (await self.beside.do(self.new_work().settings)).workspace
         except SignoffError:
             self.given = before
             raise
+        if self.terminal is not None:
+            await self.beside.do(self.opened_terminal, workspace)
 
     async def answer(self, interrupt_id: str, shown: str, texts: list[str], by: str) -> None:
         """Answers what was shown. texts: the answer, or one for each call that waits.
@@ -349,7 +362,7 @@ class Room:
             if name == "stop" and self.terminal and self.terminal.running:
                 self.terminal.interrupt()
         elif name == "pause":
-            await self.beside.do(request_pause, self.storage.store, self.thread_id)
+            await self.beside.do(self._request_pause)
         else:
             commands: Mapping[str, ThreadCommand] = {
                 "stop": Stop(),
@@ -362,38 +375,54 @@ class Room:
             command = go_on() if name == "go_on" else commands[name]
             await self._begin(_go(command))
 
+    def _request_pause(self) -> None:
+        """Asks the process that runs the thread. Raises ThreadError where there is no such thread: the
+        request would stay for ever."""
+        if not self.storage.checkpointer.is_running(self.thread_id):
+            status = look(reading_graph(self.storage), self.thread_id)
+            if status.condition is Condition.UNKNOWN:
+                raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
+        request_pause(self.storage.store, self.thread_id)
+
     async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:
         """Begins a run in a thread of its own. Returns when it has begun; raises what it was refused for.
 
         own: the settings that a new thread is to have; of two that come at once, those of the first count.
         """
         async with self._beginning:
-            if self.here:
-                raise busy(self.thread_id)
-            if self.gone:
-                raise ThreadError("The thread was deleted.")
-            if own:
-                await self._settle(own)
-            if not self._slots.acquire(blocking=False):
-                raise ThreadError("Too many threads run on this server; pause one, and try again.")
-            # Made before anybody can ask it to pause.
-            self._work = work = self.new_work()
-            self.here, self.problem, self.error, self._sure = True, "", None, False
-            self.runs += 1
-            begun: asyncio.Future[None] = self._loop.create_future()
-            # Also when whoever began it has gone by then.
-            begun.add_done_callback(_retrieve_error)
-            self._begun = begun
-            runner = threading.Thread(target=self._run, args=(goes, work), name="signoff-run", daemon=True)
-            runner.start()
-            self.changed.set()
-            # The model may take minutes to be made ready; a refusal is then shown to everybody.
-            self._awaited = True
-            try:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
-            finally:
-                self._awaited = False
+            await self._begin_held(goes, own)
+
+    async def _begin_held(
+        self, goes: Goes, own: Mapping[str, Any] | None, written: tuple[str, str] = ("", "")
+    ) -> None:
+        """As `_begin`, for whoever holds `_beginning`. written: the id and the words of the task."""
+        if self.here:
+            raise busy(self.thread_id)
+        if self.gone:
+            raise ThreadError("The thread was deleted.")
+        if own:
+            await self._settle(own)
+        if not self._slots.acquire(blocking=False):
+            raise ThreadError("Too many threads run on this server; pause one, and try again.")
+        # Made before anybody can ask it to pause.
+        self._work = work = self.new_work()
+        self._written = written
+        self.here, self.problem, self.error, self._sure = True, "", None, False
+        self.runs += 1
+        begun: asyncio.Future[None] = self._loop.create_future()
+        # Also when whoever began it has gone by then.
+        begun.add_done_callback(_retrieve_error)
+        self._begun = begun
+        runner = threading.Thread(target=self._run, args=(goes, work), name="signoff-run", daemon=True)
+        runner.start()
+        self.changed.set()
+        # The model may take minutes to be made ready; a refusal is then shown to everybody.
+        self._awaited = True
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(begun), _BEGIN_SECONDS)
+        finally:
+            self._awaited = False
 
     async def delete(self) -> None:
         """Deletes the thread with all that is kept of it; nothing can begin in this room afterwards. Raises
@@ -432,6 +461,8 @@ class Room:
         self._do(self.events.add("rests", str(self.runs)))
         self.live.clear()
         if error is not None:
+            # It may have come to nothing before anything was saved.
+            self._written = "", ""
             message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
                 self.problem = message
@@ -462,11 +493,17 @@ class Room:
         return self.opened_terminal(settings.workspace).run(command, timeout)
 
     def opened_terminal(self, workspace: str) -> SharedTerminal:
+        """The terminal, in this folder: one in another folder ends. From any thread; blocks while it ends."""
         with self._opening:
-            if self.terminal is None:
-                watched = lambda: self.here or self.log.readers > 0  # noqa: E731  no name says more
-                self.terminal = SharedTerminal(workspace, self._output, watched, self._terminals)
-            return self.terminal
+            before = self.terminal
+            if before is not None and before.workspace == workspace:
+                return before
+            watched = lambda: self.here or self.log.readers > 0  # noqa: E731  no name says more
+            made = self.terminal = SharedTerminal(workspace, self._output, watched, self._terminals)
+            if before is not None:
+                before.close()
+                made.follow(before)
+            return made
 
     def _output(self) -> None:
         if not self._loop.is_closed():

@@ -23,6 +23,8 @@ _AT_ONCE = 64_000
 _PROMPT_SECONDS = 1.0
 _RESTS = "The shell has ended, since nobody used it for a while; the next line begins a new one."
 
+_MOVED = "The shell has ended, since the thread works in {} now; the next line begins one there."
+
 
 class SharedTerminal:
     """A shell in `workspace` that begins when it is first used.
@@ -81,6 +83,11 @@ class SharedTerminal:
         while another one is ended for it."""
         self._terminals.admit(self)
         self._shell.open()
+
+    def follow(self, before: "SharedTerminal") -> None:
+        """Takes the place of one in another folder, which has ended, and says so."""
+        self.size = before.size
+        self._remark(_MOVED.format(self.workspace))
 
     def is_watched(self) -> bool:
         return self.running is not None or self._watched()

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.loopbench.driver import judged, missing
 from benchmarks.loopbench.observed import Observed, Ran, Sent, Shown, Told
 from benchmarks.loopbench.peers import Peer
-from benchmarks.loopbench.replies import Ask, Call, Finish, Manner, Reply, call, render, reply
-from benchmarks.loopbench.scenario import FEATURES, Scenario
+from benchmarks.loopbench.replies import Ask, Call, Delegate, Finish, Manner, Reply, call, render, reply
+from benchmarks.loopbench.scenario import FEATURES, Role, Scenario
 from benchmarks.loopbench.scenarios import SCENARIOS, THEMES
 from benchmarks.loopbench.server import MOST_CALLS, ModelServer
 
@@ -29,12 +29,15 @@ MANNER = Manner(
         "structured": {"text": "$json"},
     },
     ask={"name": "ask", "args": {"question": "$text", "default": "$default"}},
+    delegate={"name": "$name", "args": {"task": "$text"}},
 )
 each = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: str(scenario.name))
 
 
 def parts(scenario: Scenario) -> list[Any]:
-    return [part for said in (*scenario.script, scenario.then) for part in said.parts]
+    below = [(*role.script, role.then) for role in scenario.roles]
+    scripts = [(*scenario.script, scenario.then), *below]
+    return [part for script in scripts for said in script for part in said.parts]
 
 
 @each
@@ -67,10 +70,25 @@ def test_a_scenario_names_the_features_that_it_uses(scenario: Scenario) -> None:
         "one_runner": any(step.at_once > 1 for step in scenario.steps),
         "deadline": any(step.do == "expire" for step in scenario.steps),
         "stop": any(step.stop for step in scenario.steps),
+        "children": bool(setup.helpers),
+        "child_limit": setup.helper_turns is not None,
+        "tree_limit": setup.tree_turns is not None,
+        "child_wait": bool(setup.helpers and setup.approve),
+        "child_durable": bool(setup.helpers) and any(step.fresh for step in scenario.steps),
+        "recursion": setup.recursive,
         "edit": any(one["type"] == "edit" for step in scenario.steps for one in step.decisions),
     }
     assert set(used) == set(FEATURES)
     assert needs == {name for name, is_used in used.items() if is_used}
+
+
+@each
+def test_every_sub_agent_of_a_scenario_has_a_script_of_its_own(scenario: Scenario) -> None:
+    tasks = {part.task for part in parts(scenario) if isinstance(part, Delegate)}
+    called = {part.name for part in parts(scenario) if isinstance(part, Delegate)}
+    assert tasks == {role.task for role in scenario.roles}
+    assert called == set(scenario.setup.helpers)
+    assert bool(scenario.roles) == scenario.thread.startswith("https://")
 
 
 def test_the_scenarios_have_names_of_their_own() -> None:
@@ -92,6 +110,7 @@ def ids() -> Iterator[str]:
         (reply(Finish("Done.", {"a": 1})), "structured", '{"a": 1}', [], "stop"),
         (reply(Ask("Why?")), "any", "", [("call_1", "ask", '{"question": "Why?"}')], "tool_calls"),
         (reply(call("read", id="x", raw="{")), "any", "", [("x", "read", "{")], "tool_calls"),
+        (reply(Delegate("aide", "Go.")), "any", "", [("call_1", "aide", '{"task": "Go."}')], "tool_calls"),
         (Reply((Finish("Done.", cut=True),), "length"), "any", "Don", [], "length"),
         (reply(), "any", "", [], "stop"),
     ],
@@ -165,6 +184,45 @@ def test_the_model_goes_by_its_history_or_by_its_calls(by_history: bool, second:
     with ModelServer(scenario_of(reply("one"), reply("two"), by_history=by_history), MANNER) as server:
         said = [json.loads(post(server.url, {"messages": []})[1]) for _ in range(2)]
     assert [one["choices"][0]["message"]["content"] for one in said] == ["one", second]
+
+
+READS = Role(
+    "Read it.", (reply(call("read", name="a")),), reply("below"), cornered=reply("I may call nothing")
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "more", "says"),
+    [
+        ("Do it.", {"tools": [{"type": "function"}]}, "above"),
+        ('{"request": "Read it."}', {"tools": [{"type": "function"}]}, None),
+        ("Read it.", {}, "I may call nothing"),
+        ("Read it.", {"tools": [{"type": "function"}], "tool_choice": "none"}, "I may call nothing"),
+    ],
+)
+def test_the_model_knows_a_sub_agent_by_its_task(told: str, more: dict[str, Any], says: str | None) -> None:
+    scenario = scenario_of(reply("above"), roles=(READS,), by_history=True)
+    with ModelServer(scenario, MANNER) as server:
+        body = {"messages": [{"role": "system", "content": "Be good."}, {"role": "user", "content": told}]}
+        said = json.loads(post(server.url, body | more)[1])["choices"][0]["message"]
+    assert said["content"] == says
+    assert [shown.who for _, shown in server.seen] == ["Read it." if "Read it." in told else ""]
+
+
+def test_a_sub_agent_that_is_not_told_its_task_any_more_is_known_by_its_calls() -> None:
+    scenario = scenario_of(reply("above"), roles=(READS,), by_history=True)
+    more = {"tools": [{"type": "function"}]}
+    with ModelServer(scenario, MANNER) as server:
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": "Read it."}], **more}
+        said = json.loads(post(server.url, body)[1])["choices"][0]["message"]
+        answer = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "quiet"}
+        said = json.loads(post(server.url, {"messages": [said, answer], **more})[1])["choices"][0]["message"]
+    assert said["content"] == "below"
+
+
+def test_what_a_model_was_told_since_its_first_words_is_known() -> None:
+    shown = Shown((Sent("user", "Go."), Sent("assistant", "Yes."), Sent("tool", "It failed.", answers="a")))
+    assert (shown.told_first, shown.told_since) == ("Go.", "It failed.")
 
 
 STRICT = [{"type": "function", "function": {"name": "read", "strict": True}}]

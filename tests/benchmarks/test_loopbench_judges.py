@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.loopbench.observed import Died, Event, Observed, Ran, Sent, Shown, Status, Stepped, Told
 from benchmarks.loopbench.scenario import Scenario
-from benchmarks.loopbench.scenarios import SCENARIOS
+from benchmarks.loopbench.scenarios import SCENARIOS, THEMES
+from benchmarks.loopbench.scenarios.children import CHAPTERS, PASS_ON, PAY_ADA, PAY_BILL, PAY_BOB, READ_ALL
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 SAY, DECIDE, RESUME = Stepped("say"), Stepped("decide"), Stepped("resume")
@@ -253,6 +254,78 @@ CASES: dict[str, tuple[list[Run], list[Run]]] = {
         ],
     ),
 }
+
+
+def below(task: str, *words: str, gives: str = "") -> Shown:
+    """A sub-agent with this task calls its model, is shown these words, and gives a task to another one."""
+    calls = (("c1", "clerk", f'{{"task": "{gives}"}}'),) if gives else ()
+    return Shown(tuple(Sent("user", word) for word in words), calls=calls, who=task)
+
+
+def above(result: str) -> Shown:
+    """The agent is shown the result of its sub-agent."""
+    given = Sent("assistant", calls=(("c1", "clerk", "{}"),))
+    return Shown((Sent("user", "Go."), given, Sent("tool", result, answers="c1")))
+
+
+READ = below(READ_ALL)
+NOTED, NOTED_TOO = did("write", name="ada", text="a bill of 5"), did("write", name="bob", text="a bill of 7")
+BILL, BILL_ADA, BILL_BOB = below(PAY_BILL), below(PAY_ADA), below(PAY_BOB)
+TOLD = below(PAY_BOB, "Bob is paid already.")
+ONE, TWO = below(CHAPTERS[0]), below(CHAPTERS[1])
+PASSED = below(PASS_ON, gives=PASS_ON)
+BOTH_ASK: Run = (SAY, model(), BILL_ADA, NOTED, BILL_BOB, NOTED_TOO, WAITS, DECIDE)
+CASES |= {
+    "child_out_of_turns": (
+        [
+            (SAY, model(), *[READ] * 3, above("clerk reached its limit of 3 turns"), OK),
+            (SAY, model(), *[READ] * 3, above("It did not finish."), OK),
+            (SAY, model(), *[READ] * 3, LIMIT),
+            (SAY, model(), *[READ] * 3, ERROR),
+        ],
+        [
+            (SAY, model(), *[READ] * 3, above("record 2 holds: all quiet"), OK),
+            (SAY, model(), *[READ] * 3, OK),
+            (SAY, model(), *[READ] * 9, above("Error: the limit is reached"), OK),
+        ],
+    ),
+    "child_approved_later": (
+        [(SAY, model(), BILL, NOTED, WAITS, DECIDE, ADA, BILL, above("Ada is paid."), OK)],
+        [
+            (SAY, model(), BILL, NOTED, ADA, WAITS, DECIDE, OK),
+            (SAY, model(), BILL, NOTED, WAITS, DECIDE, BILL, NOTED, ADA, OK),
+            (SAY, model(), BILL, NOTED, WAITS, DECIDE, ADA, ADA, OK),
+            (SAY, model(), BILL, NOTED, WAITS, DECIDE, OK),
+            (SAY, model(), BILL, NOTED, WAITS, DECIDE, WAITS),
+            (SAY, model(), BILL, NOTED, WAITS, DECIDE, ADA, ERROR),
+        ],
+    ),
+    "two_children_ask": (
+        [(*BOTH_ASK, ADA, TOLD, OK), (*BOTH_ASK, ADA, WAITS, Stepped("decide"), TOLD, OK)],
+        [
+            (*BOTH_ASK, ADA, BOB, TOLD, OK),
+            (*BOTH_ASK, BOB, TOLD, OK),
+            (*BOTH_ASK, ADA, OK),
+            (*BOTH_ASK, NOTED, ADA, TOLD, OK),
+            (*BOTH_ASK, ADA, TOLD, below(PAY_ADA, "Bob is paid already."), OK),
+            (*BOTH_ASK, ADA, TOLD, WAITS),
+            (*BOTH_ASK, ADA, TOLD, ERROR),
+            (SAY, model(), BILL_ADA, NOTED, WAITS, DECIDE, ADA, OK),
+        ],
+    ),
+    "limit_over_tree": (
+        [(SAY, model(), *[ONE] * 3, model(), TWO, LIMIT), (SAY, model(), *[ONE] * 3, model(), TWO, ERROR)],
+        [
+            (SAY, model(), *[ONE] * 3, model(), *[TWO] * 3, model(), LIMIT),
+            (SAY, model(), *[ONE] * 3, model(), TWO, OK),
+            (SAY, model(), ONE, ERROR),
+        ],
+    ),
+    "recursive_delegation": (
+        [(SAY, model(), *[PASSED] * 5, above("too deep"), OK), (SAY, model(), *[PASSED] * 5, LIMIT)],
+        [(SAY, model(), below(PASS_ON), OK), (SAY, model(), OK), (SAY, model(), PASSED, WAITS)],
+    ),
+}
 GOES_ON: tuple[list[Run], list[Run]] = (
     [(SAY, model(), WRITE, OK)],
     [(SAY, model(), ERROR), (SAY, WRITE, ERROR), (SAY, model(), OK), (SAY, WRITE, WRITE, OK)],
@@ -283,6 +356,15 @@ def test_says_yes_to_what_is_right(scenario: Scenario, run: Run) -> None:
 @pytest.mark.parametrize(("scenario", "run"), _table(1))
 def test_says_no_to_what_is_wrong(scenario: Scenario, run: Run) -> None:
     assert not scenario.judge(Observed(run)).ok
+
+
+@pytest.mark.parametrize("scenario", THEMES["Sub-agents"], ids=lambda scenario: str(scenario.name))
+@pytest.mark.parametrize(
+    "status", ["success", "limit", "error", "question", "approval", "stopped", "refused"]
+)
+def test_an_agent_that_calls_no_sub_agent_is_never_right(scenario: Scenario, status: Status) -> None:
+    for run in ((SAY, end(status)), (SAY, model(), end(status)), (SAY, WAITS, DECIDE, end(status))):
+        assert not scenario.judge(Observed(run)).ok
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: str(scenario.name))

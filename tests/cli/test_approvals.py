@@ -192,10 +192,14 @@ def test_hostile_arguments_are_shown_harmless_and_in_full(bench: Bench) -> None:
         assert part in shown
 
 
-def test_what_is_not_shown_is_said(bench: Bench) -> None:
+def test_all_that_would_run_is_printed(bench: Bench) -> None:
+    wide = "x" * 50_000
     content = "".join(f"{number}\\n" for number in range(1000))
-    waiting(bench, f'call("write_file", path="new.md", content="{content}")')
-    assert "… 600 more lines not shown" in bench("show", "t1").stdout
+    waiting(bench, f'call("write_file", path="new.md", content="{content}{wide}")')
+    shown = bench("show", "t1").stdout
+    assert "".join(f"    + {number}\n" for number in range(1000)) in shown
+    assert wide in shown
+    assert "not shown" not in shown
 
 
 ASK = 'call("ask_user", question="Delete all?")'

@@ -10,7 +10,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from signoff import Approval, Session, build_graph, delegate, extend, outcome_of, sqlite_storage
+from signoff import Approval, Session, build_graph, delegate, extend, outcome_of, sqlite_storage, undo
 from signoff.models import ScriptedModel, call, reply
 from signoff.storage.sqlite import SqliteStorage
 
@@ -128,3 +128,15 @@ def test_what_another_graph_has_done_stands(storage: SqliteStorage) -> None:
     outcome = outcome_of(graph.invoke(GO, THREAD))
     assert outcome.undo is not None
     assert [(one.call, one.why) for one in outcome.undo.standing] == [("other(task='go')", "another_graph")]
+
+
+def test_what_a_delegate_has_done_that_the_graph_has_lost_stands(storage: SqliteStorage) -> None:
+    world = World()
+    child = below("child", world, [act("a"), DONE])
+    script = [call("child", task="go"), act("b"), DONE]
+    build_graph(ScriptedModel(script), [world.act(), child], storage=storage).invoke(GO, THREAD)
+    graph = build_graph(ScriptedModel([]), [world.act()], storage=storage)
+    outcome = outcome_of(graph.invoke(undo(graph.get_state(THREAD)), THREAD))
+    assert outcome.undo is not None
+    assert [(one.call, one.why) for one in outcome.undo.standing] == [("child(task='go')", "another_graph")]
+    assert world.taken == ["b"]

@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import subprocess
+import sys
+import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +12,14 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, before_model, hook_config
+from langchain.agents.middleware import AgentMiddleware, before_agent, before_model, hook_config
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from packaging.requirements import Requirement
 from pydantic import BaseModel
 
 from signoff import (
@@ -31,13 +35,14 @@ from signoff import (
 from signoff.graph.errors import JournalWarning
 from signoff.graph.messages import marks
 from signoff.guards import Guards, guarded
-from signoff.guards import middleware as guards_module
+from signoff.guards.versions import BELOW, LOWEST
 from signoff.models.scripted import ScriptedModel, call, reply
 from tests.support.guarded import tools
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 DONE = call("finish_task", summary="All of it.")
 GO: Any = {"messages": [("user", "do it")]}
+INVALID = AIMessage("", invalid_tool_calls=[{"name": "save", "args": "{bad", "id": "i1", "error": "no JSON"}])
 
 
 def agent(*script: Any, saved: bool = False, **rules: Any) -> Any:
@@ -66,6 +71,11 @@ def ways() -> list[Callable[[Any, Any], Any]]:
         ([call("look", name="a")] * 5, {}, "limit", "repeats", 5),
         ([[call("look", name="bad"), DONE], DONE], {}, "success", "finish_task", 2),
         ([RuntimeError("down")], {}, "error", "model_error", 0),
+        # Each call of the reply has its answer before LangChain's loop comes to run it.
+        ([call("nobody_has_this"), DONE], {}, "success", "finish_task", 2),
+        ([call("think", thought="hm"), DONE], {}, "success", "finish_task", 2),
+        ([call("look", wrong=1), DONE], {}, "success", "finish_task", 2),
+        ([INVALID, DONE], {}, "success", "finish_task", 2),
     ],
 )
 def test_a_task_ends_as_the_rules_say(
@@ -140,6 +150,34 @@ def test_a_killed_process_pays_nothing_twice_and_its_turns_count(tmp_path: Path)
     assert len(paid) == len(set(paid)) == 3
     told = [marks(m).get("unknown", False) for m in found["messages"] if m.type == "tool"]
     assert told == [False, True, False]
+
+
+def test_an_effect_whose_run_was_cancelled_is_told_as_unknown() -> None:
+    paid = list[str]()
+
+    @tool
+    async def pay(name: str) -> str:
+        """Pay."""
+        paid.append(name)
+        await asyncio.sleep(60)
+        return "paid"
+
+    model = ScriptedModel([call("pay", name="a"), DONE])
+    held = create_agent(
+        model, [pay], middleware=[Guards()], checkpointer=InMemorySaver(), store=InMemoryStore()
+    )
+
+    async def cancelled_and_resumed() -> Any:
+        run = asyncio.create_task(held.ainvoke(GO, CONFIG))
+        while not paid:
+            await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.wait([run])
+        return await held.ainvoke(None, CONFIG)
+
+    found = asyncio.run(cancelled_and_resumed())
+    told = [marks(m).get("unknown", False) for m in found["messages"] if m.type == "tool"]
+    assert (paid, told[0]) == (["a"], True)
 
 
 def test_without_a_store_a_person_is_told_that_there_is_no_journal() -> None:
@@ -219,13 +257,33 @@ def test_langchain_itself_refuses_the_same_middleware_twice() -> None:
         create_agent(ScriptedModel([DONE]), middleware=[Guards(), Guards()])
 
 
-@pytest.mark.parametrize("version", ["1.2.10", "0.3.27", "2.0.0"])
-def test_a_version_of_langchain_that_is_not_tested_is_told(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guards_module, "version", lambda name: version)
-    with pytest.raises(SetupError, match=r"tested with langchain 1\.2\.11 up to"):
-        Guards()
+@pytest.mark.parametrize("version", ["1.3.5", "1.0.0", "0.3.27", "2.0.0"])
+def test_a_version_of_langchain_that_is_not_tested_is_told(version: str, tmp_path: Path) -> None:
+    # One with nothing in it: none of these has all that Guards imports.
+    folder, known = tmp_path / "langchain", tmp_path / f"langchain-{version}.dist-info"
+    folder.mkdir()
+    known.mkdir()
+    (folder / "__init__.py").write_text("")
+    (known / "METADATA").write_text(f"Metadata-Version: 2.1\nName: langchain\nVersion: {version}\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    told = subprocess.run(
+        [sys.executable, "-c", "import signoff.guards"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert f"tested with langchain 1.4 up to, but not including, 2; this is {version}." in told.stderr
+
+
+def test_the_extra_asks_for_the_versions_that_are_tested() -> None:
+    with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
+        (asked,) = tomllib.load(file)["project"]["optional-dependencies"]["langchain"]
+    bounds = Requirement(asked).specifier
+    assert {str(one) for one in bounds} == {f">={_dotted(LOWEST)}", f"<{_dotted(BELOW)}"}
+
+
+def _dotted(parts: tuple[int, ...]) -> str:
+    return ".".join(map(str, parts))
 
 
 class EndsAfterModel(AgentMiddleware[Any, Any, Any]):
@@ -252,6 +310,51 @@ def test_what_jumps_past_the_guards_is_an_error_and_no_success(past: Any, first:
     model = ScriptedModel([[call("look", name="a"), DONE]] * 2)
     outcome = outcome_of(create_agent(model, tools(), middleware=around).invoke(GO))
     assert (outcome.status, outcome.reason) == ("error", "middleware")
+
+
+@before_agent(can_jump_to=["end"])
+def refuses(state: Any, runtime: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage("I cannot do that.")], "jump_to": "end"}
+
+
+@before_agent(can_jump_to=["model"])
+def to_the_model(state: Any, runtime: Any) -> dict[str, Any]:
+    return {"jump_to": "model"}
+
+
+@before_agent(can_jump_to=["tools"])
+def to_the_tools(state: Any, runtime: Any) -> dict[str, Any]:
+    made = ToolCall(name="save", args={"name": "made"}, id="made", type="tool_call")
+    return {"messages": [AIMessage("", tool_calls=[made])], "jump_to": "tools"}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+@pytest.mark.parametrize("task", [1, 2], ids=["first task", "second task"])
+@pytest.mark.parametrize(
+    ("past", "status", "reason"),
+    [
+        (refuses, "error", "middleware"),
+        (to_the_model, "success", "finish_task"),
+        (to_the_tools, "success", "finish_task"),
+    ],
+    ids=["end", "model", "tools"],
+)
+def test_what_jumps_where_a_task_begins_gives_it_an_outcome_of_its_own(
+    past: Any, status: str, reason: str, task: int, first: bool
+) -> None:
+    class Jumps(AgentMiddleware[Any, Any, Any]):
+        @hook_config(can_jump_to=["end", "model", "tools"])
+        def before_agent(self, state: Any, runtime: Any) -> Any:
+            words = [m.text for m in state["messages"] if m.type == "human"]
+            return past.before_agent(state, runtime) if len(words) == task else None
+
+    around = [Guards(), Jumps()] if first else [Jumps(), Guards()]
+    storage: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    jumping = create_agent(ScriptedModel([DONE] * 3), tools(), middleware=around, **storage)
+    outcomes = [outcome_of(jumping.invoke(GO, CONFIG)) for _ in range(2)]
+    assert (outcomes[task - 1].status, outcomes[task - 1].reason) == (status, reason)
+    assert outcomes[0].task != outcomes[1].task
+    assert outcomes[2 - task].succeeded
 
 
 class JumpsOverCalls(AgentMiddleware[Any, Any, Any]):

@@ -1,11 +1,13 @@
 """`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     ModelFallbackMiddleware,
     SummarizationMiddleware,
@@ -23,6 +25,7 @@ from tests.support.guarded import tools
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
 DONE = call("finish_task", summary="All of it.")
 GO: Any = {"messages": [("user", "do it")]}
+CALL_OF_SAVE = {"name": "save", "args": {"name": "x"}, "id": "s1", "type": "tool_call"}
 ORDERS = pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
 
 
@@ -64,6 +67,47 @@ def test_a_person_decides_on_a_call_beside_a_finish(
     assert (outcome.succeeded, outcome.turns) == (True, 2 if decision["type"] == "reject" else 1)
 
 
+def asked_by(agent: Any, answers: Mapping[str, Any]) -> list[str]:
+    """What a person is asked until the task ends, by kind; each kind has one answer."""
+    kinds, found = list[str](), agent.invoke(GO, CONFIG)
+    while waiting := found.get("__interrupt__"):
+        kinds.append(waiting[0].value.get("type", "approval"))
+        found = agent.invoke(Command(resume=answers[kinds[-1]]), CONFIG)
+    return kinds
+
+
+class CountsReplies(AgentMiddleware[Any, Any, Any]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = list[str]()
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.seen.append(next(m.id for m in reversed(state["messages"]) if m.type == "ai"))
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    "beside",
+    [call("ask_user", question="Which?"), [call("look", name="a"), call("ask_user", question="Which?")]],
+    ids=["a question", "a read and a question"],
+)
+def test_a_call_beside_a_question_is_approved_once(first: bool, beside: Any) -> None:
+    approve = {"decisions": [{"type": "approve"}]}
+    asks = HumanInTheLoopMiddleware(interrupt_on={"save": True})
+    reply = [call("save", name="x"), *(beside if isinstance(beside, list) else [beside])]
+    kinds = asked_by(agent(asks, reply, DONE, first=first), {"approval": approve, "question": "The red one."})
+    assert kinds == ["approval", "question"]
+
+
+@ORDERS
+def test_a_question_shows_no_reply_a_second_time(first: bool) -> None:
+    counts = CountsReplies()
+    asked_by(
+        agent(counts, call("ask_user", question="Which?"), DONE, first=first), {"question": "The red one."}
+    )
+    assert len(counts.seen) == len(set(counts.seen))
+
+
 @ORDERS
 def test_limits_count_what_a_summary_has_taken_out_of_the_history(first: bool) -> None:
     summary = ScriptedModel(lambda seen: "It looked around.")
@@ -94,6 +138,41 @@ def test_limits_count_over_a_summary_in_another_process() -> None:
     found = later.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)
     outcome = outcome_of(found)
     assert (outcome.reason, outcome.turns) == ("turns", 5)
+
+
+EDITED = {**CALL_OF_SAVE, "args": {"name": "good"}}
+ADDED = {**CALL_OF_SAVE, "args": {"name": "more"}, "id": "more"}
+
+
+@ORDERS
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "as a copy"])
+@pytest.mark.parametrize(
+    ("change", "saved", "summary", "turns"),
+    [
+        (lambda calls: [EDITED, calls[1]], ["saved good"], "All of it.", 1),
+        (lambda calls: [*calls[:1], ADDED, calls[1]], ["saved x", "saved more"], "All of it.", 1),
+        (lambda calls: [calls[0], {**calls[1], "args": {"summary": "Edited."}}], ["saved x"], "Edited.", 1),
+        (lambda calls: calls[:1], ["saved x"], "All of it.", 2),
+    ],
+    ids=["edits", "adds", "edits the finish", "drops the finish"],
+)
+def test_what_another_middleware_makes_of_a_reply_is_what_counts(
+    change: Any, saved: list[str], summary: str, turns: int, in_place: bool, first: bool
+) -> None:
+    class Changes(AgentMiddleware[Any, Any, Any]):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            said = next(m for m in reversed(state["messages"]) if m.type == "ai")
+            if len(said.tool_calls) != 2:
+                return None
+            if in_place:
+                said.tool_calls = change(said.tool_calls)
+                return {"messages": [said]}
+            return {"messages": [said.model_copy(update={"tool_calls": change(said.tool_calls)})]}
+
+    found = agent(Changes(), [call("save", id="s1", name="x"), DONE], DONE, first=first).invoke(GO, CONFIG)
+    outcome = outcome_of(found)
+    assert (outcome.summary, outcome.turns, outcome.tool_calls) == (summary, turns, len(saved))
+    assert [m.text for m in found["messages"] if m.type == "tool" and m.name == "save"] == saved
 
 
 @ORDERS
@@ -129,16 +208,20 @@ def test_a_deep_agent_ends_only_by_a_finish() -> None:
     assert "/a.txt" in found["files"]
 
 
-@pytest.mark.parametrize(
-    ("script", "told"),
+CHILDS_ENDS = pytest.mark.parametrize(
+    ("script", "told", "status"),
     [
-        ([call("finish_task", summary="The door is red.")], "The door is red."),
-        ([call("finish_task", outcome="blocked", summary="No key.")], "blocked"),
-        (["only words"] * 5, "The work is not finished."),
+        ([call("finish_task", summary="The door is red.")], "The door is red.", "success"),
+        ([call("finish_task", outcome="blocked", summary="No key.")], "blocked", "error"),
+        (["only words"] * 5, "The work is not finished.", "error"),
+        ([RuntimeError("down")], "The work is not finished.", "error"),
     ],
-    ids=["done", "blocked", "a limit"],
+    ids=["done", "blocked", "a limit", "an error"],
 )
-def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str) -> None:
+
+
+def deep_with_helper(script: list[Any], *parents: Any) -> Any:
+    """A deep agent with a guarded sub-agent, which says what is in the script, up to two times."""
     child = {
         "name": "helper",
         "description": "Helps.",
@@ -146,9 +229,25 @@ def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str) -> None
         "model": ScriptedModel(script * 2),
         "middleware": [Guards()],
     }
-    task = call("task", description="Look at the door.", subagent_type="helper")
-    found = deep([task, task], DONE, subagents=[child]).invoke(GO, CONFIG)
-    results = [m.text for m in found["messages"] if m.type == "tool"][:2]
-    assert [told.lower() in text.lower() for text in results] == [True, True]
+    return deep(*parents, subagents=[child])
+
+
+TASK = call("task", description="Look at the door.", subagent_type="helper")
+
+
+@CHILDS_ENDS
+def test_a_childs_outcome_goes_up_as_it_is(script: list[Any], told: str, status: str) -> None:
+    found = deep_with_helper(script, [TASK, TASK], DONE).invoke(GO, CONFIG)
+    results = [m for m in found["messages"] if m.type == "tool"][:2]
+    assert [told.lower() in one.text.lower() for one in results] == [True, True]
+    assert [one.status for one in results] == [status, status]
     outcome = outcome_of(found)
     assert (outcome.succeeded, outcome.turns, outcome.summary) == (True, 2, "All of it.")
+
+
+@CHILDS_ENDS
+def test_a_child_that_has_not_done_its_work_voids_the_finish_beside_it(
+    script: list[Any], told: str, status: str
+) -> None:
+    outcome = outcome_of(deep_with_helper(script, [TASK, DONE], DONE).invoke(GO, CONFIG))
+    assert (outcome.succeeded, outcome.turns) == (True, 1 if status == "success" else 2)

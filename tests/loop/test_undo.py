@@ -474,6 +474,41 @@ def test_a_paused_undo_goes_on(world: World, storage: SqliteStorage) -> None:
     assert world.taken == ["b", "a"]
 
 
+LOST: list[tuple[str, Any]] = [
+    ("removed", None),
+    ("a read by now", {"kind": "read"}),
+    ("without its undo", {}),
+]
+
+
+@pytest.mark.parametrize("metadata", [case[1] for case in LOST], ids=[case[0] for case in LOST])
+def test_an_effect_whose_tool_the_graph_has_lost_stands(
+    metadata: Any, world: World, storage: SqliteStorage
+) -> None:
+    def send(what: str) -> str:
+        """Send."""
+        return f"sent {what}"
+
+    sending = StructuredTool.from_function(send)
+    sending.metadata = {"undo": world.take}
+    script = [put("a"), call("send", what="b"), call("nothing_like_that")]
+    ended(storage, script, world.put(), sending)
+    if metadata is not None:
+        sending = sending.model_copy(update={"metadata": metadata})
+    tools = [world.put()] if metadata is None else [world.put(), sending]
+    graph = build_graph(ScriptedModel([]), tools, storage=storage)
+    outcome = outcome_of(graph.invoke(undo(graph.get_state(THREAD)), THREAD))
+    assert told(outcome) == (["put(what='a')"], {"send(what='b')": "no_undo"})
+
+
+def test_a_task_that_fails_with_only_lost_effects_lists_them(world: World, storage: SqliteStorage) -> None:
+    ended(storage, [put("a"), RuntimeError("down")], world.put(), model_retries=None)
+    model = ScriptedModel([RuntimeError("down")])
+    graph = build_graph(model, storage=storage, on_failure="undo", model_retries=None)
+    outcome = outcome_of(graph.invoke(retry(graph.get_state(THREAD)), THREAD))
+    assert told(outcome) == ([], {"put(what='a')": "no_undo"})
+
+
 def test_edited_arguments_are_those_that_are_undone(world: World, storage: SqliteStorage) -> None:
     graph = build_graph(
         ScriptedModel([put("a")]),

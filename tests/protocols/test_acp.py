@@ -285,15 +285,38 @@ async def test_a_prompt_of_50_mb_is_refused_and_the_session_goes_on(bench: AcpBe
 
 
 async def test_a_dialog_that_fails_is_said_instead(bench: AcpBench) -> None:
-    async with bench.inside(WRITES, FAILS, approve="terminal") as opened:
+    async with bench.inside(WRITES, FAILS, FAILS, approve="terminal") as opened:
         session = await opened.new()
         assert await opened.prompt(session, "Run it") == "end_turn"
         assert "Your next message is the answer" in opened.editor.said()
-        with pytest.raises(RequestError, match="reject: why"):
-            await opened.prompt(session, "perhaps")
+        assert await opened.prompt(session, "perhaps") == "end_turn"
+        assert "`reject: why` gives a reason" in opened.editor.said()
+        assert opened.editor.said().count("Your next message is the answer") == 2
         assert ran(bench) == ""
         assert await opened.prompt(session, "approve") == "end_turn"
         assert ran(bench) == "it ran\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "dialogs", "wrote"),
+    [
+        ("something else entirely", ["approve"], "it ran\n"),
+        ("something else entirely", ["reject"], ""),
+        ("edit: no JSON", ["approve"], "it ran\n"),
+        ("reject: not like this", [], ""),
+        (f"edit: {EDITED}", [], "edited\n"),
+    ],
+)
+async def test_words_after_a_cancelled_permission_are_a_decision_or_it_is_asked_for_again(
+    bench: AcpBench, words: str, dialogs: list[str], wrote: str
+) -> None:
+    async with bench.inside(WRITES, None, *dialogs, approve="terminal") as opened:
+        session = await opened.new()
+        assert await opened.prompt(session, "Run it") == "cancelled"
+        assert await opened.prompt(session, words) == "end_turn"
+        assert (ran(bench), opened.editor.decisions) == (wrote, [])
+        assert "It ran." in opened.editor.said()
+        assert "button" not in opened.editor.said()
 
 
 async def test_an_option_that_was_not_offered_decides_nothing(bench: AcpBench) -> None:

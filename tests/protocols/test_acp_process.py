@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from acp import RequestError
-from acp.schema import McpServerStdio
 
 from signoff.session.status import look, reading_graph
 from tests.support.benches.acp import NEVER, SECONDS, AcpBench, raw
@@ -28,7 +27,6 @@ EVERYTHING = """[
     call("run_shell", command="echo it ran >> ran.txt"),
     lambda messages: call("finish_task", summary=__import__("pathlib").Path(r"FLAG").read_text() or 1 / 0),
 ]"""
-BOOKS = """[call("book", forms=["day"]), call("finish_task", summary="Booked.")]"""
 TALKS = """[reply("x" * 200_000, call("list_files"))] * 200"""
 NOISY = '''
 import os, subprocess, sys, warnings
@@ -161,6 +159,58 @@ async def test_an_approval_that_is_answered_twice_and_about_something_else(bench
     assert ran(bench) == "it ran\n"
 
 
+BAD_ANSWERS: list[dict[str, Any]] = [
+    {"error": "boom"},
+    {"error": [1]},
+    {"error": {"code": "x", "message": 5}},
+    {"result": "approve"},
+    {"result": None},
+    {"result": {"outcome": {"outcome": "selected", "optionId": 5}}},
+    {"result": {"outcome": "approve"}},
+    {},
+]
+
+
+@pytest.mark.slow
+async def test_an_answer_that_is_none_ends_neither_the_server_nor_the_prompt(bench: AcpBench) -> None:
+    async with raw(bench.command(WRITES, "--approve", "terminal"), bench.workspace) as client:
+        await client.send(id=0, method="initialize", params=INITIALIZE)
+        await client.send(id=1, method="session/new", params={"cwd": str(bench.workspace), "mcpServers": []})
+        session = (await client.answer(1))["result"]["sessionId"]
+        text = "Run it"
+        for number, bad in enumerate(BAD_ANSWERS, start=2):
+            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+            await client.send(id=number, method="session/prompt", params=prompt)
+            asked = await client.asks("session/request_permission")
+            await client.send(id=asked["id"], **bad)
+            assert (await client.answer(number))["result"] == {"stopReason": "end_turn"}, bad
+            text = "perhaps"
+        assert ran(bench) == ""
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "approve"}]}
+        await client.send(id=99, method="session/prompt", params=prompt)
+        assert (await client.answer(99))["result"] == {"stopReason": "end_turn"}
+    assert ran(bench) == "it ran\n"
+
+
+@pytest.mark.slow
+async def test_a_form_that_is_filled_in_with_anything_else_leaves_the_question_open(bench: AcpBench) -> None:
+    forms = {**INITIALIZE, "clientCapabilities": {"elicitation": {"form": {}}}}
+    async with raw(bench.command(ASKS), bench.workspace) as client:
+        await client.send(id=0, method="initialize", params=forms)
+        await client.send(id=1, method="session/new", params={"cwd": str(bench.workspace), "mcpServers": []})
+        session = (await client.answer(1))["result"]["sessionId"]
+        for number, bad in enumerate(
+            ({"action": "accept", "content": 5}, {"action": "dance"}, None), start=2
+        ):
+            words = [{"type": "text", "text": "Set it"}] if number == 2 else []
+            prompt = {"sessionId": session, "prompt": words}
+            await client.send(id=number, method="session/prompt", params=prompt)
+            asked = await client.asks("elicitation/create")
+            await client.send(id=asked["id"], result=bad)
+            assert (await client.answer(number))["result"] == {"stopReason": "end_turn"}, bad
+    assert waits(bench, session).text == "Which port?"
+
+
 @pytest.mark.thorough
 async def test_lines_that_are_no_messages_and_one_of_70_mb(bench: AcpBench) -> None:
     async with raw(bench.command(WRITES), bench.workspace) as client:
@@ -209,20 +259,6 @@ async def test_two_editors_answer_one_question(bench: AcpBench) -> None:
     (late,) = [found for found in ended if isinstance(found, RequestError)]
     assert "too late" in str(late)
     assert ran(bench) == "it ran\n"
-
-
-@pytest.mark.slow
-async def test_the_tools_of_an_mcp_server_of_the_editor(bench: AcpBench, tmp_path: Path) -> None:
-    server = Path(__file__).parents[1] / "support" / "servers" / "mcp_asks.py"
-    given = McpServerStdio(
-        name="table", command=sys.executable, args=[str(server), str(tmp_path / "ledger")], env=[]
-    )
-    async with bench.inside(BOOKS, "approve", approve="book") as opened:
-        found = await opened.client.new_session(cwd=str(bench.workspace), mcp_servers=[given])
-        assert await opened.prompt(found.session_id, "Book") == "end_turn"
-        assert "'table' asks: Tell me: day" in opened.editor.said()
-        assert await opened.prompt(found.session_id, "Monday") == "end_turn"
-    assert (tmp_path / "ledger").read_text().splitlines()[1:] == ["""booked ["accept {'day': 'Monday'}"]"""]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from signoff import Answer, Limits, Prices, Session, build_graph, sqlite_storage
+from signoff import Answer, Limits, Prices, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Action, Approval, Confirmation, Failed, Finished, Question
@@ -66,6 +66,9 @@ def pay(amount: int) -> str:
 note.metadata = {"kind": "read"}
 
 
+pay.metadata = {"undo": lambda args, result: "paid back"}
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Graph]]:
     """The graph of each thread, by its id."""
@@ -98,6 +101,20 @@ def test_a_broken_machine_is_found_by_replaying_recorded_threads(
     assert (found is None) == (name in NOT_VISIBLE), (name, found)
 
 
+@pytest.mark.parametrize("end", ["stop", "another task"])
+def test_an_earlier_end_says_nothing_of_one_that_cannot_be_decided_again(end: str, tmp_path: Path) -> None:
+    child = delegate("child", build_graph(ScriptedModel([ASK])), description="Asks.")
+    script = [NOTE, call("child", task="go"), FINISH]
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        graph = build_graph(ScriptedModel(script), [note, child], storage=storage, limits={"turns": 1})
+        session = Session(graph, "t", on_pending="supersede")
+        assert isinstance(session.run("go"), Finished)
+        assert isinstance(session.extend(3), Question)
+        found = session.stop() if end == "stop" else session.run("Another task")
+        assert isinstance(found, Failed if end == "stop" else Finished)
+        assert replay(graph, "t").differences == ()
+
+
 STEPS: Sequence[Any] = (
     FINISH,
     NOTE,
@@ -121,11 +138,13 @@ STEPS: Sequence[Any] = (
     reply(refusal="No."),
     RuntimeError("the server is down"),
 )
+BELOW: Sequence[Any] = (FINISH, NOTE, PAY, ASK, [PAY, ASK], "Hm.", RuntimeError("the server is down"))
+CHILD = call("child", task="Do a part.")
 WORDS: Sequence[Any] = ("yes", "no", "approve", "reject", "reject: not today", "7")
 
 
 def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
-    """A thread that was run at random: what the model says, its limits, what people answer."""
+    """A thread that was run at random: what models say, its limits, what people answer and have undone."""
     limits = Limits(
         turns=draw.randint(1, 8),
         talk_turns=draw.randint(1, 4),
@@ -133,9 +152,17 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
         tool_calls=draw.choice([None, None, 2, 5]),
         tokens=draw.choice([None, None, 3_000]),
     )
+    steps, tools = STEPS, [note, pay]
+    if draw.random() < 0.3:
+        model = ScriptedModel(lambda _: draw.choice(BELOW))
+        below = build_graph(model, [note, pay], limits={"turns": draw.randint(1, 4)}, model_retries=None)
+        steps, tools = (
+            [*STEPS, *[CHILD] * 6, [CHILD, NOTE, CHILD]],
+            [*tools, delegate("child", below, description="Works.")],
+        )
     graph = build_graph(
-        ScriptedModel(lambda _: draw.choice(STEPS)),
-        [note, pay],
+        ScriptedModel(lambda _: draw.choice(steps)),
+        tools,
         storage=storage,
         limits=limits,
         approvals=draw.choice([None, {"pay": True}]),
@@ -145,8 +172,9 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
         more_turns=draw.choice(["never", "once"]),
         model_retries=None,
         prompt_tokens=draw.choice([None, None, 2_500]),
+        on_failure=draw.choice(["keep", "keep", "undo", "ask"]),
     )
-    session = Session(graph, name)
+    session = Session(graph, name, on_pending=draw.choice(["answer", "supersede"]))
     command: Any = draw.choice(["go", "stay"])
     for _ in range(12):
         decision = session.run(command)
@@ -154,6 +182,10 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
             status = decision.outcome.status
             if draw.random() < 0.5:
                 break
+            if draw.random() < 0.3:
+                session.undo(ask=draw.random() < 0.5)
+                command = draw.choice([None, "Never mind"])
+                continue
             goes_on = {"limit": lambda: session.extend(2), "error": session.retry}.get(status)
             if goes_on is None or draw.random() < 0.3:
                 command = draw.choice(["Another task", "And one more"])

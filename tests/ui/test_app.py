@@ -111,6 +111,24 @@ async def test_decisions(bench: UiBench, name: str) -> None:
         assert told in opened.said()
 
 
+async def test_all_that_would_run_can_be_scrolled_to(bench: UiBench) -> None:
+    lines = [f"step {number}." for number in range(450)]
+    command = "\\n".join([*lines, "x" * 45_000 + "end"])
+    steps = f'[call("run_shell", command="{command}"), {DONE[1:]}'
+    async with bench.opened(model=bench.model(steps), approve="terminal") as opened:
+        await opened.send("Go")
+        await opened.rests(at="approval")
+        place, seen = opened.app.screen.query_one("#asked"), opened.screen()
+        for top in range(0, place.max_scroll_y + 1, place.size.height - 1):
+            place.scroll_to(y=top, animate=False)
+            await opened.pilot.pause()
+            seen += opened.screen()
+        assert [line for line in lines if line not in seen] == []
+        place.focus()
+        await opened.pilot.press("end")
+        await opened.until(lambda: "xend" in opened.screen())
+
+
 @pytest.mark.thorough
 async def test_arguments_are_edited_in_an_editor(bench: UiBench) -> None:
     async with bench.opened(model=bench.model(SHELL), approve="terminal") as opened:
@@ -134,7 +152,7 @@ async def test_what_does_not_fit_is_told_and_changes_nothing(bench: UiBench) -> 
         await opened.send("maybe")
         assert opened.desk.prompt.value == "maybe"
         assert opened.desk.asking.waiting is not None
-        assert "Press a button, or type one of" in opened.noted()
+        assert "This decides nothing; say one of" in opened.noted()
 
 
 async def test_several_calls_are_decided_one_by_one(bench: UiBench) -> None:

@@ -299,35 +299,6 @@ async def test_other_shapes(bench: WebBench, name: str) -> None:
         assert opened.hub.storage.threads() == []
 
 
-MESSAGES: dict[str, Any] = {
-    "nothing": {"id": "m", "role": "user", "content": " "},
-    "a picture": {"id": "m", "role": "user", "content": [{"type": "image", "source": {"type": "data"}}]},
-    "no id": {"role": "user", "content": "Go"},
-    "a number for an id": {"id": 1, "role": "user", "content": "Go"},
-    "no content": {"id": "m", "role": "user"},
-    "too much": {"id": "m", "role": "user", "content": "x" * 400_001},
-}
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-async def test_a_message_that_is_no_text_begins_nothing(bench: WebBench, name: str) -> None:
-    async with bench.served(LONG) as opened:
-        seen = await run(opened, messages=[MESSAGES[name]])
-        assert (seen.error[0], seen.error[1].endswith(".")) == ("refused", True)
-        assert opened.hub.storage.threads() == []
-
-
-async def test_parts_of_text_are_one_text(bench: WebBench) -> None:
-    parts = [{"type": "text", "text": "Go"}, {"type": "text", "text": "on \ud800"}]
-    async with bench.served('[call("finish_task", summary="Done.")]') as opened:
-        body = json.dumps(run_input(messages=[{"id": "m\ud800", "role": "user", "content": parts}]))
-        headers = {"Content-Type": "application/json"}
-        answer = await opened.client.post("/agui", content=body, headers=headers)
-        seen = applied(events_of(answer.text))
-        assert seen.messages[0]["content"].startswith("Go\non ")
-        assert seen.last["result"]["status"] == "success"
-
-
 @pytest.mark.parametrize("name", REFUSED)
 async def test_who_is_let_in(name: str) -> None:
     gate = Gate("127.0.0.1", 8000)

@@ -117,6 +117,16 @@ def test_a_pause_by_another_client(place: Place) -> None:
     assert seen.last["result"]["status"] == "success"
 
 
+def test_a_message_that_was_refused_is_not_carried_out_by_a_look(place: Place) -> None:
+    client = place.client(place.serve(LONG, 0.2))
+    client.run(text="Write", leaveAt="TOOL_CALL_END")
+    assert client.run(text="SECOND").error[0] == "busy"
+    seen = client.run()
+    assert seen.last["result"]["status"] == "success"
+    assert client.run().last["result"] == seen.last["result"]
+    assert [one["content"] for one in seen.messages if one["role"] == "user"] == ["Write"]
+
+
 def test_an_answer_that_came_too_late(place: Place) -> None:
     server = place.serve(TASK)
     ada, bob = place.client(server), place.client(server)

@@ -129,15 +129,6 @@ async def test_a_client_that_goes_in_the_middle_of_an_approval(bench: WebBench, 
         assert (bench.workspace / "ran.txt").read_text() == "it ran\n"
 
 
-async def test_a_request_that_is_sent_again_begins_nothing_twice(bench: WebBench) -> None:
-    steps = '[call("finish_task", summary="One."), call("finish_task", summary="Two.")]'
-    async with bench.served(steps) as opened:
-        for _ in range(3):
-            assert await opened.post("write", text="Go", request="r1") == (200, {})
-            await opened.rests()
-        assert opened.outcome()["summary"] == "One."
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def shared(request: pytest.FixtureRequest, bench: WebBench) -> WebBench:
     if request.param == "postgres":

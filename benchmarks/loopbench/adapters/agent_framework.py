@@ -42,7 +42,12 @@ class AgentFramework(Adapter):
     packages = ("agent-framework-core", "agent-framework-openai", "openai")
     finish: ClassVar = {"any": {"text": "$text"}, "structured": {"text": "$json"}}
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"task": "$text"}}
     lacks: ClassVar = {
+        "tree_limit": "limits are of one run of one agent",
+        "child_wait": "an agent as a tool does not pass approvals up; its documentation points to workflows",
+        "child_durable": "an agent as a tool does not pass approvals up",
+        "recursion": "an agent's tools are given when it is made, so none is its own",
         "finish_call": "a run ends with words or a structured answer; no tool of an agent ends it",
         "edit": "an approval holds for the arguments as they are; changed ones are asked about again",
         "deadline": "a request to the user waits without a deadline",
@@ -59,29 +64,40 @@ class AgentFramework(Adapter):
 
     def _build(self) -> Agent:
         setup = self.setup
-        tools: list[Any] = [
-            tool(
-                function,
-                approval_mode="always_require" if function.__name__ in setup.approve else "never_require",
-            )
-            for function in self.kit.functions()
-        ]
+        tools = [self._helper(name) for name in setup.helpers] or self._tools()
         return Agent(
-            OpenAIChatCompletionClient(
-                "scripted",
-                api_key="none",
-                base_url=setup.url,
-                function_invocation_configuration=self._limits(),
-            ),
+            self._client(setup.turns),
             tools=[*tools, ASK_USER] if setup.asks else tools,
             default_options={"response_format": City} if setup.finish == "structured" else None,
             middleware=self._middleware(),
         )
 
-    def _limits(self) -> Any:
+    def _tools(self) -> list[Any]:
+        required = self.setup.approve
+        return [
+            tool(
+                function,
+                approval_mode="always_require" if function.__name__ in required else "never_require",
+            )
+            for function in self.kit.functions()
+        ]
+
+    def _helper(self, name: str) -> Any:
+        agent = Agent(self._client(self.setup.helper_turns), name=name, tools=self._tools())
+        return agent.as_tool(description="Does a task.")
+
+    def _client(self, turns: int | None) -> OpenAIChatCompletionClient:
+        return OpenAIChatCompletionClient(
+            "scripted",
+            api_key="none",
+            base_url=self.setup.url,
+            function_invocation_configuration=self._limits(turns),
+        )
+
+    def _limits(self, turns: int | None) -> Any:
         found: dict[str, Any] = {}
-        if self.setup.turns is not None:
-            found["max_iterations"] = self.setup.turns - 1  # one more follows them, without tools
+        if turns is not None:
+            found["max_iterations"] = turns - 1  # one more follows them, without tools
         if self.setup.tool_calls is not None:
             found["max_function_calls"] = self.setup.tool_calls
         return found or None

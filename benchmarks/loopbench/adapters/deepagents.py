@@ -5,11 +5,11 @@ extension point of `RubricMiddleware`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from deepagents import create_deep_agent
 from deepagents.middleware.rubric import GraderResponse, RubricMiddleware
-from langchain_agents import LangChainAgent
+from langchain_agents import LangChainAgent, call_limit, subagents
 from wire import Report
 
 RUBRIC = "The work is done."
@@ -32,6 +32,11 @@ class Checked(RubricMiddleware):
 class DeepAgents(LangChainAgent):
     framework = "deepagents"
     packages = ("deepagents", "langchain", "langgraph", "langchain-openai")
+    delegation: ClassVar = {"name": "task", "args": {"description": "$text", "subagent_type": "$name"}}
+    lacks: ClassVar = {
+        **LangChainAgent.lacks,
+        "recursion": "sub-agents have no `task` tool, so none calls another",
+    }
 
     def agent(self, **given: Any) -> Any:
         gate = [Checked(self.kit.gate, model=self.model)] if self.setup.gate else []
@@ -40,6 +45,11 @@ class DeepAgents(LangChainAgent):
             middleware=[*self.limits(), *gate],
             interrupt_on=dict.fromkeys(self.setup.approve, True) or None,
         )
+
+    def lead(self, **given: Any) -> Any:
+        around = [*self.limits(), *call_limit(self.setup.helper_turns)]
+        helpers = subagents(self.setup, self.tools(), around)
+        return create_deep_agent(self.model, [], middleware=self.limits(), subagents=helpers, **given)
 
     def say(self, text: str) -> Report:
         rubric = {"rubric": RUBRIC} if self.setup.gate else {}

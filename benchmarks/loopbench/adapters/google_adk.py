@@ -44,7 +44,10 @@ class GoogleADK(Adapter):
         "structured": {"name": "set_model_response", "args": "$value"},
     }
     ask: ClassVar = {"name": INPUT, "args": {"message": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"request": "$text"}}
     lacks: ClassVar = {
+        "child_limit": "calls of the model are limited for the whole invocation, not for one agent",
+        "recursion": "an agent has one parent, so none stands below itself",
         "call_limit": "only calls of the model are limited",
         "deadline": "a long-running call waits without a deadline",
     }
@@ -67,12 +70,28 @@ class GoogleADK(Adapter):
 
     def _agent(self) -> LlmAgent:
         setup = self.setup
+        if setup.helpers:
+            helpers: list[Any] = [self._helper(name) for name in setup.helpers]
+            return LlmAgent(name="worker", model=self._model(), sub_agents=helpers)
         return LlmAgent(
             name="worker",
-            model=OpenAILlm(model="scripted", base_url=setup.url, api_key="none"),
+            model=self._model(),
             tools=[*self.kit.functions(), *([request_input] if setup.asks else [])],
             mode="task" if setup.finish == "call" else None,
             output_schema=City if setup.finish == "structured" else None,
+            before_tool_callback=self._confirm,
+        )
+
+    def _model(self) -> OpenAILlm:
+        return OpenAILlm(model="scripted", base_url=self.setup.url, api_key="none")
+
+    def _helper(self, name: str) -> LlmAgent:
+        return LlmAgent(
+            name=name,
+            description="Does a task.",
+            model=self._model(),
+            mode="single_turn",
+            tools=[*self.kit.functions()],
             before_tool_callback=self._confirm,
         )
 
@@ -146,7 +165,7 @@ class GoogleADK(Adapter):
         return found
 
     async def _run(self, parts: list[Any] | None, **more: Any) -> Report:
-        turns = self.setup.turns
+        turns = self.setup.tree_turns or self.setup.turns
         self._abort = abort = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(abort.set)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from anyio import to_thread
 from inspect_ai import Task, eval_async, eval_retry_async, task
 from inspect_ai._util.asyncfiles import AsyncFilesystem
-from inspect_ai.agent import AgentAttempts, AgentState, AgentSubmit, react
+from inspect_ai.agent import AgentAttempts, AgentState, AgentSubmit, as_tool, react
 from inspect_ai.approval import Approval, ApprovalPolicy, Approver, approver, auto_approver
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, EvalLogInfo, list_eval_logs, read_eval_log, read_eval_log_async
@@ -19,7 +19,7 @@ from inspect_ai.model import ChatMessage, ChatMessageUser, GenerateConfig, get_m
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import Tool, ToolCall, ToolDef, ToolError, tool
-from inspect_ai.util import CheckpointConfig, TurnInterval
+from inspect_ai.util import CheckpointConfig, TurnInterval, turn_limit
 from kit import Kit
 from parked import Parked
 from platformdirs import user_cache_path
@@ -90,7 +90,9 @@ class InspectAI(Adapter):
         "structured": {"name": "submit", "args": "$value"},
     }
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"input": "$text"}}
     lacks: ClassVar = {
+        "recursion": "an agent as a tool is complete when the tool is made; `deepagent` has a depth of 1",
         "call_limit": "messages, turns, tokens, time and cost are limited; calls of tools are not",
         "durable_wait": "an approval is waited for inside the process that runs the sample",
         "one_runner": "who retries a log is to see to it that nobody else does",
@@ -123,14 +125,22 @@ class InspectAI(Adapter):
         return Task(
             [Sample([*earlier, ChatMessageUser(content=text)])],
             solver=react(
-                tools=[*(_tool(function) for function in self.kit.functions()), *asks],
+                tools=[self._helper(name) for name in setup.helpers] or [*self._tools(), *asks],
                 attempts=AgentAttempts(ATTEMPTS, _why) if setup.gate else 1,
                 submit=submit,
             ),
             scorer=checked(self.kit.gate) if setup.gate else None,
             approval=approvals if setup.approve else None,
-            turn_limit=setup.turns,
+            turn_limit=setup.tree_turns or setup.turns,
         )
+
+    def _tools(self) -> list[ToolDef]:
+        return [_tool(function) for function in self.kit.functions()]
+
+    def _helper(self, name: str) -> Tool:
+        turns = self.setup.helper_turns
+        agent = react(name=name, description="Does a task.", tools=self._tools())
+        return as_tool(agent, limits=[] if turns is None else [turn_limit(turns)])
 
     def say(self, text: str) -> Report:
         after = self._latest()

@@ -4,8 +4,9 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, after_agent
-from langchain_agents import LangChainAgent
+from langchain_agents import LangChainAgent, as_tool, call_limit
 from langchain_core.messages import HumanMessage
+from langchain_core.tools import BaseTool
 
 
 class LangChain(LangChainAgent):
@@ -14,6 +15,17 @@ class LangChain(LangChainAgent):
 
     def agent(self, **given: Any) -> Any:
         return create_agent(**given, middleware=self._middleware())
+
+    def lead(self, **given: Any) -> Any:
+        tools = [self._helper(name) for name in self.setup.helpers]
+        return create_agent(self.model, tools, middleware=self.limits(), **given)
+
+    def _helper(self, name: str) -> BaseTool:
+        setup, around = self.setup, [*self._middleware(), *call_limit(self.setup.helper_turns)]
+        itself = as_tool(name, lambda: agent)
+        tools = [*self.tools(), itself] if setup.recursive else self.tools()
+        agent = create_agent(self.model, tools, middleware=around, name=name)
+        return itself
 
     def _middleware(self) -> list[AgentMiddleware[Any, Any, Any]]:
         setup, found = self.setup, self.limits()

@@ -5,6 +5,10 @@ from typing import Any
 from guarded_agents import GuardedAgent
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain_agents import as_tool
+from langchain_core.tools import BaseTool
+
+from signoff.guards import Guards
 
 
 class LangChainGuarded(GuardedAgent):
@@ -12,7 +16,21 @@ class LangChainGuarded(GuardedAgent):
     packages = ("signoff", "langchain", "langgraph", "langchain-openai")
 
     def agent(self, **given: Any) -> Any:
-        around: list[AgentMiddleware[Any, Any, Any]] = [self.guards()]
-        if self.setup.approve:
-            around.append(HumanInTheLoopMiddleware(interrupt_on=dict.fromkeys(self.setup.approve, True)))
-        return create_agent(**given, middleware=around)
+        return create_agent(**given, middleware=self._around(self.guards()))
+
+    def lead(self, **given: Any) -> Any:
+        tools = [self._helper(name) for name in self.setup.helpers]
+        return create_agent(self.model, tools, middleware=[self.guards()], **given)
+
+    def _helper(self, name: str) -> BaseTool:
+        setup = self.setup
+        itself = as_tool(name, lambda: agent)
+        tools = [*self.tools(), itself] if setup.recursive else self.tools()
+        agent = create_agent(
+            self.model, tools, middleware=self._around(self.guards(setup.helper_turns)), name=name
+        )
+        return itself
+
+    def _around(self, guards: Guards) -> list[AgentMiddleware[Any, Any, Any]]:
+        approve = dict.fromkeys(self.setup.approve, True)
+        return [guards, HumanInTheLoopMiddleware(interrupt_on=approve)] if approve else [guards]

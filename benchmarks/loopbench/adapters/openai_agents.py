@@ -47,7 +47,9 @@ class OpenAIAgents(Adapter):
         "call": {"name": "finish", "args": {"summary": "$text"}},
         "structured": {"text": "$json"},
     }
+    delegation: ClassVar = {"name": "$name", "args": {"input": "$text"}}
     lacks: ClassVar = {
+        "tree_limit": "`max_turns` is of one run, and an agent as a tool is a run of its own",
         "call_limit": "only turns are limited",
         "gate": "an output guardrail ends the run; none sends the model back to work",
         "edit": "a call is approved or rejected as it is",
@@ -63,24 +65,36 @@ class OpenAIAgents(Adapter):
         self._session = SQLiteSession(setup.thread, setup.folder / "session.sqlite")
         self._stop: Any = None
         self._config = RunConfig(tool_not_found_behavior="return_error_to_model")
+        client = AsyncOpenAI(base_url=setup.url, api_key="none")
+        self._model = OpenAIChatCompletionsModel("scripted", client)
         self._agent = self._build()
 
     def _build(self) -> Agent[None]:
         setup = self.setup
-        tools: list[Any] = [
-            function_tool(function, needs_approval=function.__name__ in setup.approve)
-            for function in self.kit.functions()
-        ]
+        tools = [self._helper(name) for name in setup.helpers] or self._tools()
         by_call = setup.finish == "call"
         return Agent(
             name="bench",
-            model=OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=setup.url, api_key="none")),
+            model=self._model,
             tools=[*tools, finish] if by_call else tools,
             tool_use_behavior=StopAtTools(stop_at_tool_names=["finish"]) if by_call else "run_llm_again",
             model_settings=ModelSettings(tool_choice="required" if by_call else None),
             reset_tool_choice=not by_call,
             output_type=City if setup.finish == "structured" else None,
         )
+
+    def _tools(self) -> list[Any]:
+        return [
+            function_tool(function, needs_approval=function.__name__ in self.setup.approve)
+            for function in self.kit.functions()
+        ]
+
+    def _helper(self, name: str) -> Any:
+        agent = Agent(name=name, model=self._model, tools=self._tools())
+        itself = agent.as_tool(name, "Does a task.", max_turns=self.setup.helper_turns)
+        if self.setup.recursive:
+            agent.tools.append(itself)
+        return itself
 
     def say(self, text: str) -> Report:
         return run_async(self._run(text))

@@ -1,17 +1,26 @@
-"""pydantic-ai: an output type, deferred tools, usage limits, and a conversation kept as JSON."""
+"""pydantic-ai: an output type, deferred tools, usage limits, and a conversation kept as JSON.
 
+A sub-agent runs in a tool of the agent above, with its usage and its limits. What it wants approved is asked
+for by a handler inside its run, since a deferred call of its own does not reach the caller.
+"""
+
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from kit import Kit
+from parked import Parked
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     CallDeferred,
     CancellationToken,
     DeferredToolRequests,
+    DeferredToolResults,
     ModelRetry,
     RunCancelled,
+    RunContext,
     Tool,
     ToolApproved,
     ToolDenied,
@@ -19,7 +28,7 @@ from pydantic_ai import (
     UsageLimits,
     UserError,
 )
-from pydantic_ai.capabilities import Hooks, RaiseContentFilterError
+from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks, RaiseContentFilterError
 from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -58,7 +67,9 @@ class PydanticAI(Adapter):
         "structured": {"name": "final_result", "args": "$value"},
     }
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"task": "$text"}}
     lacks: ClassVar = {
+        "child_durable": "a deferred call of a sub-agent is not handed up; a handler in its run answers it",
         "deadline": "a wait that times out fails its call; there is no default answer",
         "crash": "durable runs are left to integrations (Temporal, DBOS, Prefect)",
         "one_runner": "durable runs are left to integrations (Temporal, DBOS, Prefect)",
@@ -68,27 +79,63 @@ class PydanticAI(Adapter):
         super().__init__(setup, kit)
         self._file = setup.folder / "conversation.json"
         self._token = CancellationToken()
-        limits = {"request_limit": setup.turns, "tool_calls_limit": setup.tool_calls}
+        self._parked = Parked()
+        limits = {"request_limit": setup.tree_turns or setup.turns, "tool_calls_limit": setup.tool_calls}
         self._limits = UsageLimits(**{name: value for name, value in limits.items() if value is not None})
+        provider = OpenAIProvider(base_url=setup.url, api_key="none")
+        self._model = OpenAIChatModel("scripted", provider=provider)
         self._agent = self._build()
         if setup.gate:
             self._agent.output_validator(self._check)
 
     def _build(self) -> Agent[None, Any]:
         setup = self.setup
-        tools = [
-            Tool(function, requires_approval=function.__name__ in setup.approve)
-            for function in self.kit.functions()
-        ]
+        tools = [self._helper(name) for name in setup.helpers] or self._tools()
         outputs: list[Any] = [{"any": str, "call": Done, "structured": City}[setup.finish]]
         if setup.approve or setup.asks:
             outputs.append(DeferredToolRequests)
         return Agent(
-            OpenAIChatModel("scripted", provider=OpenAIProvider(base_url=setup.url, api_key="none")),
+            self._model,
             output_type=outputs,
             tools=[*tools, Tool(ask_user)] if setup.asks else tools,
             capabilities=[Hooks(tool_execute_error=tell_model), RaiseContentFilterError()],
         )
+
+    def _tools(self) -> list[Tool[None]]:
+        return [
+            Tool(function, requires_approval=function.__name__ in self.setup.approve)
+            for function in self.kit.functions()
+        ]
+
+    def _helper(self, name: str) -> Tool[None]:
+        turns = self.setup.helper_turns
+
+        async def work(ctx: RunContext[None], task: str) -> str:
+            """Does a task.
+
+            Args:
+                task: The task, with all that is needed for it.
+            """
+            if turns is not None:
+                return (await agent.run(task, usage_limits=UsageLimits(request_limit=turns))).output
+            return (await agent.run(task, usage=ctx.usage, usage_limits=ctx.usage_limits)).output
+
+        itself = Tool(work, name=name)
+        around = [Hooks(tool_execute_error=tell_model), RaiseContentFilterError()]
+        agent = Agent(
+            self._model,
+            tools=[*self._tools(), itself] if self.setup.recursive else self._tools(),
+            capabilities=[*around, HandleDeferredToolCalls(handler=self._person)],
+        )
+        return itself
+
+    async def _person(self, _: Any, requests: DeferredToolRequests) -> DeferredToolResults:
+        """Asks for the calls of a sub-agent, one by one."""
+        found = {}
+        for call in requests.approvals:
+            waiting = Report("approval", pending=[{"name": call.tool_name, "args": call.args_as_dict()}])
+            found[call.tool_call_id] = _decision(await asyncio.to_thread(self._parked.ask, waiting))
+        return requests.build_results(approvals=found)
 
     def _check(self, output: Any) -> Any:
         problem = None if isinstance(output, DeferredToolRequests) else self.kit.gate()
@@ -98,9 +145,13 @@ class PydanticAI(Adapter):
 
     def say(self, text: str) -> Report:
         """A task of its own: the history goes on, the usage that the limits count begins anew."""
-        return run_async(self._run(text, message_history=self._stored().messages))
+        work = partial(self._run, text, message_history=self._stored().messages)
+        waits_inside = self.setup.helpers and self.setup.approve
+        return self._parked.run(lambda: run_async(work())) if waits_inside else run_async(work())
 
     def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
+        if self.setup.helpers:
+            return self._parked.answer(decisions[0])
         waiting = self._waiting()
         calls = zip(waiting.approvals, decisions, strict=True)
         results = waiting.build_results(approvals={call.tool_call_id: _decision(one) for call, one in calls})
@@ -113,6 +164,9 @@ class PydanticAI(Adapter):
 
     def stop(self) -> None:
         self._token.cancel()
+
+    def close(self) -> None:
+        self._parked.close()
 
     def _stored(self) -> Conversation:
         stored = self._file.exists()

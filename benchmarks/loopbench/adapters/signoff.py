@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from kit import READS, Kit
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 from wire import Adapter, Refused, Report, Setup
@@ -22,6 +23,7 @@ from signoff import (
     Session,
     ThreadError,
     build_graph,
+    delegate,
     expire,
     sqlite_storage,
 )
@@ -47,21 +49,36 @@ class Signoff(Adapter):
         "name": "ask_user",
         "args": {"question": "$text", "default_answer": "$default", "deadline_seconds": "$seconds"},
     }
+    delegation: ClassVar = {"name": "$name", "args": {"task": "$text"}}
 
     def __init__(self, setup: Setup, kit: Kit) -> None:
         super().__init__(setup, kit)
         self._opened = sqlite_storage(setup.folder / "threads.sqlite")
-        limits: dict[str, Any] = {"turns": setup.turns, "tool_calls": setup.tool_calls}
+        self._model = ChatOpenAI(base_url=setup.url, api_key=SecretStr("none"), model="scripted")
+        tools = [self._delegate(name) for name in setup.helpers] or self._tools()
         self._graph = build_graph(
-            ChatOpenAI(base_url=setup.url, api_key=SecretStr("none"), model="scripted"),
-            [_tool(function) for function in kit.functions()],
-            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+            self._model,
+            tools,
+            limits=_limits(turns=setup.turns, tool_calls=setup.tool_calls, tree_turns=setup.tree_turns),
             storage=self._opened.__enter__(),
-            approvals=dict.fromkeys(setup.approve, True),
+            approvals=dict.fromkeys(() if setup.helpers else setup.approve, True),
             response_format=City if setup.finish == "structured" else None,
             checks=[self._check] if setup.gate else [],
         )
         self._session = Session(self._graph, setup.thread)
+
+    def _tools(self) -> list[BaseTool]:
+        return [_tool(function) for function in self.kit.functions()]
+
+    def _delegate(self, name: str) -> BaseTool:
+        itself = delegate(name, lambda: graph, description="Does a task.")
+        graph = build_graph(
+            self._model,
+            [*self._tools(), itself] if self.setup.recursive else self._tools(),
+            limits=_limits(turns=self.setup.helper_turns),
+            approvals=dict.fromkeys(self.setup.approve, True),
+        )
+        return delegate(name, graph, description="Does a task.")
 
     def _check(self) -> str | None:
         return self.kit.gate()
@@ -70,11 +87,19 @@ class Signoff(Adapter):
         return self._report(self._session.run, text)
 
     def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
-        waiting = self._session.status().waiting
-        calls = waiting.calls if isinstance(waiting, Approval) else ()
-        names = [call.name for call in calls] or [""] * len(decisions)
-        given = [_decision(one, name) for one, name in zip(decisions, names, strict=True)]
-        return self._report(self._session.resume, {"decisions": given})
+        """Answers what waits, in turn: a delegate's answer is bound to its own wait."""
+        waits = [one for one in self._session.status().waits if isinstance(one, Approval)]
+        if not waits:
+            return self._report(
+                self._session.resume, {"decisions": [_decision(one, "") for one in decisions]}
+            )
+        given, report = iter(decisions), Report("error", "nothing was answered")
+        for wait in waits:
+            answers = [_decision(next(given), call.name) for call in wait.calls]
+            report = self._report(
+                partial(self._session.resume, interrupt_id=wait.interrupt_id), {"decisions": answers}
+            )
+        return report
 
     def answer(self, text: str) -> Report:
         return self._report(self._session.resume, text)
@@ -94,9 +119,16 @@ class Signoff(Adapter):
 
     def _report(self, move: Any, given: Any) -> Report:
         try:
-            return _told(move(given))
+            decision = move(given)
+            return _told(decision, self._session.status().waits)
         except ThreadError as error:
             raise Refused(str(error)) from error
+
+
+def _limits(**given: int | None) -> Limits:
+    """Those that are set."""
+    set_ones: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Limits(**set_ones)
 
 
 def _tool(function: Any) -> StructuredTool:
@@ -110,7 +142,7 @@ def _decision(one: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(one)
 
 
-def _told(decision: Decision) -> Report:
+def _told(decision: Decision, waits: Sequence[Any]) -> Report:
     match decision:
         case Finished(outcome=outcome):
             # As JSON: a session gives an instance of the type that was asked for.
@@ -123,7 +155,8 @@ def _told(decision: Decision) -> Report:
             return Report("question", text)
         case Confirmation(problem=problem):
             return Report("question", f"a person is to confirm the finish: {problem}")
-        case Approval(calls=calls):
+        case Approval():
+            calls = [call for wait in waits if isinstance(wait, Approval) for call in wait.calls]
             return Report("approval", pending=[{"name": c.name, "args": dict(c.args)} for c in calls])
         case Paused(by=by):
             return Report("stopped", f"paused by {by}")

@@ -41,7 +41,10 @@ class Smolagents(Adapter):
         "structured": {"name": "final_answer", "args": {"answer": "$value"}},
     }
     ask: ClassVar = {"name": "user_input", "args": {"question": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"task": "$text"}}
     lacks: ClassVar = {
+        "tree_limit": "`max_steps` is of one agent",
+        "recursion": "managed agents are given when an agent is made, so none is its own",
         "call_limit": "only steps are limited",
         "approval": "a person can change a plan between steps; calls are not approved",
         "edit": "a person can change a plan between steps; calls are not approved",
@@ -56,17 +59,30 @@ class Smolagents(Adapter):
         self._parked = Parked()
         self._fresh = True
         checks = ([self._fits] if setup.finish == "structured" else []) + ([self._gate] if setup.gate else [])
-        limit = {} if setup.turns is None else {"max_steps": setup.turns}
+        self._model = OpenAIModel("scripted", api_base=setup.url, api_key="none")
         self._agent = ToolCallingAgent(
-            [
-                *(tool(function) for function in kit.functions()),
-                *([AskUser(self._parked)] if setup.asks else []),
-            ],
-            OpenAIModel("scripted", api_base=setup.url, api_key="none"),
+            [] if setup.helpers else self._tools(),
+            self._model,
+            managed_agents=[self._helper(name) for name in setup.helpers],
             final_answer_checks=checks,
             return_full_result=True,
             verbosity_level=LogLevel.ERROR,
-            **limit,
+            **_most(setup.turns),
+        )
+
+    def _tools(self) -> list[Any]:
+        tools = [tool(function) for function in self.kit.functions()]
+        return [*tools, AskUser(self._parked)] if self.setup.asks else tools
+
+    def _helper(self, name: str) -> ToolCallingAgent:
+        return ToolCallingAgent(
+            self._tools(),
+            self._model,
+            name=name,
+            description="Does a task.",
+            provide_run_summary=True,
+            verbosity_level=LogLevel.ERROR,
+            **_most(self.setup.helper_turns),
         )
 
     def _fits(self, answer: Any, memory: Any, agent: Any) -> bool:
@@ -102,3 +118,7 @@ class Smolagents(Adapter):
         if result.state != "success":
             return Report("limit", result.state, result.output)
         return Report("success", result.state, result.output)
+
+
+def _most(steps: int | None) -> dict[str, Any]:
+    return {} if steps is None else {"max_steps": steps}

@@ -79,7 +79,10 @@ class Strands(Adapter):
         "structured": {"name": "City", "args": "$value"},
     }
     ask: ClassVar = {"name": "handoff_to_user", "args": {"message": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"input": "$text"}}
     lacks: ClassVar = {
+        "child_limit": "limits are given to one call of an agent; an agent as a tool is called without",
+        "tree_limit": "limits are of one call of one agent",
         "deadline": "an interrupt waits without a deadline",
         "one_runner": "an agent object refuses a second invocation; session managers do not lock a session",
     }
@@ -92,18 +95,38 @@ class Strands(Adapter):
 
     def _build(self) -> Agent:
         setup = self.setup
-        hooks: list[Any] = [ApproveTools(setup.approve)] if setup.approve else []
+        hooks: list[Any] = [ApproveTools(setup.approve)] if setup.approve and not setup.helpers else []
         hooks += [LimitToolCounts(setup.tool_calls)] if setup.tool_calls is not None else []
+        tools = [self._helper(name) for name in setup.helpers] or self._tools()
         return Agent(
-            OpenAIModel(client_args={"base_url": setup.url, "api_key": "none"}, model_id="scripted"),
-            tools=[tool(function) for function in self.kit.functions()]
-            + ([handoff_to_user] if setup.asks else []),
+            self._model(),
+            tools=[*tools, handoff_to_user] if setup.asks else tools,
             structured_output_model={"call": Done, "structured": City}.get(setup.finish),
             callback_handler=None,
             hooks=hooks,
             plugins=[self._goal] if self._goal else [],
             session_manager=FileSessionManager(setup.thread, storage_dir=str(setup.folder)),
         )
+
+    def _model(self) -> OpenAIModel:
+        return OpenAIModel(client_args={"base_url": self.setup.url, "api_key": "none"}, model_id="scripted")
+
+    def _tools(self) -> list[Any]:
+        return [tool(function) for function in self.kit.functions()]
+
+    def _helper(self, name: str) -> Any:
+        agent = Agent(
+            self._model(),
+            name=name,
+            description="Does a task.",
+            tools=self._tools(),
+            callback_handler=None,
+            hooks=[ApproveTools(self.setup.approve)],
+        )
+        itself = agent.as_tool()
+        if self.setup.recursive:
+            agent.tool_registry.process_tools([itself])
+        return itself
 
     def _check(self, *_: Any, **__: Any) -> dict[str, Any]:
         problem = self.kit.gate()

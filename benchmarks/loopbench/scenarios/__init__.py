@@ -1,7 +1,7 @@
 """All scenarios, in the order of the table."""
 
 from benchmarks.loopbench.scenario import Scenario
-from benchmarks.loopbench.scenarios import crashes, ending, limits, people, replies
+from benchmarks.loopbench.scenarios import children, crashes, ending, limits, people, replies
 
 THEMES: dict[str, tuple[Scenario, ...]] = {
     "Ending": ending.SCENARIOS,
@@ -9,6 +9,7 @@ THEMES: dict[str, tuple[Scenario, ...]] = {
     "Limits": limits.SCENARIOS,
     "Crashes": crashes.SCENARIOS,
     "People": people.SCENARIOS,
+    "Sub-agents": children.SCENARIOS,
 }
 SCENARIOS: tuple[Scenario, ...] = tuple(scenario for theme in THEMES.values() for scenario in theme)
 

@@ -19,12 +19,12 @@ PAID = reply(Finish("Ada is paid."))
 PAYING = Setup(("read", "pay"), approve=("pay",))
 
 
-def _broke(seen: Observed) -> str:
+def broke(seen: Observed) -> str:
     """Asking and answering is no reason for a run to fail."""
     return f"it ended in an error ({seen.last.words})" if seen.last.status == "error" else ""
 
 
-def _unasked(seen: Observed) -> str:
+def unasked(seen: Observed) -> str:
     """Something was paid before anybody had decided."""
     decided = [step for step in seen.steps() if step.do == "decide"]
     early = seen.before(decided[0]) if decided else seen
@@ -34,8 +34,8 @@ def _unasked(seen: Observed) -> str:
 def _approved_later(seen: Observed) -> Verdict:
     return verdict(
         seen,
-        _broke(seen),
-        _unasked(seen),
+        broke(seen),
+        unasked(seen),
         len(seen.effects("pay")) != 1 and f"paid {len(seen.effects('pay'))} times",
         not seen.succeeded and "it did not come to its end",
     )
@@ -44,8 +44,8 @@ def _approved_later(seen: Observed) -> Verdict:
 def _approved_twice(seen: Observed) -> Verdict:
     return verdict(
         seen,
-        _broke(seen),
-        _unasked(seen),
+        broke(seen),
+        unasked(seen),
         len(seen.effects("pay")) != 1 and f"paid {len(seen.effects('pay'))} times",
         bool(seen.since(2).calls) and "the second approval called the model for a run that had ended",
     )
@@ -56,8 +56,8 @@ def _message_while_waiting(seen: Observed) -> Verdict:
     heard = seen.last.status == "refused" or any(shown.says("pay nobody") for shown in later)
     return verdict(
         seen,
-        _broke(seen),
-        _unasked(seen),
+        broke(seen),
+        unasked(seen),
         any(shown.dangling for shown in later) and "the model was shown a call without a result",
         not heard and "the message did not reach the model",
     )
@@ -66,7 +66,7 @@ def _message_while_waiting(seen: Observed) -> Verdict:
 def _other_arguments(seen: Observed) -> Verdict:
     return verdict(
         seen,
-        _unasked(seen),
+        unasked(seen),
         len(seen.effects("pay", amount=5)) != 1 and "what was approved was not done once",
         bool(seen.effects("pay", amount=500)) and "an approval of 5 paid 500",
     )
@@ -76,8 +76,8 @@ def _edited(seen: Observed) -> Verdict:
     amounts = [run.args["amount"] for run in seen.effects("pay")]
     return verdict(
         seen,
-        _broke(seen),
-        _unasked(seen),
+        broke(seen),
+        unasked(seen),
         amounts != [5] and f"paid {amounts}, approved was 5",
         not any(shown.says("paid 5 to ada") for shown in seen.calls)
         and "the model did not see what was paid",
@@ -87,7 +87,7 @@ def _edited(seen: Observed) -> Verdict:
 def _rejected(seen: Observed) -> Verdict:
     return verdict(
         seen,
-        _broke(seen),
+        broke(seen),
         bool(seen.effects("pay")) and "paid what was rejected",
         not any(shown.says("too much") for shown in seen.calls) and "the model was not told why",
         any(shown.dangling for shown in seen.calls) and "the model was shown a call without a result",
@@ -97,7 +97,7 @@ def _rejected(seen: Observed) -> Verdict:
 def _one_of_two(seen: Observed) -> Verdict:
     paid = [str(run.args["to"]) for run in seen.effects("pay")]
     return verdict(
-        seen, _broke(seen), _unasked(seen), paid != ["ada"] and f"paid {paid}, approved was ada alone"
+        seen, broke(seen), unasked(seen), paid != ["ada"] and f"paid {paid}, approved was ada alone"
     )
 
 

@@ -42,6 +42,7 @@ def environment(folders: Sequence[Path]) -> Environment:
     made.filters.update(
         {make.__name__: make for make in (*texts, heading, checked, changed, is_open, look, draw)}
     )
+    made.globals.update(limit=text.limit, share=text.share)
     made.tests["long"] = text.is_long
     made.globals.update(
         asks={name: wait.title for name, wait in WAITS.items()},
@@ -79,8 +80,8 @@ def fitted(piece: object) -> str:
     return markup
 
 
-def draw(part: object, room: int) -> str:
-    """What the macro for such a part makes of it. room: the characters of one text."""
+def draw(part: object, room: int | None) -> str:
+    """What the macro for such a part makes of it. room: the characters of one text; None for all there is."""
     macro: Callable[..., str] = getattr(
         templates().get_template("timeline.html").module, type(part).__name__.lower()
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from signoff.front.text import cut, plain
+from signoff.front.text import cut, one_line
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -43,15 +43,18 @@ class Moment(NamedTuple):
     iso: str
 
 
-def line(text: str, most: int) -> str:
-    """Returns the beginning of `text` on one line, at most `most` characters."""
+def line(text: str, most: int | None) -> str:
+    """Returns the beginning of `text` on one line, at most `most` characters; None for all of it."""
+    if most is None:
+        return one_line(text)
     start = text.lstrip()[: 4 * most]
-    return cut(" ".join(plain(start).split()), most)
+    return cut(one_line(start), most)
 
 
-def shorten(text: str, most: int, lines: int = 400) -> Ends:
-    """Returns `text`, limited to so many characters and lines: more of its beginning than of its end."""
-    if len(text) <= most and text.count("\n") < lines:
+def shorten(text: str, most: int | None, lines: int = 400) -> Ends:
+    """Returns `text`, limited to so many characters and lines: more of its beginning than of its end. most:
+    None for all of it."""
+    if most is None or (len(text) <= most and text.count("\n") < lines):
         return Ends(text, 0, "")
     last = most // 4
     head, tail = (text, "") if len(text) <= most else (text[: most - last], text[len(text) - last :])
@@ -64,13 +67,23 @@ def shorten(text: str, most: int, lines: int = 400) -> Ends:
     return Ends(head, len(text) - len(head) - len(tail), tail)
 
 
-def fold(items: Sequence[Item], most: int) -> Fold[Item]:
-    """Returns the items, without the middle if there are too many."""
-    if len(items) <= most:
+def fold(items: Sequence[Item], most: int | None) -> Fold[Item]:
+    """Returns the items, without the middle if there are too many. most: None for all of them."""
+    if most is None or len(items) <= most:
         return Fold(items, 0, -1)
     last = most // 3
     rows = [*items[: most - last], *items[len(items) - last :]]
     return Fold(rows, len(items) - most, most - last)
+
+
+def limit(bound: int, most: int | None) -> int | None:
+    """Returns the bound of something small; None where all is drawn, which is where `most` is None."""
+    return None if most is None else bound
+
+
+def share(most: int | None, count: int, least: int) -> int | None:
+    """Returns the characters for each of `count` texts, at least `least`; None where all is drawn."""
+    return None if most is None else max(least, most // max(count, 1))
 
 
 def is_long(text: str) -> bool:

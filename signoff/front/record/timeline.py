@@ -99,15 +99,15 @@ class Arguments:
     content: str | None = None
     script: tuple[str, str] | None = None
 
-    def difference(self, most: int) -> Change:
-        """Returns the changed lines, of at most so many characters of a content."""
+    def difference(self, most: int | None) -> Change:
+        """Returns the changed lines, of at most so many characters of a content; None for all of it."""
         if self.content is None:
             return self.change
         return [("+", row) for row in self.content[:most].split("\n")]
 
-    def beyond(self, most: int) -> int:
+    def beyond(self, most: int | None) -> int:
         """Returns how many characters of a content are omitted."""
-        return max(0, len(self.content or "") - most)
+        return 0 if most is None else max(0, len(self.content or "") - most)
 
 
 @dataclass(frozen=True)
@@ -476,10 +476,15 @@ def _person(call: CallFinished, decision: Mapping[str, Any]) -> tuple[str, str] 
     return (kind, str(decision.get("message") or "")) if kind in DECISIONS else None
 
 
-def arguments_of(name: str, args: Mapping[str, Any], change: Change | None = None) -> Arguments:
-    """The arguments of a call: commands and code as such, a change of a text as a difference."""
+def arguments_of(
+    name: str, args: Mapping[str, Any], change: Change | None = None, *, whole: bool = False
+) -> Arguments:
+    """The arguments of a call: commands and code as such, a change of a text as a difference.
+
+    whole: all arguments, and all lines of a change, also those that stay.
+    """
     rest, content, script = dict(args), None, None
-    change = _change(args) if change is None else change
+    change = _change(args, whole) if change is None else change
     if change:
         del rest["old"], rest["new"]
     elif name == "write_file" and isinstance(rest.get("content"), str):
@@ -488,7 +493,7 @@ def arguments_of(name: str, args: Mapping[str, Any], change: Change | None = Non
         script = f"$ {rest.pop('command')}", "command"
     elif isinstance(rest.get("code"), str):
         script = rest.pop("code"), "code"
-    rows = fold(list(rest.items()), _MOST_ARGUMENTS)
+    rows = fold(list(rest.items()), None if whole else _MOST_ARGUMENTS)
     return Arguments(rows.each(lambda row: (row[0], _as_text(row[1]))), change, content, script)
 
 
@@ -496,20 +501,22 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def _change(args: Mapping[str, Any]) -> Change:
-    """Returns the lines of an edit; empty when the arguments are not an edit."""
+def _change(args: Mapping[str, Any], whole: bool = False) -> Change:
+    """Returns the lines of an edit, or those around what it changes; empty when the arguments are no edit."""
     old, new = args.get("old"), args.get("new")
     if not (isinstance(old, str) and isinstance(new, str)):
         return ()
-    return list(_compared(*(text.removesuffix("\n").split("\n") if text else [] for text in (old, new))))
+    rows = (text.removesuffix("\n").split("\n") if text else [] for text in (old, new))
+    return list(_compared(*rows, whole=whole))
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _compared(old: Sequence[str], new: Sequence[str], *, whole: bool) -> Iterator[tuple[str, str]]:
     if max(len(old), len(new)) > _DIFF_LINES:
         yield from (("-", row) for row in old)
         yield from (("+", row) for row in new)
         return
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+    matched = SequenceMatcher(None, old, new, autojunk=False)
+    for group in [matched.get_opcodes()] if whole else matched.get_grouped_opcodes(_CONTEXT):
         for kind, a, b, c, d in group:
             if kind == "equal":
                 yield from ((" ", row) for row in old[a:b])

@@ -23,7 +23,10 @@ class GuardedAgent(LangChainAgent):
         "any": {"name": "finish_task", "args": {"summary": "$text"}},
         "structured": {"name": "finish_task", "args": {"summary": "$text", "result": "$value"}},
     }
-    lacks: ClassVar = {"deadline": "an interrupt waits without a deadline"}
+    lacks: ClassVar = {
+        "deadline": "an interrupt waits without a deadline",
+        "tree_limit": "`Guards` are those of one agent",
+    }
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text", "default_answer": "$default"}}
 
     def __init__(self, setup: Setup, kit: Kit) -> None:
@@ -34,22 +37,26 @@ class GuardedAgent(LangChainAgent):
         self._opened = sqlite_storage(setup.folder / "threads.sqlite")
         storage = self._opened.__enter__()
         saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-        self._agent = guarded(self.agent(model=self.model, tools=self._tools(), **saved))
+        made = (
+            self.lead(**saved) if setup.helpers else self.agent(model=self.model, tools=self.tools(), **saved)
+        )
+        self._agent = guarded(made)
 
     @abstractmethod
     def agent(self, **given: Any) -> Any:
         """The framework's agent, made of what is given, with `guards()` in its middleware."""
 
-    def guards(self) -> Guards:
+    def guards(self, turns: int | None = None) -> Guards:
+        """turns: a limit in place of that of the setup."""
         setup = self.setup
-        limits = {"turns": setup.turns, "tool_calls": setup.tool_calls}
+        limits = {"turns": turns or setup.turns, "tool_calls": setup.tool_calls}
         return Guards(
             {name: value for name, value in limits.items() if value is not None},
             checks=[self.kit.gate] if setup.gate else [],
             response_format=City if setup.finish == "structured" else None,
         )
 
-    def _tools(self) -> list[BaseTool]:
+    def tools(self) -> list[BaseTool]:
         return [
             StructuredTool.from_function(
                 one, parse_docstring=True, metadata={"kind": "read" if one.__name__ in READS else "write"}

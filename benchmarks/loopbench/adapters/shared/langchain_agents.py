@@ -1,8 +1,8 @@
-"""What adapters of LangChain's agents share: their messages, interrupts, limits and structured answers."""
+"""What adapters of LangChain's agents share: messages, interrupts, limits, answers, and agents as tools."""
 
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kit import Kit
@@ -53,9 +53,11 @@ class LangChainAgent(Adapter):
         "structured": {"name": "City", "args": "$value"},
     }
     ask: ClassVar = {"name": "ask_user", "args": {"question": "$text"}}
+    delegation: ClassVar = {"name": "$name", "args": {"request": "$text"}}
     lacks: ClassVar = {
         "deadline": "an interrupt waits without a deadline",
         "one_runner": "checkpointers do not lock a thread; LangGraph's server does, by its own queue",
+        "tree_limit": "limits are middleware of one agent",
     }
 
     def __init__(self, setup: Setup, kit: Kit) -> None:
@@ -65,18 +67,20 @@ class LangChainAgent(Adapter):
         self._config: Any = {"configurable": {"thread_id": setup.thread}}
         self._connection = sqlite3.connect(setup.folder / "threads.sqlite", check_same_thread=False)
         shapes: dict[str, Any] = {"call": ToolStrategy(Done), "structured": ToolStrategy(City)}
-        self._agent = self.agent(
-            model=self.model,
-            tools=self._tools(),
-            response_format=shapes.get(setup.finish),
-            checkpointer=SqliteSaver(self._connection),
+        saved = {"response_format": shapes.get(setup.finish), "checkpointer": SqliteSaver(self._connection)}
+        self._agent = (
+            self.lead(**saved) if setup.helpers else self.agent(tools=self.tools(), model=self.model, **saved)
         )
 
     @abstractmethod
     def agent(self, **given: Any) -> Any:
         """The framework's agent, made of what is given, with its middleware."""
 
-    def _tools(self) -> list[BaseTool]:
+    @abstractmethod
+    def lead(self, **given: Any) -> Any:
+        """The framework's agent that has the sub-agents of the setup and nothing else."""
+
+    def tools(self) -> list[BaseTool]:
         tools = [tool(function, parse_docstring=True) for function in self.kit.functions()]
         return [*tools, ask_user] if self.setup.asks else tools
 
@@ -84,8 +88,7 @@ class LangChainAgent(Adapter):
         """The middleware that turns a tool's error into its result, and the limits that are set."""
         setup = self.setup
         found: list[AgentMiddleware[Any, Any, Any]] = [ToolErrorMiddleware(lambda error, _: repr(error))]
-        if setup.turns is not None:
-            found.append(ModelCallLimitMiddleware(run_limit=setup.turns, exit_behavior="error"))
+        found += call_limit(setup.turns)
         if setup.tool_calls is not None:
             found.append(ToolCallLimitMiddleware(run_limit=setup.tool_calls))
         return found
@@ -97,9 +100,11 @@ class LangChainAgent(Adapter):
         return self.run(None)
 
     def decide(self, decisions: Sequence[Mapping[str, Any]]) -> Report:
-        names = [call["name"] for call in self._pending()]
-        given = [_decision(one, name) for one, name in zip(decisions, names, strict=True)]
-        return self.run(Command(resume={"decisions": given}))
+        given, answers = iter(decisions), {}
+        for waiting in self._pending():
+            calls = waiting.value["action_requests"]
+            answers[waiting.id] = {"decisions": [_decision(next(given), call["name"]) for call in calls]}
+        return self.run(Command(resume=answers))
 
     def answer(self, text: str) -> Report:
         return self.run(Command(resume=text))
@@ -115,11 +120,10 @@ class LangChainAgent(Adapter):
         return self._agent.get_state(self._config)
 
     def _pending(self) -> Sequence[Any]:
-        interrupts = self.state().interrupts
+        interrupts: Sequence[Any] = self.state().interrupts
         if not interrupts:
             raise Refused("no interrupt is pending")
-        calls: Sequence[Any] = interrupts[0].value["action_requests"]
-        return calls
+        return interrupts
 
     def run(self, given: Any) -> Report:
         """Invokes the agent once; how that ended."""
@@ -134,7 +138,9 @@ class LangChainAgent(Adapter):
         if waiting and "question" in waiting[0].value:
             return Report("question", waiting[0].value["question"])
         if waiting:
-            return Report("approval", pending=[dict(call) for call in waiting[0].value["action_requests"]])
+            # In the order in which `decide` answers them: that of the run is the order of arrival.
+            calls = [dict(call) for one in self._pending() for call in one.value["action_requests"]]
+            return Report("approval", pending=calls)
         return self.ended(found)
 
     def ended(self, found: Mapping[str, Any]) -> Report:
@@ -146,6 +152,39 @@ class LangChainAgent(Adapter):
         if answer is None:
             return Report("error", f"returned without a structured response; {last.type}: {last.text}")
         return Report("success", final=answer.summary if isinstance(answer, Done) else answer.model_dump())
+
+
+def call_limit(turns: int | None) -> list[AgentMiddleware[Any, Any, Any]]:
+    """The middleware that limits the calls of the model, where they are to be limited."""
+    return [] if turns is None else [ModelCallLimitMiddleware(run_limit=turns, exit_behavior="error")]
+
+
+def subagents(setup: Setup, tools: Sequence[BaseTool], middleware: Sequence[Any]) -> list[Any]:
+    """The sub-agents of the setup, as deepagents is given them."""
+    spec = {
+        "description": "Does a task.",
+        "system_prompt": "",
+        "tools": tools,
+        "middleware": list(middleware),
+    }
+    if setup.approve:
+        spec["interrupt_on"] = dict.fromkeys(setup.approve, True)
+    return [{"name": name, **spec} for name in setup.helpers]
+
+
+def as_tool(name: str, made: Callable[[], Any]) -> BaseTool:
+    """A sub-agent as a tool, as LangChain's documentation has it. made: gives the agent."""
+
+    def run(request: str) -> str:
+        """Does a task.
+
+        Args:
+            request: The task, with all that is needed for it.
+        """
+        found = made().invoke({"messages": [{"role": "user", "content": request}]})
+        return str(found["messages"][-1].text)
+
+    return tool(name, parse_docstring=True)(run)
 
 
 def _decision(one: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def _hello(kind: type[Adapter]) -> dict[str, Any]:
         except PackageNotFoundError:
             versions[package] = "?"
     said = {"framework": kind.framework, "versions": versions, "finish": kind.finish, "ask": kind.ask}
-    return {**said, "lacks": kind.lacks}
+    return {**said, "delegation": kind.delegation, "lacks": kind.lacks}
 
 
 def _step(adapter: Adapter, order: Mapping[str, Any]) -> Report:

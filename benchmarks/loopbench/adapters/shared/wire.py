@@ -39,6 +39,10 @@ class Setup:
     tool_calls: int | None = None
     gate: str = ""
     asks: bool = False
+    helpers: Sequence[str] = ()
+    helper_turns: int | None = None
+    tree_turns: int | None = None
+    recursive: bool = False
     thread: str = "bench"
 
 
@@ -66,6 +70,8 @@ class Adapter(ABC):
     finish: ClassVar[Mapping[str, Mapping[str, Any]]]
     """How the model ends: for `any`, `call`, `structured`, a template (see `replies.py`)."""
     ask: ClassVar[Mapping[str, Any] | None] = None
+    delegation: ClassVar[Mapping[str, Any] | None] = None
+    """How the model calls a sub-agent: a template in which `$name` is its name and `$text` its task."""
     lacks: ClassVar[Mapping[str, str]] = {}
     """Features that the framework does not claim, each with why."""
 

@@ -1,0 +1,23 @@
+"""The versions of langchain that `Guards` is tested with. Nothing of langchain is imported to tell them."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from signoff.graph.errors import SetupError
+from signoff.graph.inside.installing import install_hint
+
+LOWEST, BELOW = (1, 4), (2,)
+
+
+def check_version() -> None:
+    """Raises SetupError where langchain is not installed, or in a version that Guards is not tested with."""
+    try:
+        found = version("langchain")
+    except PackageNotFoundError:
+        hint = install_hint("langchain")
+        raise SetupError(f"Guards are for LangChain's agents, which are not installed; run: {hint}") from None
+    parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
+    if not LOWEST <= parts < BELOW:
+        raise SetupError(
+            f"Guards is tested with langchain 1.4 up to, but not including, 2; this is {found}. "
+            "Install one of these versions."
+        )
