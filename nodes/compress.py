@@ -1,5 +1,7 @@
 """Resets the state for a new task, closes calls that the user's message left open, summarises old turns."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -14,8 +16,9 @@ from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
+from signoff.nodes.closing import close
 from signoff.nodes.delegates.ledger import fresh
-from signoff.nodes.journal import answer_waiting, close, look_up, record_end
+from signoff.nodes.journal import answer_waiting, look_up, record_end
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -45,7 +48,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
             yield Files(run.outputs.goes_on)
     if not task.ended:
         update |= yield from _compacted(state, written, task, reader, run)
-    if (before := task.before) and (superseded := _superseded(before, state, run)):
+    if (before := task.before) and (superseded := _superseded(before, state, written, run)):
         (known,) = yield Store([look_up(superseded)])
         # A process can be killed between recording a success and saving that the task has ended.
         if known is None or known.value["status"] != "success":
@@ -97,8 +100,11 @@ def _compacted(
     return update if spent == state.get("spent") else {**update, "spent": spent}
 
 
-def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | None:
-    """The outcome of the task that the user's new message cut short; None when it had ended."""
+def _superseded(
+    before: Task, state: AgentState, written: Sequence[BaseMessage], run: NodeContext
+) -> Outcome | None:
+    """The outcome of the task that the user's new message cut short; None when it had ended. written: the
+    answers to what it left open, which tell what delegates have done."""
     ended = state.get("ended")
     if state.get("task") != before.id or (ended and ended["task"] == before.id):
         return None
@@ -108,4 +114,8 @@ def _superseded(before: Task, state: AgentState, run: NodeContext) -> Outcome | 
         reason="superseded",
         error=REASONS["superseded"].error,
     )
+    if written:
+        after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
+        closed = current_task(read_messages(after, run.deps.toolbox), after, can_ask=run.can_ask).before
+        before = replace(closed or before, due=before.due, ask=before.ask, finish=before.finish)
     return conclude(before, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))

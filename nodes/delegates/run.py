@@ -38,7 +38,7 @@ from signoff.nodes.delegates import results
 from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
-from signoff.nodes.node import Dependencies, NodeContext
+from signoff.nodes.node import Dependencies, NodeContext, begin
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.tools.delegates import Delegate
 
@@ -107,11 +107,7 @@ class ChildMachine:
             if state is not None and ledger is not None and self.deps is not None:
                 enter(ledger, self.ns, self.task(state.values), self.deps.limits)
             again = self._again(state)
-            if (
-                again is None
-                and state is not None
-                and (found := self.result(state.values, over=self._is_over(state)))
-            ):
+            if again is None and state is not None and (found := self.result_if_over(state)):
                 return found
             given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
@@ -163,16 +159,22 @@ class ChildMachine:
         outcome = typed_outcome(found, None)
         return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
 
-    def result_if_abandoned(self, state: StateSnapshot) -> ToolMessage:
-        """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
-        if found := self.result(state.values, over=self._is_over(state)):
-            return found
-        if self.deps is None:
-            return results.abandoned_result(self.call, None, results.NOTHING_USED, bool, self.run)
-        task = self.task(state.values)
-        return results.abandoned_result(
-            self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run
-        )
+    def result_if_over(self, state: StateSnapshot) -> ToolMessage | None:
+        """The result of the call where the machine has ended; None while it runs or waits."""
+        return self.result(state.values, over=self._is_over(state))
+
+    @lazy
+    def context(self) -> NodeContext:
+        """In which its history and its journal are read, as when it ran."""
+        assert self.deps is not None, "another graph has no journal"
+        above = self.run.descent.policies if self.run.descent is not None else ()
+        descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
+        here = {
+            **self.run.config.get("configurable", {}),
+            **descent.config,
+            "checkpoint_ns": f"{self.ns}|read",
+        }
+        return begin(self.deps, {**self.run.config, "configurable": here})
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
@@ -240,14 +242,6 @@ class ChildMachine:
         why = f"{type(error).__name__}: {words(error)}"
         found = Outcome(status="error", reason="raised", error=why, summary=why)
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
-
-
-def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
-    """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
-    begun."""
-    child = ChildMachine(call, reply_id, run)
-    state = yield from child.look()
-    return None if state is None else child.result_if_abandoned(state)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from langgraph.types import Interrupt
 import signoff.graph.compiled.states
 import signoff.graph.history.usage
 import signoff.graph.outcome
+import signoff.nodes.closing
 import signoff.nodes.delegates.run
 import signoff.nodes.journal
 import signoff.nodes.node
@@ -64,7 +65,7 @@ def _gives_up(child: Any, *args: Any) -> Any:
     try:
         return (yield from _steps(child, *args))
     except GraphInterrupt:
-        return results.abandoned_result(child.call, None, results.NOTHING_USED, bool, child.run)
+        return results.abandoned_result(child.call, None, results.NOTHING_USED, child.run)
 
 
 def _as_done(call: Any, outcome: Any, *args: Any, **notes: Any) -> Any:
@@ -144,7 +145,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "what was begun is told as not run": Mutation(
         "a message and a stop",
-        put(signoff.nodes.journal, "abandon", _nothing_begun),
+        put(signoff.nodes.closing, "_left", _nothing_begun),
         ["what ran below is told"],
     ),
     "a stop is overlooked": Mutation(
