@@ -16,7 +16,7 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
-from signoff.graph.messages import add_notes, not_run
+from signoff.graph.messages import add_notes, marks, not_run, result
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.delegates.descent import namespace
 from signoff.nodes.delegates.ledger import ledger_below
@@ -24,7 +24,15 @@ from signoff.nodes.delegates.run import ChildMachine, Children
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Operation, Part
-from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
+from signoff.nodes.tool_calls.run import (
+    MOST_STARTS,
+    ToolResult,
+    ToolRun,
+    ToolRuns,
+    as_json,
+    misfit,
+    once,
+)
 from signoff.tools.toolbox import Toolbox
 
 
@@ -104,8 +112,12 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
     known = {call.index: outcome_known(call, begun[call.id], run) for call in batch if call.id in begun}
     for call in batch:
         decision = decided(call, task.decisions)
-        if call.index not in known and _may_run(call, decision, run):
-            children.append(ChildMachine(call, reply_id, run, _edited(decision), again.get(call.id)))
+        if call.index in known or not _may_run(call, decision, run):
+            continue
+        if refused := _misfit_of_edited(call, edited := _edited(decision), run):
+            known[call.index] = Written([refused])
+        else:
+            children.append(ChildMachine(call, reply_id, run, edited, again.get(call.id)))
     results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     written = Written()
@@ -113,6 +125,17 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
         found = done.get(call.index) or _not_approved(call, run)
         written.add(known.get(call.index) or Written([found]))
     return written
+
+
+def _misfit_of_edited(call: Call, edited: Mapping[str, Any] | None, run: NodeContext) -> ToolMessage | None:
+    """The result of a call whose arguments a person has changed so that they do not fit; None where they do.
+    What the model has written was checked when it came."""
+    error = None if edited is None else run.deps.toolbox.misfit(call.name, edited)
+    if edited is None or error is None:
+        return None
+    found = misfit(call, error, run)
+    text = run.deps.texts.results["edited"].format(args=as_json(edited), result=found.text)
+    return result(call.id, call.name, text, ok=False, edited=True, ran=dict(edited), **marks(found))
 
 
 def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]:

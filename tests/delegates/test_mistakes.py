@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
-from signoff import ThreadError, build_graph, delegate, outcome_of, sqlite_storage
+from signoff import Session, ThreadError, build_graph, delegate, outcome_of, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import hand_out
 from signoff.session.status import look
@@ -54,6 +55,23 @@ def test_an_answer_for_a_path_that_no_longer_waits(storage: SqliteStorage) -> No
     assert outcome_of(graph.invoke(Command(resume={first.id: "that"}), THREAD)).status == "success"
     with pytest.raises(ThreadError, match="it waits for nothing"):
         graph.invoke(Command(resume={first.id: "that"}), THREAD)
+
+
+@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": 5}, {"task": None}])
+def test_a_persons_edit_that_does_not_fit_is_told_and_begins_nothing(
+    args: dict[str, Any], storage: SqliteStorage
+) -> None:
+    below = ScriptedModel([DONE])
+    made = delegate("a", build_graph(below), description="Works.")
+    model = ScriptedModel([call("a", task="Go."), DONE])
+    graph = build_graph(model, [made], approvals={"delegate": True}, storage=storage)
+    session = Session(graph, "t")
+    session.run("go")
+    session.resume([{"type": "edit", "edited_action": {"name": "a", "args": args}}])
+    (told, *_) = [m for m in session.status().values["messages"] if isinstance(m, ToolMessage)]
+    assert (told.status, marks(told)["not_run"], marks(told)["ran"]) == ("error", "invalid", args)
+    assert "task" in told.text
+    assert below.seen == []
 
 
 def test_a_graph_of_a_delegate_that_has_changed_in_between(storage: SqliteStorage) -> None:
