@@ -166,12 +166,16 @@ def _shape(record: ReplyRecord) -> Sequence[Any]:
 
 
 def failed_below(told: Sequence[ReplyRecord], machine: Machine) -> list[str]:
-    """Returns the delegates whose last call in these replies has failed."""
+    """Returns the delegates of which a call in these replies has failed, and that no later reply has called
+    with success."""
     failed: dict[str, None] = {}
     for reply in told:
-        for call, results in zip(reply.calls, reply.results, strict=True):
-            if call["name"] in machine.deps.toolbox.delegates:
-                failed.pop(call["name"], None)
-                if any(found.status == "error" for found in results):
-                    failed[call["name"]] = None
+        came = [
+            (call["name"], any(found.status == "error" for found in results))
+            for call, results in zip(reply.calls, reply.results, strict=True)
+            if call["name"] in machine.deps.toolbox.delegates
+        ]
+        for name, _ in came:
+            failed.pop(name, None)
+        failed |= {name: None for name, bad in came if bad}
     return list(failed)

@@ -29,6 +29,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.graph.build import Graph
+from signoff.graph.finish.delegated import FailedDelegate, unlisted
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.status import deps_of
@@ -304,6 +305,42 @@ def test_done_is_refused_once_over_a_delegate_that_failed(name: str, storage: Sq
     assert [text for text in told if REFUSED in text] == told
     outcome = outcome_of(values)
     assert (len(told), outcome.claim, outcome.pending_issues) == (case.refused, case.claim, case.issues)
+
+
+@pytest.mark.parametrize("order", [[BLOCKED, DONE], [DONE, BLOCKED]])
+def test_a_success_beside_it_makes_up_for_no_failure(order: list[Any], storage: SqliteStorage) -> None:
+    """The calls of a reply are different parts of the work; only a later reply has one done again."""
+    both = [call("helper", task="One."), call("helper", task="Another.")]
+    by_task = dict(zip(("One.", "Another."), order, strict=True))
+    below = ScriptedModel(lambda messages: by_task.get(messages[-1].text, DONE))
+    steps = [both, END_OF_PARENT, call("helper", task="Again."), END_OF_PARENT]
+    graph = parent(steps, helper(build_graph(below)), storage=storage)
+    values = graph.invoke(GO, THREAD)
+    assert [found.text.startswith("Refused") for found in results(values)] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    outcome = outcome_of(values)
+    assert (outcome.claim, outcome.pending_issues) == ("done", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "issue", "named"),
+    [
+        ("it", "nothing to write", False),
+        ("it", "the it-desk is away", False),
+        ("it", "IT had no key", True),
+        ("it", "no key (it).", True),
+        ("web-search", "web-search: no answer", True),
+        ("search", "web-search: no answer", False),
+    ],
+)
+def test_a_delegate_is_named_by_a_whole_word(name: str, issue: str, named: bool) -> None:
+    failed = FailedDelegate(name, "error", 1)
+    assert unlisted([failed], [issue]) == ([] if named else [failed])
 
 
 @WAYS
