@@ -12,12 +12,13 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langgraph.types import StateSnapshot
 
+from signoff.graph.errors import ThreadError
 from signoff.graph.history.reader import Stray
 from signoff.graph.history.task import Task
 from signoff.graph.messages import add_notes, append_messages, not_run
 from signoff.graph.outcome import MOST_CHANGES, changes
 from signoff.nodes.delegates import results
-from signoff.nodes.delegates.run import ChildMachine
+from signoff.nodes.delegates.run import ChildMachine, is_begun
 from signoff.nodes.journal import JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -55,7 +56,7 @@ def _close(strays: Sequence[Stray], run: NodeContext) -> Part[Closed]:
         found = yield from look(run, reply_id, effects)
         entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
     for stray in strays:
-        if stray.call.name in box.delegates and (left := (yield from _left(stray, run))):
+        if left := (yield from _left(stray, run)):
             closed.written.add(left.written)
             closed.changes += left.changes
             continue
@@ -69,21 +70,38 @@ def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
+_Told = tuple[ToolMessage | None, list[dict[str, Any]]]
+"""The result of a delegate's call, and what it and all below it may have changed."""
+
+
 def _left(stray: Stray, run: NodeContext) -> Part[Closed | None]:
     """The call of a delegate that nobody goes on with; None when it was never begun."""
-    child = ChildMachine(stray.call, stray.reply_id, run)
-    state = yield from child.look()
-    if state is None:
+    found, changed = yield from _told(stray, run)
+    if found is None:
         return None
-    changed = list[dict[str, Any]]()
-    found = child.result_if_over(state)
-    if found is None and child.deps is None:
-        found = results.abandoned_result(stray.call, None, results.NOTHING_USED, run)
-    elif found is None:
-        task, changed = yield from _at_its_end(child, state)
-        found = results.abandoned_result(stray.call, changed, child.used(task), run)
     below = [{**one, "call": f"{stray.call.name} / {one['call']}"} for one in changed]
     return Closed(Written([add_notes(found, {"reply": stray.reply_id})]), below)
+
+
+def _told(stray: Stray, run: NodeContext) -> Part[_Told]:
+    call = stray.call
+    if call.name not in run.deps.toolbox.delegates:
+        begun = yield from is_begun(call, stray.reply_id, run)
+        return (results.abandoned_result(call, None, results.NOTHING_USED, run) if begun else None), []
+    child = ChildMachine(call, stray.reply_id, run)
+    try:
+        state = yield from child.look()
+    except ThreadError:
+        # Another graph than that of today has begun it: nobody can read here what it has come to.
+        return results.abandoned_result(call, None, results.NOTHING_USED, run), []
+    if state is None:
+        return None, []
+    if found := child.result_if_over(state):
+        return found, []
+    if child.deps is None:
+        return results.abandoned_result(call, None, results.NOTHING_USED, run), []
+    task, changed = yield from _at_its_end(child, state)
+    return results.abandoned_result(call, changed, child.used(task), run), changed
 
 
 def _at_its_end(child: ChildMachine, state: StateSnapshot) -> Part[tuple[Task, list[dict[str, Any]]]]:

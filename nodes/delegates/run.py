@@ -19,6 +19,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
@@ -31,7 +32,7 @@ from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
 from signoff.graph.limits import Prices
-from signoff.graph.machine import FIRST, Event, check_states, enters, has_command
+from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
@@ -130,14 +131,15 @@ class ChildMachine:
     def look(self) -> Part[StateSnapshot | None]:
         """Where it stands; None when nothing of it is saved. Raises ThreadError for a state that its graph
         does not have any more."""
-        saver = saver_of(self.run.config.get("configurable", {}))
-        if not saver:
-            return None
-        place: RunnableConfig = {"configurable": {"thread_id": self.run.thread_id, "checkpoint_ns": self.ns}}
-        saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+        saved = yield from saved_below(self.ns, self.run)
         if saved is None:
             return None
-        check_states(saved, self.graph.nodes)
+        if (name := unknown_state(saved, self.graph.nodes)) is not None:
+            raise ThreadError(
+                f"The delegate {self.call.name!r} stands in the state {name!r}, which its graph does not "
+                "have (any more); build it with the graph that it had and go on, or send a new message, "
+                "which ends it. Nothing was changed."
+            )
         config = self.config()
         del config["configurable"]["checkpoint_id"]
         state: StateSnapshot = yield Operation(
@@ -242,6 +244,26 @@ class ChildMachine:
         why = f"{type(error).__name__}: {words(error)}"
         found = Outcome(status="error", reason="raised", error=why, summary=why)
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
+
+
+def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
+    """A part of a node: the last checkpoint of the machine in this namespace of the thread."""
+    saver = saver_of(run.config.get("configurable", {}))
+    if not saver:
+        return None
+    place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
+    found: CheckpointTuple | None = yield Operation(
+        partial(saver.get_tuple, place), partial(saver.aget_tuple, place)
+    )
+    return found
+
+
+def is_begun(call: Call, reply_id: str, run: NodeContext) -> Part[bool]:
+    """A part of a node: whether a delegate has begun on a call of which this graph knows no delegate. What
+    was called otherwise was none: a delegate is given its task, and nothing else."""
+    if call.args.keys() != {"task"}:
+        return False
+    return (yield from saved_below(namespace(run.ns, call.name, reply_id, call.id), run)) is not None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.errors import ThreadError
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
@@ -213,7 +214,11 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
     if call.name not in machine.run.deps.toolbox.delegates:
         return [_standing(machine, reply, call, "another_graph")]
     child = ChildMachine(call, reply.message.id or "", machine.run)
-    state = None if child.deps is None else (yield from child.look())
+    try:
+        state = None if child.deps is None else (yield from child.look())
+    except ThreadError:
+        # Another graph than that of today has begun it.
+        return [_standing(machine, reply, call, "another_graph")]
     if state is None or child.deps is None:
         if result is None or not may_have_run(reply, call) or not child.tool.effects:
             return []
