@@ -456,14 +456,18 @@ def ledger_below(task: Task, run: NodeContext) -> RunLedger | None:
         return above
     if not kept_in_process(run):
         return None
-    entry = LedgerEntry(used=_used(task, run.limits), calls=sum(call.effect is None for call in task.due))
-    return RunLedger({run.ns: entry})
+    return RunLedger({run.ns: _at_work(task, run.limits)})
+
+
+def _at_work(task: Task, limits: Limits) -> LedgerEntry:
+    """The entry of a machine that has not written to the ledger of this run."""
+    return LedgerEntry(used=_used(task, limits), calls=sum(call.effect is None for call in task.due))
 
 
 def enter(ledger: RunLedger, ns: str, task: Task, limits: Limits) -> None:
     """Notes a machine that goes on in another run: its use is not in the ledger of this one yet."""
-    used = LedgerEntry(used=_used(task, limits))
-    ledger.change(lambda machines: ({ns: used, **machines}, None))
+    entry = _at_work(task, limits)
+    ledger.change(lambda machines: ({ns: entry, **machines}, None))
 
 
 def copy_ledger(store: BaseStore, threads: tuple[str, str], root: str, machines: Sequence[str]) -> None:

@@ -105,8 +105,6 @@ class ChildMachine:
         descent = self.descent(task, ledger)
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
-            if state is not None and ledger is not None and self.deps is not None:
-                enter(ledger, self.ns, self.task(state.values), self.deps.limits)
             again = self._again(state)
             if again is None and state is not None and (found := self.result_if_over(state)):
                 return found
@@ -127,6 +125,18 @@ class ChildMachine:
             f"The delegate {self.call.name!r} cannot go on from where it stands; send a new message, or "
             "begin another thread."
         )
+
+    def enter(self, ledger: RunLedger) -> Part[None]:
+        """Notes in the ledger of this run what it, and those below it that are to go on, have used before."""
+        state = yield from self.look()
+        if state is None or self.deps is None:
+            return
+        task = self.task(state.values)
+        enter(ledger, self.ns, task, self.deps.limits)
+        reply = task.last
+        for call in reply.calls if reply else ():
+            if reply and reply.open(call) and call.name in self.deps.toolbox.delegates:
+                yield from ChildMachine(call, reply.message.id or "", self.context).enter(ledger)
 
     def look(self) -> Part[StateSnapshot | None]:
         """Where it stands; None when nothing of it is saved. Raises ThreadError for a state that its graph
@@ -270,14 +280,21 @@ def is_begun(call: Call, reply_id: str, run: NodeContext) -> Part[bool]:
 class Children:
     """Calls of delegates that run beside each other; returns their results, in order.
 
-    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt.
+    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt. What each
+    has used in earlier runs is known to all before any of them goes on.
     """
 
     children: Sequence[ChildMachine]
     task: Task
     ledger: RunLedger | None = None
 
+    def _entered(self) -> Part[None]:
+        if self.ledger is not None:
+            for child in self.children:
+                yield from child.enter(self.ledger)
+
     def do(self, run: NodeContext) -> list[ToolMessage]:
+        carry_out(self._entered(), run)
         if len(self.children) == 1:
             return settled(self.children, [caught(partial(self._run, self.children[0]))])
         room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
@@ -294,6 +311,7 @@ class Children:
         return settled(self.children, [future.result() for future in futures])
 
     async def ado(self, run: NodeContext) -> list[ToolMessage]:
+        await acarry_out(self._entered(), run)
         room = {c.tool.name: asyncio.Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
 
         async def found(child: ChildMachine) -> ToolMessage:
