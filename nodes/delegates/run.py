@@ -9,7 +9,9 @@ last checkpoint is its result.
 
 import asyncio
 import contextvars
+import json
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
@@ -24,9 +26,9 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.errors import ApprovalWarning, SignoffError, ThreadError
 from signoff.graph.finish.again import GoingOn
-from signoff.graph.foreign import gets_past, words
+from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
@@ -112,10 +114,13 @@ class ChildMachine:
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
-            except Exception as error:
-                if self.deps is not None or gets_past(error) or isinstance(error, SignoffError):
+            except Exception as raised:
+                error = unanswered(raised, can_ask=self.run.can_ask) if self.deps is None else raised
+                if isinstance(error, NobodyToAsk):
+                    return self._unanswered(error)
+                if self.deps is not None or gets_past(raised) or isinstance(raised, SignoffError):
                     raise
-                return self._broken(error)
+                return self._broken(raised)
             if self.run.can_ask and self.deps is not None:
                 # What is saved of it tells more than what a run gives back.
                 continue
@@ -239,9 +244,10 @@ class ChildMachine:
         assert self.tool.read is not None, "it was asked for when the tool was made"
         try:
             found = self.tool.read(values)
-            if not isinstance(found, Outcome):
-                said = found if isinstance(found, str) else words(found)
-                found = Outcome(status="success", reason=self.call.name, claim="done", summary=said)
+            if not isinstance(found, str | Outcome):
+                raise TypeError(f"read= returned {type(found).__name__}, not text or an Outcome")
+            if isinstance(found, str):
+                found = Outcome(status="success", reason=self.call.name, claim="done", summary=found)
                 found = found.model_copy(update={"verified": "asserted"})
         except Exception as error:
             if gets_past(error):
@@ -251,8 +257,16 @@ class ChildMachine:
 
     def _broken(self, error: Exception) -> ToolMessage:
         """The result of a call whose graph, which is not Signoff's, has raised."""
-        why = f"{type(error).__name__}: {words(error)}"
-        found = Outcome(status="error", reason="raised", error=why, summary=why)
+        return self._failed("raised", f"{type(error).__name__}: {words(error)}")
+
+    def _unanswered(self, error: NobodyToAsk) -> ToolMessage:
+        """The result of a call whose graph, which is not Signoff's, asks a person where nobody can answer."""
+        warnings.warn(f"The delegate {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
+        said = self.run.deps.texts.results["nobody_asked"].format(name=self.call.name)
+        return self._failed("needs_person", said)
+
+    def _failed(self, reason: str, why: str) -> ToolMessage:
+        found = Outcome(status="error", reason=reason, error=why, summary=why)
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
@@ -376,8 +390,10 @@ def settled(
 
 
 def _with_path(interrupt: Interrupt, name: str) -> Interrupt:
-    """What a delegate waits for, with the way to it, from the top."""
+    """What a delegate waits for, with the way to it, from the top. Another graph may ask by a value that has
+    no room for that: it is put as a question."""
     value = interrupt.value
     if not isinstance(value, Mapping):
-        return interrupt
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        value = {"type": "question", "question": said, "options": [], "value": value}
     return replace(interrupt, value={**value, "path": [name, *value.get("path", ())]})
