@@ -23,7 +23,6 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from signoff.graph.errors import ApprovalWarning, SignoffError, ThreadError
@@ -31,7 +30,7 @@ from signoff.graph.finish.again import GoingOn
 from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
-from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
+from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
@@ -312,14 +311,12 @@ class Children:
         if len(self.children) == 1:
             return settled(self.children, [caught(partial(self._run, self.children[0]))])
         room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
-        stops = run.control or RunControl()
-        children = [_stopped_by(stops, child) for child in self.children]
-        futures = [_in_thread(partial(self._in_turn, child, room)) for child in children]
+        futures = [_in_thread(partial(self._in_turn, child, room)) for child in self.children]
         try:
             wait(futures)
         except BaseException:
             # The thread of the run is let go of when this returns: nothing may write to it any more.
-            stops.request_drain("interrupted")
+            run.control.request_drain("interrupted")
             wait(futures)
             raise
         return settled(self.children, [future.result() for future in futures])
@@ -345,15 +342,6 @@ class Children:
             return self._run(child)
         with room[child.tool.name]:
             return self._run(child)
-
-
-def _stopped_by(control: Any, child: ChildMachine) -> ChildMachine:
-    """The child with this control of its runs."""
-    if child.run.control is control or child.run.runtime is None:
-        return child
-    config = with_runtime(child.run.config, child.run.runtime.override(control=control))
-    run = NodeContext(child.run.deps, config)
-    return replace(child, run=run)
 
 
 def _in_thread(work: Callable[[], ToolMessage]) -> Future[ToolMessage | BaseException]:

@@ -31,6 +31,7 @@ from signoff import (
 from signoff.graph.build import Graph
 from signoff.graph.finish.delegated import FailedDelegate, unlisted
 from signoff.graph.messages import marks
+from signoff.graph.state import Context
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
@@ -208,6 +209,32 @@ ENDINGS = {
         status="error",
     ),
 }
+
+
+@WAYS
+def test_a_context_of_the_parent_is_not_its_own(way: str) -> None:
+    """Limits and a prompt that a run of the parent gets are not those of what it calls."""
+    seen = ScriptedModel([*[call("think", thought=f"{n}") for n in range(4)], DONE])
+    below = build_graph(seen, system_prompt="Look things up.")
+    graph = parent([call("helper", task="Find it."), END_OF_PARENT], helper(below))
+    context = Context(turns=2, system_prompt="Lead.")
+    values = (
+        graph.invoke(GO, context=context)
+        if way == "sync"
+        else asyncio.run(graph.ainvoke(GO, context=context))
+    )
+    assert results(values)[0].text == "helper is done (asserted). Found it."
+    prompts = {found.text for one in seen.seen for found in one.messages if found.type == "system"}
+    assert all(text.startswith("Look things up.") for text in prompts)
+    assert prompts
+
+
+def test_what_a_failed_one_may_have_changed_is_told(till: Till) -> None:
+    below = child(call("pay", n=1), call("finish_task", summary="No.", outcome="blocked"), tools=[till.pay()])
+    values = parent([call("helper", task="Pay."), END_OF_PARENT, BLOCKED], helper(below)).invoke(GO)
+    assert results(values)[0].text == (
+        "helper did not succeed (it claims blocked). No.\nWhat it may have changed: pay(n=1) (ok)"
+    )
 
 
 @WAYS
