@@ -138,6 +138,9 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     "calls of others are not reserved": Mutation(
         "few calls", put(ledger, "_begun", _no_calls), ["one bound"]
     ),
+    "what waits is forgotten in a copy": Mutation(
+        "few calls, and a copy", put(ledger.TreeMachine, "_open_calls", lambda _: []), ["one bound"]
+    ),
     "what is used below does not count": Mutation(
         "few tokens",
         put(signoff.graph.history.usage, "of_child", lambda _: Used(children=1)),
