@@ -42,6 +42,7 @@ from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
 from signoff.nodes.node import Dependencies, NodeContext, begin
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
+from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.tools.delegates import Delegate
 
 _STEPS_OF_OTHERS = 100
@@ -234,6 +235,9 @@ class ChildMachine:
             # That of the machine above would set this one's limits and its prompt, too.
             form, users = self.deps.context_form, self.run.users_context
             options["context"] = users if form and users is not None and form.takes(users) else Context()
+            if isinstance(self.run.control, ListeningControl):
+                # Whoever listens is told of every channel, as of those of the machine at the top.
+                options["output_keys"] = self.graph.stream_channels_asis
         return Operation(
             partial(self.graph.invoke, given, config, **options),
             partial(self.graph.ainvoke, given, config, **options),

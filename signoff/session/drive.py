@@ -7,7 +7,7 @@ caller. Each request knows how it is carried out in either sort of code.
 import itertools
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
 from signoff.graph.history.replies import Call
+from signoff.graph.history.task import Task
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.delegates.descent import LISTENS
@@ -45,6 +46,7 @@ from signoff.session.commands import (
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
 from signoff.session.following import Follower
+from signoff.session.nested import Nested, Stood, stood_below
 from signoff.session.status import Condition, ThreadStatus, read_status, readable, state_of
 
 _T = TypeVar("_T")
@@ -80,7 +82,8 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update. listened: somebody looks at what happens."""
+    """One run of the graph, pulled update by update. listened: somebody looks at what happens. below: in its
+    delegates, too; each item then has its namespace, in parts, before it."""
 
     graph: Graph
     given: Any
@@ -89,6 +92,7 @@ class Stretch:
     control: RunControl
     modes: list[str]
     listened: bool
+    below: bool = False
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
@@ -100,10 +104,11 @@ class Stretch:
             "control": self.control,
             "stream_mode": modes,
             "shown": self.listened,
+            **({"subgraphs": True} if self.below else {}),
         }
 
     def do(self, held: Held) -> Any:
-        """The next (mode, data), or END; also when the run was drained."""
+        """The next (namespace, mode, data), or END; also when the run was drained."""
         if self.updates is None:
             self.updates = self.graph.stream_held(
                 self.given, self.config, **self._options("messages" in self.modes)
@@ -111,7 +116,7 @@ class Stretch:
             # A driver that is left alone closes the run, whatever it stands in.
             held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
-            return next(self.updates, END)
+            return self._placed(next(self.updates, END))
         except GraphDrained:
             return END
 
@@ -120,9 +125,12 @@ class Stretch:
             self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(self.listened))
             held.stack.push_async_callback(self.aupdates.aclose)
         try:
-            return await anext(self.aupdates, END)
+            return self._placed(await anext(self.aupdates, END))
         except GraphDrained:
             return END
+
+    def _placed(self, item: Any) -> Any:
+        return item if item is END or self.below else ((), *item)
 
 
 Driver = Generator[Any, Any, None]
@@ -257,6 +265,10 @@ class DrivenThread:
         given = (self.config, None, END_OF_GRAPH)
         return Operation(partial(self.graph.update_state, *given), partial(self.graph.aupdate_state, *given))
 
+    def stood_below(self, task: Task) -> Part[Mapping[str, Stood]]:
+        """Where the delegates stand that may go on with this task of the thread."""
+        return stood_below(self.graph, self.thread_id, self.deps, task)
+
     @property
     def turns(self) -> int:
         """The limit of one task."""
@@ -268,11 +280,12 @@ class DrivenThread:
 @dataclass(frozen=True)
 class Wanted:
     """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
-    the events. pieces: also at those that tell what is not whole yet."""
+    the events. pieces: also at those that tell what is not whole yet. below: also at those of delegates."""
 
     by_step: bool = False
     events: bool = False
     pieces: bool = False
+    below: bool = False
 
 
 def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Driver:
@@ -334,10 +347,17 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
     config = thread.config
     if thread.deps.toolbox.delegates:
         config = {**config, "configurable": {**config.get("configurable", {}), LISTENS: True}}
-    stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events)
+    below = wanted.below and bool(thread.deps.toolbox.delegates)
+    stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events, below)
+    nested = Nested(thread.deps, (yield from thread.stood_below(task)) if below else {})
     happened, said = False, None
     while (item := (yield stretch)) is not END:
-        mode, data = item
+        ns, mode, data = item
+        if ns:
+            for event in nested.events(ns, mode, data):
+                happened = True
+                yield event
+            continue
         if mode == "messages":
             if (chunk := _piece(data)) and chunk.text:
                 yield follower.token(chunk.text, chunk.id)
