@@ -2,7 +2,7 @@
 that it was started, and what came of it; one that was cut short is never run again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
@@ -11,6 +11,7 @@ from langgraph.types import interrupt
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes, marks
 from signoff.graph.outcome import StandingReason, one_line
+from signoff.graph.prompt.compaction import with_undone
 from signoff.graph.state import AgentState, UndoDecision, Undoing, UndoStep
 from signoff.nodes.journal import DONE, WAITING
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -169,7 +170,8 @@ def _step(one: DoneCall, why: StandingReason | None, said: str) -> UndoStep:
 def _written(
     steps: Sequence[UndoStep], undoing: Undoing, state: AgentState, *, over: bool = False
 ) -> dict[str, Any]:
-    """What is written of these steps: the results that they undo say so from now on."""
+    """What is written of these steps: the results that they undo say so from now on, and the summary where
+    it tells of these calls."""
     update: dict[str, Any] = {
         "undo": Undoing(**{**undoing, "done": [*undoing["done"], *steps], "over": over})
     }
@@ -177,10 +179,18 @@ def _written(
     for step in steps:
         if step["why"] is None:
             lines.setdefault(step["result"], {})[step["effect"]] = step["call"]
-    if lines:
-        update["messages"] = [
-            add_notes(message, {"undone": {**marks(message).get("undone", {}), **lines[message.id]}})
-            for message in state["messages"]
-            if isinstance(message, ToolMessage) and message.id in lines
-        ]
+    told = [one for one in state["messages"] if isinstance(one, ToolMessage) and one.id in lines]
+    if told:
+        undone = [(one, marks(one).get("undone", {}), lines[one.id or ""]) for one in told]
+        update["messages"] = [add_notes(one, {"undone": {**old, **new}}) for one, old, new in undone]
+        fresh = {one.id: [new[key] for key in new.keys() - old.keys()] for one, old, new in undone}
+        update |= _told_in_summary(fresh, state)
     return update
+
+
+def _told_in_summary(undone: Mapping[str | None, Sequence[str]], state: AgentState) -> dict[str, Any]:
+    """The summary of old turns, where it tells of calls that were undone just now, by their results."""
+    summary, messages = state.get("digest"), state["messages"]
+    end = next((at for at, one in enumerate(messages) if summary and one.id == summary["upto"]), -1)
+    calls = [call for one in messages[: end + 1] for call in undone.get(one.id, ())]
+    return {"digest": with_undone(summary, calls)} if summary and calls else {}

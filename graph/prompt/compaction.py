@@ -18,7 +18,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
-from signoff.graph.messages import is_genuine, is_reply, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.prompt.prompt import (
     SystemPrompt,
     beyond,
@@ -285,6 +285,12 @@ def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int
     return len(sizes.ends) - 1
 
 
+def with_undone(summary: HistorySummary, calls: Sequence[str]) -> HistorySummary:
+    """The summary with a line for each of these calls of it, which were undone since it was made."""
+    lines = [f"- undone, and does not hold any more: {shortened(call, PIECE)}" for call in calls]
+    return HistorySummary(**{**summary, "lines": [*summary["lines"], *lines]})
+
+
 def summary_parts(summary: HistorySummary | None) -> tuple[str, list[str]]:
     """The text and the lines of a summary; empty when there is none."""
     return (summary.get("text", ""), summary["lines"]) if summary else ("", [])
@@ -324,7 +330,10 @@ def _line(reply: Reply, piece: int) -> str:
         found = reply.result(call)
         status = found.status if found else "no result"
         args = shortened(str(dict(call.args)), piece)
-        parts.append(f"{call.name}({args}) -> {status}: {shortened(found.text if found else '', piece)}")
+        undone = "; ".join(marks(found).get("undone", {}).values()) if found else ""
+        note = f" [undone since: {shortened(undone, piece)}]" if undone else ""
+        said = shortened(found.text if found else "", piece)
+        parts.append(f"{call.name}({args}) -> {status}: {said}{note}")
     return "- " + ("; ".join(parts) or "(empty reply)")
 
 

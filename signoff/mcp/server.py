@@ -4,6 +4,7 @@ import asyncio
 import importlib.metadata
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -33,7 +34,7 @@ from signoff.front.text import cut, one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.work import Models, News
 from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.errors import SetupError, SignoffError, ThreadError, quote_id
 from signoff.graph.foreign import explain
 from signoff.session.commands import Choose, Extend, Retry, ThreadCommand, TooLate
 from signoff.session.decisions import (
@@ -96,7 +97,7 @@ class ExtendTask(_Arguments):
     """Go on with a task that ended at a limit, with more turns."""
 
     thread: str = _Thread
-    turns: int = Field(default=MORE_TURNS, description="How many more.", ge=1)
+    turns: int = Field(default=MORE_TURNS, description="How many more.", ge=1, le=100_000)
 
 
 class RetryTask(_Arguments):
@@ -152,6 +153,13 @@ class TaskServer:
         ]
 
     async def _call_tool(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        try:
+            return await self._do(name, arguments)
+        except SignoffError as error:
+            thread = arguments.get("thread")
+            return _refuse(error, thread if isinstance(thread, str) else "")
+
+    async def _do(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
         if name not in _TOOLS:
             raise SetupError(f"There is no tool {quote_id(name)}; use one of: {', '.join(_TOOLS)}.")
         if (size := len(json.dumps(arguments))) > MOST_CHARACTERS:
@@ -186,9 +194,9 @@ class TaskServer:
 
     async def _resume(self, asked: Resume) -> CallToolResult:
         driver = await self._driver(asked.thread, known=True)
-        status = await driver.status()
+        elsewhere, status = await driver.stand()
         if asked.answer is None:
-            if status.waiting is None or driver.running:
+            if status.waiting is None or driver.running or elsewhere:
                 return await self._run(driver, go_on())
             command = await self._ask_for_answer(driver, status.waiting)
             return await self._run(driver, command) if command else self._report_wait(driver, status.waiting)
@@ -203,10 +211,14 @@ class TaskServer:
     async def _run(self, driver: Driver, command: ThreadCommand, *, answers: bool = False) -> CallToolResult:
         told = self._make_listener(driver.thread_id)
         while True:
-            decision = await driver.run(command, told, answers=answers)
-            if not isinstance(decision, Waiting):
-                return self._report_end(driver, decision)
-            found = await self._ask_for_answer(driver, decision)
+            try:
+                decision = await driver.run(command, told, answers=answers)
+                if not isinstance(decision, Waiting):
+                    return self._report_end(driver, decision)
+                found = await self._ask_for_answer(driver, decision)
+            except SignoffError as error:
+                # Of a new thread the client does not know the ID otherwise.
+                return _refuse(error, driver.thread_id)
             if found is None:
                 return self._report_wait(driver, decision)
             command, answers = found, True
@@ -242,9 +254,10 @@ class TaskServer:
         """The command with the answer that the client's person gives at once; None where they give none."""
         if not self._has_forms or not isinstance(waiting, Question | Approval | Confirmation):
             return None
+        problem = ""
         for _ in range(_MOST_TRIES):
             try:
-                texts = await self._ask_in_forms(waiting)
+                texts = await self._ask_in_forms(waiting, problem)
                 if not texts:
                     return None
                 command = give_answer(waiting.interrupt_id, get_short_id(waiting), texts)
@@ -253,19 +266,23 @@ class TaskServer:
                 return command
             except TooLate:
                 raise
-            except ThreadError:
-                continue
-            except McpError:
-                # The client cannot show it after all.
+            except ThreadError as error:
+                problem = str(error)
+            except (McpError, ValidationError):
+                # The client cannot show it after all, or its answer is none.
                 break
         return None
 
-    async def _ask_in_forms(self, waiting: Waiting) -> list[str]:
+    async def _ask_in_forms(self, waiting: Waiting, problem: str) -> list[str]:
+        """What is filled in, in a form for each call; nothing where one is put away. problem: why the answer
+        before did not fit, which stands above the first form."""
         calls: Sequence[PendingCall | None] = waiting.calls if isinstance(waiting, Approval) else [None]
-        texts = []
+        texts: list[str] = []
         for call in calls:
             context = self._server.request_context
             message = in_text(asking(waiting)) if call is None else str(approving(call))
+            if problem and not texts:
+                message = f"{problem}\n\n{message}"
             response = await context.session.elicit_form(
                 message, make_form(waiting, call), related_request_id=context.request_id
             )
@@ -349,7 +366,7 @@ class TaskServer:
             if what == "record":
                 found = await asyncio.to_thread(export, self._storage, thread)
             else:
-                found = _describe_status(await driver.status(), driver.running)
+                found = _describe_status(*await driver.stand(), driver.running)
         except (SetupError, ThreadError) as error:
             raise _make_error(str(error)) from error
         return [ReadResourceContents(json.dumps(found, default=str), "application/json")]
@@ -361,11 +378,13 @@ _RESOURCES = {
 }
 
 
-def _describe_status(status: ThreadStatus, running: bool) -> dict[str, Any]:
+def _describe_status(elsewhere: bool, status: ThreadStatus, here: bool) -> dict[str, Any]:
+    running = elsewhere or here
     waiting = None if running else status.waiting
     return {
         "thread": status.thread_id,
         "status": "running" if running else str((status.outcome or {}).get("status") or status.condition),
+        **({"note": "Another process runs it."} if elsewhere else {}),
         "outcome": dict(status.outcome) if status.outcome else None,
         **{name: value for name, value in documents(waiting).items() if value is not None},
     }
@@ -376,6 +395,15 @@ def _make_result(text: str, found: dict[str, Any], *, error: bool = False) -> Ca
     return CallToolResult(
         content=[TextContent(type="text", text=text)], structuredContent=plain, isError=error
     )
+
+
+def _refuse(error: SignoffError, thread: str) -> CallToolResult:
+    """The result of a call that came to nothing. thread: the one that it is about; empty for none."""
+    named = {}
+    if thread:
+        with suppress(SetupError):
+            named = {"thread": checked_thread_id(thread)}
+    return _make_result(str(error), {**named, "status": "refused"}, error=True)
 
 
 def _make_error(why: str) -> McpError:

@@ -27,7 +27,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "an edit for all": (['edit: {"command": "x"}'], "only an approval or a rejection is for all"),
     "an answer for all": (["respond: it is done"], "only an approval or a rejection is for all"),
     "too many": (["approve"] * 3, "2 calls to decide on, not 3"),
-    "no decision": (["go"], "type one of: approve"),
+    "no decision": (["go"], "say one of: approve"),
     "no number": (['edit: {"n": NaN}', "approve"], "holds NaN"),
     "a number too large": (['edit: {"n": 1e999}', "approve"], "too large"),
     "no JSON": (["edit: no", "approve"], "not valid JSON"),

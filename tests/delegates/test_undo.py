@@ -1,6 +1,8 @@
 """What delegates have done is undone with the task that called them, in the reverse of the order in which all
 of it was done."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,15 @@ class World:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.taken: list[str] = []
+        self.one_by_one = threading.Lock()
 
     def act(self) -> BaseTool:
         def act(what: str) -> str:
             """Act."""
-            self.done.append(what)
+            # Of two that end in the same moment neither is the newer one.
+            with self.one_by_one:
+                self.done.append(what)
+                time.sleep(0.03)
             return f"did {what}"
 
         tool = StructuredTool.from_function(act)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +411,43 @@ def test_the_model_is_told_of_what_was_undone_when_the_task_goes_on(
     # The history keeps what the tools said.
     kept = [m.text for m in graph.get_state(THREAD).values["messages"] if isinstance(m, ToolMessage)]
     assert kept[:2] == ["put a", "put b"]
+    assert replay(graph, "t").differences == ()
+
+
+def long_note(number: int) -> Any:
+    return call("note", text=f"{number} " + "x" * 2_500)
+
+
+def note(text: str) -> str:
+    """Note."""
+    return text
+
+
+FOLDED: list[tuple[str, list[Any], bool]] = [
+    ("folded after the undo", [put("a"), put("b")], True),
+    ("folded before the undo", [put("a"), put("b"), *map(long_note, range(6))], True),
+    ("folded before the undo, then another task", [put("a"), put("b"), *map(long_note, range(6))], False),
+]
+
+
+@pytest.mark.parametrize(
+    ("done", "extended"), [case[1:] for case in FOLDED], ids=[case[0] for case in FOLDED]
+)
+def test_a_summary_of_old_turns_says_what_was_undone(
+    done: list[Any], extended: bool, world: World, storage: SqliteStorage
+) -> None:
+    reads = StructuredTool.from_function(note, metadata={"kind": "read"})
+    options: dict[str, Any] = {"storage": storage, "limits": {"turns": len(done)}, "prompt_tokens": 3_000}
+    graph = build_graph(ScriptedModel(done), [world.put(), reads], on_failure="undo", **options)
+    graph.invoke(GO, THREAD)
+    model = ScriptedModel([*map(long_note, range(6)), FINISH])
+    graph = build_graph(model, [world.put(), reads], on_failure="undo", **options)
+    graph.invoke(extend(graph.get_state(THREAD), 20) if extended else GO, THREAD)
+    prompts = ["\n".join(message.text for message in seen.messages[1:]) for seen in model.seen]
+    for shown, what in product(prompts, ("a", "b")):
+        notes = [f"{words}: put(what='{what}')" for words in ("any more", "undone since")]
+        assert f"put {what}" not in shown or any(note in shown for note in notes), shown
+    assert any("put({'what': 'a'}) -> success: put a" in shown for shown in prompts)
     assert replay(graph, "t").differences == ()
 
 

@@ -261,14 +261,20 @@ async def test_two_editors_answer_one_question(bench: AcpBench) -> None:
     assert ran(bench) == "it ran\n"
 
 
-@pytest.mark.slow
-def test_without_its_package_it_names_the_command_that_installs_it(tmp_path: Path) -> None:
+def without_package(name: str, folder: Path) -> None:
+    """Checks what the command `signoff name` says where the package of this name is missing."""
     code = (
         "import sys, importlib.util as u; found = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name == 'acp' else found(name, *a)\n"
-        "sys.argv = ['signoff', 'acp']; from signoff.cli import main; main()"
+        f"u.find_spec = lambda name, *a: None if name == {name!r} else found(name, *a)\n"
+        f"sys.argv = ['signoff', {name!r}]; from signoff.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 2
     assert "install" in done.stderr
-    assert "[acp]" in done.stderr
+    assert f"[{name}]" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_without_its_package_it_names_the_command_that_installs_it(tmp_path: Path) -> None:
+    without_package("acp", tmp_path)

@@ -13,7 +13,7 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 
 from signoff.session.status import look, reading_graph
-from tests.protocols.test_acp_process import EVERYTHING, NOISY
+from tests.protocols.test_acp_process import EVERYTHING, NOISY, without_package
 from tests.support.benches.acp import SECONDS, raw
 from tests.support.benches.mcp import McpBench
 
@@ -134,6 +134,41 @@ async def test_a_client_that_goes_away_in_the_middle_of_an_approval(bench: McpBe
     assert ran(bench) == "it ran\n"
 
 
+BAD_ANSWERS: list[dict[str, Any]] = [
+    {"error": "boom"},
+    {"error": {"code": "x", "message": 5}},
+    {"result": "yes"},
+    {"result": None},
+    {"result": {"action": "dance"}},
+    {"result": {"action": "accept", "content": {"answer": {"deep": 1}}}},
+    {},
+]
+
+
+@pytest.mark.slow
+async def test_an_answer_that_is_none_leaves_the_thread_waiting_and_names_it(bench: McpBench) -> None:
+    async with raw(bench.command(ASKS), bench.workspace) as client:
+        await client.send(
+            id=0, method="initialize", params={**INITIALIZE, "capabilities": {"elicitation": {}}}
+        )
+        await client.answer(0)
+        await client.send(method="notifications/initialized")
+        run = {"name": "run_task", "arguments": {"task": "Set it", "thread": "t"}}
+        look = {"name": "resume", "arguments": {"thread": "t"}}
+        for number, bad in enumerate(BAD_ANSWERS, start=1):
+            await client.send(id=number, method="tools/call", params=run if number == 1 else look)
+            asked = await client.asks("elicitation/create")
+            await client.send(id=asked["id"], **bad)
+            found = (await client.answer(number))["result"]["structuredContent"]
+            assert (found["thread"], found["status"]) == ("t", "waiting"), bad
+            assert found["waiting_id"]
+
+
+@pytest.mark.slow
+def test_without_its_package_it_names_the_command_that_installs_it(bench: McpBench) -> None:
+    without_package("mcp", bench.workspace)
+
+
 @pytest.mark.thorough
 async def test_bad_lines_other_versions_and_answers_about_something_else(bench: McpBench) -> None:
     async with raw(bench.command(ASKS, "--approve", "terminal"), bench.workspace) as client:
@@ -144,6 +179,8 @@ async def test_bad_lines_other_versions_and_answers_about_something_else(bench: 
         await client.send(method="notifications/initialized")
         for line in (b"no JSON", b"[1]", b'{"jsonrpc": "2.0", "id": 3}'):
             await client.write(line)
+        await client.send(id=5, method="tools/list", params=[1])
+        assert (await client.answer(5))["error"]["message"] == "This is not a message of MCP."
         await client.send(id=77, result={"action": "accept", "content": {"decision": "approve"}})
         await client.send(id="big", method="tools/call", params={"name": "x" * 70_000_000})
         assert "too long" in (await client.answer("big"))["error"]["message"]

@@ -131,6 +131,22 @@ async def test_a_form_that_fails_leaves_the_thread_waiting(bench: McpBench) -> N
         assert ran(bench) == "it ran\n"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"decision": "approve", "arguments": EDITED}, "The arguments were changed, but the decision is"),
+        ({"decision": "edit", "arguments": "no JSON"}, "The arguments are not valid JSON"),
+    ],
+)
+async def test_a_form_that_is_shown_again_says_why(bench: McpBench, wrong: Any, why: str) -> None:
+    right = {"decision": "approve"}
+    async with bench.inside(TWO_CALLS, right, wrong, right, right, forms=True, approve="terminal") as client:
+        assert (await client.told("run_task", task="Both"))["status"] == "success"
+        messages = [asked.message for asked in client.asked]
+        assert [message.startswith(why) for message in messages] == [False, False, True, False]
+        assert messages[2].endswith(messages[0])
+
+
 async def test_each_of_two_calls_has_a_form(bench: McpBench) -> None:
     forms = [{"decision": "approve"}, {"decision": "reject"}]
     async with bench.inside(TWO_CALLS, *forms, forms=True, approve="terminal") as client:
@@ -204,6 +220,27 @@ async def test_a_time_limit_of_the_client_does_not_stop_the_task(bench: McpBench
         assert json.loads(found.contents[0].text)["status"] == "success"  # type: ignore[union-attr]
 
 
+async def test_a_thread_that_another_process_runs_is_not_called_waiting(bench: McpBench) -> None:
+    uri = AnyUrl("signoff://threads/t/outcome")
+
+    async def outcome() -> dict[str, Any]:
+        found: Any = await client.session.read_resource(uri)
+        return dict(json.loads(found.contents[0].text))
+
+    async with bench.inside(ASKS) as client:
+        waits = await client.told("run_task", task="Set it", thread="t")
+        with bench.database.open() as storage, storage.checkpointer.runner("t"):
+            found = await outcome()
+            assert (found["status"], found["note"]) == ("running", "Another process runs it.")
+            assert "question" not in found
+            assert "running elsewhere" in await client.refused("resume", thread="t")
+            assert "too late" in await client.refused(
+                "resume", thread="t", answer="1", waiting_id=waits["waiting_id"]
+            )
+        found = await outcome()
+        assert (found["status"], "note" in found) == ("waiting", False)
+
+
 async def test_a_form_that_is_never_filled_in_hangs_nothing(bench: McpBench) -> None:
     async with bench.inside(WRITES, NEVER, forms=True, approve="terminal") as client:
         running = asyncio.ensure_future(client.call("run_task", task="Run it", thread="t"))
@@ -225,6 +262,7 @@ async def test_a_form_that_is_never_filled_in_hangs_nothing(bench: McpBench) -> 
         ("resume", {"thread": "none"}, "no thread 'none'"),
         ("extend", {"thread": "none"}, "no thread 'none'"),
         ("extend", {"thread": "none", "turns": 0}, "greater than or equal to 1"),
+        ("extend", {"thread": "none", "turns": 10**29}, "less than or equal to 100000"),
         ("retry", {"thread": "x" * 900}, "at most 500 characters"),
         ("teleport", {}, "no tool 'teleport'"),
     ],
@@ -237,6 +275,38 @@ async def test_a_wrong_call_is_refused_in_a_sentence(
         assert told in why
         assert len(why) < 300
         assert ran(bench) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "named"),
+    [
+        ("resume", {"thread": "none"}, {"thread": "none"}),
+        ("resume", {"thread": "t", "answer": "1", "waiting_id": "0"}, {"thread": "t"}),
+        ("resume", {"thread": "t", "answer": "1"}, {"thread": "t"}),
+        ("extend", {"thread": "t", "turns": 0}, {"thread": "t"}),
+        ("retry", {"thread": "t"}, {"thread": "t"}),
+        ("run_task", {"task": "Another", "thread": "t"}, {"thread": "t"}),
+        ("run_task", {"task": " "}, {}),
+        ("retry", {"thread": "x" * 900}, {}),
+        ("retry", {"thread": 5}, {}),
+        ("retry", {"thread": "a\0"}, {}),
+    ],
+)
+async def test_a_refusal_names_the_thread_that_it_is_about(
+    bench: McpBench, name: str, arguments: Any, named: Any
+) -> None:
+    async with bench.inside(ASKS) as client:
+        await client.told("run_task", task="Set it", thread="t")
+        found = await client.call(name, **arguments)
+        assert (found.isError, found.structuredContent) == (True, {**named, "status": "refused"})
+
+
+async def test_a_new_thread_that_cannot_run_is_named(bench: McpBench) -> None:
+    async with bench.inside(ASKS, approve="nothing_like_it") as client:
+        found = await client.call("run_task", task="Set it")
+        assert found.structuredContent
+        assert (found.isError, found.structuredContent["status"]) == (True, "refused")
+        assert found.structuredContent["thread"]
 
 
 async def test_a_graph_of_ones_own(bench: McpBench) -> None:

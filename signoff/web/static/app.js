@@ -13,7 +13,7 @@ let stream = null;
 let terminal = null;
 let wait = 250;
 let pending = null;
-let requests = 0;
+let written = null;
 const shown = new Map();
 
 // --- asking the server ---
@@ -96,18 +96,30 @@ $("scroll").addEventListener("scroll", () => {
 new ResizeObserver(toEnd).observe($("scroll"));
 
 const focusable = "a[href], button, input, textarea, summary, [tabindex]";
-const nameOf = (one) => one.id || one.dataset.thread || one.dataset.fork || "";
 
-// What has the focus keeps it: by its name where it has one, since a list may come in another order.
+// What an element does, and for which call of which question: another one in its place has another name.
+function nameOf(one) {
+  if (one.id) return one.id;
+  const data = JSON.stringify(one.dataset);
+  return data === "{}" ? "" : [one.closest(".ask")?.dataset.interrupt, one.closest(".decide")?.dataset.call, data].join(" ");
+}
+
+// What has the focus keeps it: by its name where it has one, since a list may come in another order. A button
+// never gives it to another button, which Enter would press.
 function refocus(place, had, at) {
   const every = [...place.querySelectorAll(focusable)];
   const same = nameOf(had) ? every.find((one) => nameOf(one) === nameOf(had)) : every[at];
-  if (same) same.focus({ preventScroll: true });
+  if (same && (nameOf(had) || !same.matches("button"))) same.focus({ preventScroll: true });
   else if (had.matches("input, textarea")) {
     // What is typed on must not land in the prompt, as an answer to something else.
     $("main").focus({ preventScroll: true });
     if (had.value) tell("What you were typing on has changed meanwhile; nothing of it was sent.");
-  } else $("prompt").focus({ preventScroll: true });
+  } else toPrompt();
+}
+
+// Where words stand, Enter would send them.
+function toPrompt() {
+  $($("prompt").value.trim() ? "main" : "prompt").focus({ preventScroll: true });
 }
 
 function put(place, name, markup) {
@@ -156,7 +168,17 @@ function parts(found) {
   }
   stands(found.put);
   toEnd();
+  hints();
 }
+
+// A box that goes on below its edge shows that it does.
+function hints() {
+  for (const one of document.querySelectorAll("#needs, .asked")) {
+    one.classList.toggle("more", one.scrollHeight - one.scrollTop - one.clientHeight > 4);
+  }
+}
+$("needs").addEventListener("scroll", hints, { capture: true, passive: true });
+for (const one of ["needs", "say"]) new ResizeObserver(hints).observe($(one));
 
 function stands(changed) {
   const badge = document.querySelector("[data-word]");
@@ -304,6 +326,7 @@ const narrow = () => matchMedia("(max-width: 1100px)").matches;
 const views = { threads: "threads", side: "side", terminal: "terminal-box" };
 
 function view(name, visible, quietly) {
+  if (name === "terminal" && quietly && failures && !terminal) return;
   const button = $(`view-${name}`);
   const is = !$(views[name]).hidden;
   if (name === "terminal" && visible && !terminal && (!quietly || !is)) openTerminal();
@@ -318,17 +341,24 @@ function view(name, visible, quietly) {
   }
 }
 
-let opening = null;
+let opening = false;
+let failures = 0;
 async function openTerminal() {
   if (opening) return;
-  const mine = thread;
-  opening = import("/static/terminal.js");
-  const { Shared } = await opening;
-  opening = null;
-  if (thread !== mine || terminal) return;
-  terminal = new Shared($("terminal"), (body) => send("terminal", { thread: mine, ...body }), () => $("prompt").focus(), tell);
-  // What was shown before comes with everything else.
-  follow();
+  opening = true;
+  try {
+    // A browser may keep in mind that a file could not be loaded: another try asks under another address.
+    const { Shared } = await import(`/static/terminal.js${failures ? `?try=${failures}` : ""}`);
+    if (terminal || $("terminal-box").hidden) return;
+    const mine = thread;
+    terminal = new Shared($("terminal"), (body) => send("terminal", { thread: mine, ...body }), () => $("prompt").focus(), tell);
+    // What was shown before comes with everything else.
+    follow();
+  } catch {
+    failures += 1;
+    view("terminal", false);
+    tell("The terminal could not be loaded; press Terminal to try again.");
+  } finally { opening = false; }
 }
 
 // --- what a person does ---
@@ -340,7 +370,7 @@ async function answer(ask, texts) {
   const done = await attempt(() => send("answer", { interrupt_id: ask.dataset.interrupt, shown: ask.dataset.shown, texts }));
   pending = null;
   if (!done) allow(ask);
-  else $("prompt").focus({ preventScroll: true });
+  else toPrompt();
   return done;
 }
 
@@ -390,21 +420,26 @@ function opens(button) {
   allow(call.closest(".ask"));
 }
 
+// Words whose answer was lost are sent again under the same id, so that they begin one task.
 async function write(text) {
-  const own = {};
+  const settings = {};
   for (const one of document.querySelectorAll("[data-own]")) {
-    if (one.value.trim()) own[one.dataset.own] = one.dataset.own === "turns" ? Number(one.value) : one.value.trim();
+    if (one.value.trim()) settings[one.dataset.own] = one.value.trim();
   }
-  requests += 1;
-  return attempt(() => send("write", { text, request: `${performance.timeOrigin}-${requests}`, settings: own }));
+  if (written?.text !== text || written.thread !== thread) written = { text, thread, request: newId() };
+  return attempt(() => send("write", { text, request: written.request, settings }), () => { written = null; });
 }
+
+// crypto.randomUUID is there only for addresses that a browser trusts.
+const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 
 // What the words in the prompt were meant for: what waited when they were begun.
 let meant = null;
 const asked = () => document.querySelector('[data-part="ask"] .ask');
 const waits = () => asked()?.dataset.interrupt ?? "";
 $("prompt").addEventListener("input", () => {
-  if (!$("prompt").value.trim()) meant = null;
+  // Words that were taken out and are typed anew are meant anew.
+  if (!$("prompt").value.trim()) meant = written = null;
   else if (meant === null) meant = waits();
 });
 // A decision that was made stands for the words that were there.
@@ -444,7 +479,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   const ask = button.closest(".ask");
   const { move, fork, text, kind } = button.dataset;
-  if (move) attempt(() => send("move", { move, ...(move === "extend" ? { turns: Number($("turns").value) || 10 } : {}) }));
+  if (move) attempt(() => send("move", { move, ...(move === "extend" ? { turns: $("turns").value } : {}) }));
   else if (fork !== undefined) attempt(() => send("fork", { at: fork || null }), (found) => { open(found.thread); tell(`Forked to ${found.thread}.`); $("prompt").focus(); });
   else if (button.dataset.delete) sure();
   else if (ask && text !== undefined) answer(ask, [text]);

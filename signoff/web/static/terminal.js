@@ -20,7 +20,8 @@ styled.rel = "stylesheet";
 styled.href = "/static/xterm.css";
 document.head.append(styled);
 
-const { Terminal } = await import("/static/xterm.mjs");
+// Under the address of the same try as this file.
+const { Terminal } = await import(`/static/xterm.mjs${new URL(import.meta.url).search}`);
 
 const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
 const MOST = 60000;
@@ -49,6 +50,7 @@ export class Shared {
     for (const id of [4, 10, 11, 12, 52]) this.screen.parser.registerOscHandler(id, quiet);
     this.screen.parser.registerDcsHandler({ intermediates: "$", final: "q" }, quiet);
     this.screen.open(place);
+    place.querySelector("textarea").setAttribute("aria-describedby", "terminal-help");
     this.screen.attachCustomKeyEventHandler((event) => {
       if (event.ctrlKey && event.key === "]") {
         if (event.type === "keydown") leave();
