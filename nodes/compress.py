@@ -16,13 +16,13 @@ from signoff.graph.prompt.prompt import beyond, prompt_size
 from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
-from signoff.nodes.closing import close
 from signoff.nodes.delegates.ledger import fresh
-from signoff.nodes.journal import answer_waiting, look_up, record_end
+from signoff.nodes.journal import Written, answer_waiting, look_up, record_end
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
+from signoff.nodes.tool_calls.closing import close
 
 
 def compress(state: AgentState, run: NodeContext) -> Steps:
@@ -34,7 +34,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         reader = run.reader(state)
         task = current_task(reader, state, can_ask=run.can_ask)
     answers = yield from answer_waiting(task, run)
-    closed = yield from close(task.strays, run)
+    closed = (yield from close(task.strays, run)) if task.strays else Written()
     update |= closed.channels(state, run)
     if written := [*renamed, *_marked(state, reader), *answers, *closed.messages]:
         update["messages"] = written

@@ -30,6 +30,7 @@ from signoff.nodes.tool_calls.run import (
     misfit,
     once,
 )
+from signoff.tools.delegates import GIVEN
 from signoff.tools.toolbox import Toolbox
 
 
@@ -140,7 +141,9 @@ def _check_is_none_below(calls: Sequence[Call], task: Task, run: NodeContext) ->
     """Raises ThreadError when a delegate that this graph does not have any more is at work on one of the
     calls: what it has done would be told as never done, or be done again by a tool of its name."""
     for call in calls:
-        if (yield from is_begun(call, task.reply_of(call).message.id or "", run)):
+        if call.args.keys() == GIVEN and (
+            yield from is_begun(call, task.reply_of(call).message.id or "", run)
+        ):
             raise ThreadError(
                 f"The delegate {call.name!r} is at work in this thread, and this graph has none of that "
                 "name; build it with the delegate and go on, or send a new message. Nothing was changed."

@@ -8,21 +8,23 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from signoff.graph.history.reader import calls_left
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import answer, append_messages, is_answer
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending, Undoing
-from signoff.nodes.closing import calls_left, close
-from signoff.nodes.journal import record_end
+from signoff.nodes.journal import Written, record_end
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part
+from signoff.nodes.tool_calls.closing import close
 from signoff.nodes.tool_calls.done import may_have_effects
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
-    closed = yield from close(calls_left(task), run)
+    left = calls_left(task.replies)
+    closed = (yield from close(left, run)) if left else Written()
     channels = closed.channels(state, run)
     written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:

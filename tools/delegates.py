@@ -22,6 +22,10 @@ class Assignment(BaseModel):
     )
 
 
+GIVEN = frozenset(Assignment.model_fields)
+"""The names of a delegate's arguments: a call with others is none of a delegate."""
+
+
 class Delegate(BaseTool):
     """A tool whose calls another graph answers.
 

@@ -286,10 +286,7 @@ def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
 
 
 def is_begun(call: Call, reply_id: str, run: NodeContext) -> Part[bool]:
-    """A part of a node: whether a delegate has begun on a call of which this graph knows no delegate. What
-    was called otherwise was none: a delegate is given its task, and nothing else."""
-    if call.args.keys() != {"task"}:
-        return False
+    """A part of a node: whether a delegate has begun on a call of which this graph knows no delegate."""
     return (yield from saved_below(namespace(run.ns, call.name, reply_id, call.id), run)) is not None
 
 

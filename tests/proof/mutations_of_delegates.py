@@ -12,11 +12,11 @@ from langgraph.types import Interrupt
 import signoff.graph.compiled.states
 import signoff.graph.history.usage
 import signoff.graph.outcome
-import signoff.nodes.closing
 import signoff.nodes.delegates.run
 import signoff.nodes.journal
 import signoff.nodes.node
 import signoff.nodes.review
+import signoff.nodes.tool_calls.closing
 import signoff.verify.tree
 import signoff.verify.tree_explore
 from signoff.graph.history.task import current_task
@@ -148,7 +148,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "what was begun is told as not run": Mutation(
         "a message and a stop",
-        put(signoff.nodes.closing, "_left", _nothing_begun),
+        put(signoff.nodes.tool_calls.closing, "_left", _nothing_begun),
         ["what ran below is told"],
     ),
     "a stop is overlooked": Mutation(

@@ -13,7 +13,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import StateSnapshot
 
 from signoff.graph.errors import ThreadError
-from signoff.graph.history.reader import Stray
+from signoff.graph.history.reader import Stray, calls_left
 from signoff.graph.history.task import Task
 from signoff.graph.messages import add_notes, append_messages, not_run
 from signoff.graph.outcome import MOST_CHANGES, changes
@@ -22,6 +22,7 @@ from signoff.nodes.delegates.run import ChildMachine, is_begun
 from signoff.nodes.journal import JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
+from signoff.tools.delegates import GIVEN
 
 
 @dataclass
@@ -36,16 +37,6 @@ class Closed:
 def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
     """A part of a node: one answer for each stray call."""
     return (yield from _close(strays, run)).written
-
-
-def calls_left(task: Task) -> list[Stray]:
-    """Every open call of a task that has come to its end."""
-    return [
-        Stray(call, "ended", reply.message.id or "")
-        for reply in task.replies
-        for call in reply.calls
-        if reply.open(call)
-    ]
 
 
 def _close(strays: Sequence[Stray], run: NodeContext) -> Part[Closed]:
@@ -86,7 +77,7 @@ def _left(stray: Stray, run: NodeContext) -> Part[Closed | None]:
 def _told(stray: Stray, run: NodeContext) -> Part[_Told]:
     call = stray.call
     if call.name not in run.deps.toolbox.delegates:
-        begun = yield from is_begun(call, stray.reply_id, run)
+        begun = call.args.keys() == GIVEN and (yield from is_begun(call, stray.reply_id, run))
         return (results.abandoned_result(call, None, results.NOTHING_USED, run) if begun else None), []
     child = ChildMachine(call, stray.reply_id, run)
     try:
@@ -107,7 +98,7 @@ def _told(stray: Stray, run: NodeContext) -> Part[_Told]:
 def _at_its_end(child: ChildMachine, state: StateSnapshot) -> Part[tuple[Task, list[dict[str, Any]]]]:
     """The task of a delegate as if it had come to its end, and what it and all below may have changed."""
     run = child.context
-    closed = yield from _close(calls_left(child.task(state.values)), run)
+    closed = yield from _close(calls_left(child.task(state.values).replies), run)
     messages = append_messages(state.values["messages"], [closed.written.messages])
     task = child.task({**state.values, "messages": messages})
     found = [*changes(task, run.deps.toolbox.is_effect), *closed.changes]
