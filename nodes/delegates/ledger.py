@@ -426,12 +426,13 @@ def _wanted(task: Task, run: NodeContext) -> int:
     work = [
         call for call in task.due if call.effect is None and call.problem is None and call.name in box.tools
     ]
-    fit = [call for call in work if not box.misfit(call.name, call.args)]
-    bounded = run.limits.tool_calls is not None or any(
+    # Within a limit of its own nobody runs beside a machine that has no delegates.
+    bounded = (bool(box.delegates) and run.limits.tool_calls is not None) or any(
         "tool_calls" in bound.limits for bound in (run.descent.bounds if run.descent else ())
     )
-    needed = bounded or task.undecided or any(call.name in box.delegates for call in fit)
-    return len(fit) if needed else 0
+    if not (bounded or task.undecided or any(call.name in box.delegates for call in work)):
+        return 0
+    return sum(not box.misfit(call.name, call.args) for call in work)
 
 
 def bounds_below(task: Task, run: NodeContext) -> tuple[TreeBound, ...]:
