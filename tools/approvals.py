@@ -239,8 +239,8 @@ class Approvals:
             unknown = set(self.policy) - set(kinds) - set(below) - set(_KINDS)
             if unknown:
                 raise SetupError(
-                    f"approvals names {sorted(map(str, unknown))}, which is neither a tool of this graph, "
-                    f"or of a delegate's, nor a kind ({', '.join(_KINDS)})."
+                    f"approvals names {sorted(map(str, unknown))}, which is neither a tool of this graph"
+                    f"{', or of a delegate,' if below else ''} nor a kind ({', '.join(_KINDS)})."
                 )
             for name, rule in self.policy.items():
                 if callable(rule) and check_function(f"approvals for {name!r}", rule, 1):

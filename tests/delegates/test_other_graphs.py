@@ -160,7 +160,7 @@ def test_a_policy_may_name_the_tools_of_delegates(storage: SqliteStorage) -> Non
     (waits,) = graph.invoke(GO, THREAD)["__interrupt__"]
     assert (waits.value["type"], waits.value["path"]) == ("approval", ["middle", "below"])
     with pytest.raises(
-        SetupError, match=r"names .'spend'., which is neither a tool of this graph, or of a del"
+        SetupError, match=r"names .'spend'., which is neither a tool of this graph, or of a delegate, nor"
     ):
         lead(made, approvals={"spend": True})
     # What another graph calls, nobody knows here.
