@@ -254,18 +254,22 @@ def check_states(saved: CheckpointTuple | None, known: Container[str], *, newest
 
     newest: whether `saved` is where the thread has come to, and not an older checkpoint to go back to.
     """
-    if saved is None:
+    if saved is None or (name := unknown_state(saved, known, newest=newest)) is None:
         return
+    version = saved.checkpoint["channel_values"].get("machine")
+    of = f"machine version {version}" if version else "an unknown machine version"
+    raise ThreadError(
+        f"The thread stands in the state {name!r} of {of}, which this Signoff (version {MACHINE}) "
+        "does not know: finish it with the Signoff version that began it, or send a new message, "
+        "which answers what the thread waits for or begins a new task."
+    )
+
+
+def unknown_state(saved: CheckpointTuple, known: Container[str], *, newest: bool = True) -> str | None:
+    """The state in which a thread stands and that is not among the `known` ones; None where each is."""
     # A state that finished just before its process was killed has left its way on among the pending writes.
     # From an older checkpoint LangGraph runs that state again instead.
     writes = saved.pending_writes if newest else None
     ways = next_states(channel for _, channel, _ in writes or ())
-    for name in (*next_states(saved.checkpoint["channel_values"]), *ways):
-        if name not in known:
-            version = saved.checkpoint["channel_values"].get("machine")
-            of = f"machine version {version}" if version else "an unknown machine version"
-            raise ThreadError(
-                f"The thread stands in the state {name!r} of {of}, which this Signoff (version {MACHINE}) "
-                "does not know: finish it with the Signoff version that began it, or send a new message, "
-                "which answers what the thread waits for or begins a new task."
-            )
+    names = (*next_states(saved.checkpoint["channel_values"]), *ways)
+    return next((name for name in names if name not in known), None)

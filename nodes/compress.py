@@ -1,6 +1,7 @@
 """Resets the state for a new task, closes calls that the user's message left open, summarises old turns."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -16,11 +17,12 @@ from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.delegates.ledger import fresh
-from signoff.nodes.journal import answer_waiting, close, look_up, record_end
+from signoff.nodes.journal import Written, answer_waiting, look_up, record_end
 from signoff.nodes.model.messages import budget, unique_ids
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
+from signoff.nodes.tool_calls.closing import close
 from signoff.nodes.undo import cut_short
 
 
@@ -33,7 +35,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         reader = run.reader(state)
         task = current_task(reader, state, can_ask=run.can_ask)
     answers = yield from answer_waiting(task, run)
-    closed = yield from close(task.strays, run)
+    closed = (yield from close(task.strays, run)) if task.strays else Written()
     update |= closed.channels(state, run)
     if written := [*renamed, *_marked(state, reader), *answers, *closed.messages]:
         update["messages"] = written
@@ -48,7 +50,8 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
     if not task.ended:
         update |= yield from _compacted(state, written, task, reader, run)
     if task.before:
-        yield from _record_before(task.before, reader.before.nudges if reader.before else (), state, run)
+        nudges = reader.before.nudges if reader.before else ()
+        yield from _record_before(task.before, nudges, state, written, run)
     return Report(Event.READY, update)
 
 
@@ -97,10 +100,15 @@ def _compacted(
 
 
 def _record_before(
-    before: Task, nudges: Sequence[tuple[str, int]], state: AgentState, run: NodeContext
+    before: Task,
+    nudges: Sequence[tuple[str, int]],
+    state: AgentState,
+    written: Sequence[BaseMessage],
+    run: NodeContext,
 ) -> Part[None]:
     """A part of the node: records the task that the user's new message cut short. One that had come to its
-    end, and whose effects were being undone, is recorded with what of them was left."""
+    end, and whose effects were being undone, is recorded with what of them was left. written: the answers to
+    what it left open, which tell what delegates have done."""
     ended, undoing = state.get("ended"), state.get("undo")
     if state.get("task") != before.id:
         return
@@ -113,6 +121,10 @@ def _record_before(
     if ended and ended["task"] == before.id:
         return
     ending = Ending(task=before.id, status="error", reason="superseded", error=REASONS["superseded"].error)
+    if written:
+        after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
+        closed = current_task(read_messages(after, run.deps.toolbox), after, can_ask=run.can_ask).before
+        before = replace(closed or before, due=before.due, ask=before.ask, finish=before.finish)
     superseded = conclude(before, ending, run.thread_id, is_effect, undoing)
     (known,) = yield Store([look_up(superseded)])
     # A process can be killed between recording a success and saving that the task has ended.

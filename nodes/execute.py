@@ -7,24 +7,30 @@ from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 
 from signoff.graph.errors import ThreadError
 from signoff.graph.finish.again import going_on
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
-from signoff.graph.inside.private import saver_of
 from signoff.graph.machine import Event
-from signoff.graph.messages import add_notes, not_run
+from signoff.graph.messages import add_notes, marks, not_run, result
 from signoff.graph.state import AgentState, CallDecision
-from signoff.nodes.delegates.descent import namespace
 from signoff.nodes.delegates.ledger import ledger_below
-from signoff.nodes.delegates.run import ChildMachine, Children
+from signoff.nodes.delegates.run import ChildMachine, Children, is_begun
 from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext, Report, Steps
-from signoff.nodes.requests import Operation, Part
-from signoff.nodes.tool_calls.run import MOST_STARTS, ToolResult, ToolRun, ToolRuns, once
+from signoff.nodes.requests import Part
+from signoff.nodes.tool_calls.run import (
+    MOST_STARTS,
+    ToolResult,
+    ToolRun,
+    ToolRuns,
+    as_json,
+    misfit,
+    once,
+)
+from signoff.tools.delegates import GIVEN
 from signoff.tools.toolbox import Toolbox
 
 
@@ -34,9 +40,10 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.DONE)
     if task.due[0].name not in run.deps.toolbox.tools:
         # The graph was built without it since: `route_tools` says so to the model.
-        yield from _check_is_none_below(task.due[0], task, run)
+        yield from _check_is_none_below(task.due[:1], task, run)
         return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
+    yield from _check_is_none_below([c for c in batch if c.name not in run.deps.toolbox.delegates], task, run)
     if batch[0].name in run.deps.toolbox.delegates:
         written = yield from _delegates(batch, task, state, run)
     elif run.deps.toolbox.is_effect(batch[0].name):
@@ -104,8 +111,12 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
     known = {call.index: outcome_known(call, begun[call.id], run) for call in batch if call.id in begun}
     for call in batch:
         decision = decided(call, task.decisions)
-        if call.index not in known and _may_run(call, decision, run):
-            children.append(ChildMachine(call, reply_id, run, _edited(decision), again.get(call.id)))
+        if call.index in known or not _may_run(call, decision, run):
+            continue
+        if refused := _misfit_of_edited(call, edited := _edited(decision), run):
+            known[call.index] = Written([refused])
+        else:
+            children.append(ChildMachine(call, reply_id, run, edited, again.get(call.id)))
     results: list[ToolMessage] = (yield Children(children, task, ledger_below(task, run))) if children else []
     done = {child.call.index: found for child, found in zip(children, results, strict=True)}
     written = Written()
@@ -115,19 +126,28 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
     return written
 
 
-def _check_is_none_below(call: Call, task: Task, run: NodeContext) -> Part[None]:
-    """Raises ThreadError when a delegate that this graph does not have any more is at work on the call: what
-    it has done would be told as never done."""
-    saver = saver_of(run.config.get("configurable", {}))
-    if not saver:
-        return
-    ns = namespace(run.ns, call.name, task.reply_of(call).message.id or "", call.id)
-    place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
-    if (yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))) is not None:
-        raise ThreadError(
-            f"The delegate {call.name!r} is at work in this thread, and this graph has none of that name; "
-            "build it with the delegate and go on, or send a new message. Nothing was changed."
-        )
+def _misfit_of_edited(call: Call, edited: Mapping[str, Any] | None, run: NodeContext) -> ToolMessage | None:
+    """The result of a call whose arguments a person has changed so that they do not fit; None where they do.
+    What the model has written was checked when it came."""
+    error = None if edited is None else run.deps.toolbox.misfit(call.name, edited)
+    if edited is None or error is None:
+        return None
+    found = misfit(call, error, run)
+    text = run.deps.texts.results["edited"].format(args=as_json(edited), result=found.text)
+    return result(call.id, call.name, text, ok=False, edited=True, ran=dict(edited), **marks(found))
+
+
+def _check_is_none_below(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[None]:
+    """Raises ThreadError when a delegate that this graph does not have any more is at work on one of the
+    calls: what it has done would be told as never done, or be done again by a tool of its name."""
+    for call in calls:
+        if call.args.keys() == GIVEN and (
+            yield from is_begun(call, task.reply_of(call).message.id or "", run)
+        ):
+            raise ThreadError(
+                f"The delegate {call.name!r} is at work in this thread, and this graph has none of that "
+                "name; build it with the delegate and go on, or send a new message. Nothing was changed."
+            )
 
 
 def _sign(written: Written, batch: Sequence[Call], task: Task) -> None:

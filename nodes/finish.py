@@ -8,22 +8,23 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from signoff.graph.history.reader import Stray
+from signoff.graph.history.reader import calls_left
 from signoff.graph.history.task import Task
-from signoff.graph.history.usage import of_child
 from signoff.graph.machine import Event
-from signoff.graph.messages import answer, is_answer, marks
+from signoff.graph.messages import answer, append_messages, is_answer
 from signoff.graph.outcome import answer_of, conclude
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending, Undoing
-from signoff.nodes.journal import Written, close, record_end
+from signoff.nodes.journal import Written, record_end
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part
+from signoff.nodes.tool_calls.closing import close
 from signoff.nodes.tool_calls.done import may_have_effects
 
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
-    closed = yield from _closed(task, run)
+    left = calls_left(task.replies)
+    closed = (yield from close(left, run)) if left else Written()
     channels = closed.channels(state, run)
     written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:
@@ -32,11 +33,9 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     if undoing := (yield from _to_undo(task, ending, state, run)):
         update = {**channels, "undo": undoing}
         return Report(Event.TO_UNDO, {**update, "messages": written} if written else update)
+    # What delegates whose calls have just been closed have used and changed is of this task as well.
+    task = _with_results(task, written, state, run) if written else task
     run.forget()
-    # What was used by delegates whose calls have just been closed is of this task as well.
-    for found in closed.messages if run.deps.toolbox.delegates else ():
-        if child := marks(found).get("delegate"):
-            task = replace(task, total=task.total.plus(of_child(child)))
     outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
     yield from record_end(task, outcome, nudges, run)
     if run.outputs.owner and run.descent is None:
@@ -101,15 +100,11 @@ def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
     return Decision(rule=ending["reason"], event=state.get("event", ""), why=ending.get("error", ""))
 
 
-def _closed(task: Task, run: NodeContext) -> Part[Written]:
-    """An answer for every open call."""
-    strays = [
-        Stray(call, "ended", reply.message.id or "")
-        for reply in task.replies
-        for call in reply.calls
-        if reply.open(call)
-    ]
-    return (yield from close(strays, run))
+def _with_results(task: Task, written: Sequence[BaseMessage], state: AgentState, run: NodeContext) -> Task:
+    """The task with the answers to its open calls; what it leaves to do is what was open before."""
+    messages = append_messages(state["messages"], [written])
+    after = run.task({**state, "messages": messages})
+    return replace(after, due=task.due, ask=task.ask, finish=task.finish)
 
 
 def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:

@@ -41,6 +41,7 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
             "args": args,
             "kind": str(deps.toolbox.kinds[call.name]),
             "call_id": call.id,
+            **_machine(task.reply_of(call).message.id or "", run),
         }
     )
     observed, by = unsigned(answered)
@@ -54,6 +55,11 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
     notes: dict[str, Any] = dict(by) if edited is None else {"edited": True, "ran": dict(edited), **by}
     answer = result(call.id, call.name, text, ok=ok, seconds=seconds, waited=waited, **notes)
     return Report(Event.OBSERVED, {"messages": [answer]})
+
+
+def _machine(reply_id: str, run: NodeContext) -> dict[str, str]:
+    """What the top needs to note the call in the journal of the delegate that makes it."""
+    return {} if run.descent is None else {"machine": run.descent.ns, "reply_id": reply_id}
 
 
 def timed(observed: Any, seconds: float) -> dict[str, Any]:

@@ -19,16 +19,15 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from signoff.graph.finish.figures import figures
 from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, OUTCOMES, is_plain, label, place, strict_serde
-from signoff.graph.history.reader import Stray, Wait, decided
+from signoff.graph.history.reader import Wait, decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import add_notes, not_run, nudge, result
+from signoff.graph.messages import not_run, nudge, result
 from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
-from signoff.nodes.delegates.run import abandon
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -120,15 +119,16 @@ def claim_start(
     return Swap(_of(run, reply_id), call.id, known, _value(call, begun))
 
 
-def hand_out(thread_id: str, reply_id: str, call: Call) -> Swap:
-    """Requests the right to receive a call that is handed over; only the first request gets it."""
+def hand_out(thread_id: str, reply_id: str, call: Call, machine: str = "") -> Swap:
+    """Requests the right to receive a call that is handed over; only the first request gets it. machine: the
+    namespace of the delegate that makes the call."""
     begun = JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
-    return Swap(_namespace(thread_id, reply_id), call.id, None, _value(call, begun))
+    return Swap(_namespace(thread_id, reply_id, machine), call.id, None, _value(call, begun))
 
 
-def handed_to(thread_id: str, reply_id: str, call: Call) -> GetOp:
+def handed_to(thread_id: str, reply_id: str, call: Call, machine: str = "") -> GetOp:
     """The operation that reads whether a call was handed over; None when it was not."""
-    return GetOp(_namespace(thread_id, reply_id), call.id)
+    return GetOp(_namespace(thread_id, reply_id, machine), call.id)
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
@@ -282,30 +282,6 @@ def record_end(
         at=time.time(),
     )
     yield Store([record(outcome), PutOp(*where, cast(dict[str, Any], found))])
-
-
-def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
-    """A part of a node: one answer for each stray call."""
-    closed, box = Written(), run.deps.toolbox
-    entries: dict[tuple[str, str], JournalEntry] = {}
-    for reply_id in dict.fromkeys(stray.reply_id for stray in strays):
-        effects = [s.call for s in strays if s.reply_id == reply_id and box.is_journalled(s.call.name)]
-        found = yield from look(run, reply_id, effects)
-        entries |= {(reply_id, call_id): entry for call_id, entry in found.items()}
-    for stray in strays:
-        if stray.call.name in box.delegates and (
-            found_of := (yield from abandon(stray.call, stray.reply_id, run))
-        ):
-            closed.add(Written([add_notes(found_of, {"reply": stray.reply_id})]))
-            continue
-        known = outcome_known(stray.call, entries.get((stray.reply_id, stray.call.id)), run)
-        closed.add(known if known.messages else Written([_not_run(stray, run)]))
-    return closed
-
-
-def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
-    text = run.deps.texts.results[stray.why].format(control=stray.control)
-    return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
 def rejection(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: Any) -> BaseMessage:

@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -221,8 +221,14 @@ class Approvals:
     """
 
     def __init__(
-        self, policy: Policy | None, kinds: Mapping[str, Kind], *, has_context: bool = False
+        self,
+        policy: Policy | None,
+        kinds: Mapping[str, Kind],
+        *,
+        has_context: bool = False,
+        below: Collection[str] = (),
     ) -> None:
+        """below: the tools of the delegates, for which the policy holds, too."""
         self.policy = policy if policy is not None else {}
         self.kinds = kinds
         self._rules: dict[str, Review | Check] = {}
@@ -230,11 +236,11 @@ class Approvals:
         self._runtime: _ContextAlone | None = None
         self._above: tuple[Approvals, ...] = ()
         if isinstance(self.policy, Mapping):
-            unknown = set(self.policy) - set(kinds) - set(_KINDS)
+            unknown = set(self.policy) - set(kinds) - set(below) - set(_KINDS)
             if unknown:
                 raise SetupError(
-                    f"approvals names {sorted(map(str, unknown))}, which is neither a tool of this graph "
-                    f"nor a kind ({', '.join(_KINDS)})."
+                    f"approvals names {sorted(map(str, unknown))}, which is neither a tool of this graph"
+                    f"{', or of a delegate,' if below else ''} nor a kind ({', '.join(_KINDS)})."
                 )
             for name, rule in self.policy.items():
                 if callable(rule) and check_function(f"approvals for {name!r}", rule, 1):

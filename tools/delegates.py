@@ -22,17 +22,23 @@ class Assignment(BaseModel):
     )
 
 
+GIVEN = frozenset(Assignment.model_fields)
+"""The names of a delegate's arguments: a call with others is none of a delegate."""
+
+
 class Delegate(BaseTool):
     """A tool whose calls another graph answers.
 
     graph: compiled, or a function that returns it. at_once: how many of its calls in one reply run beside
-    each other; None for all. effects: whether something below it may change something. read: what makes an
+    each other; None for all. effects: whether something below it may change something. tools: the names of
+    what may be called below it, as far as that is known when it is made. read: what makes an
     outcome of the last values of a graph that is not Signoff's; None for one that is.
     """
 
     graph: Any = Field(exclude=True, repr=False)
     at_once: int | None = None
     effects: bool = True
+    tools: frozenset[str] = frozenset()
     read: Callable[[Mapping[str, Any]], Any] | None = Field(default=None, exclude=True, repr=False)
 
     def _run(self, *_: Any, **__: Any) -> Any:

@@ -216,7 +216,12 @@ def make_toolbox(
         registry,
         by_name,
         kinds | finishes,
-        Approvals(approvals, judged | kinds, has_context=has_context),
+        Approvals(
+            approvals,
+            judged | kinds,
+            has_context=has_context,
+            below=frozenset[str]().union(*(found.tools for found in delegates.values())),
+        ),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
         provided=provided,

@@ -10,7 +10,7 @@ from langgraph.pregel import Pregel
 from signoff.graph.compiled.settings import describe, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
-from signoff.nodes.delegates.graphs import check_graph, has_effects
+from signoff.nodes.delegates.graphs import check_graph, has_effects, tools_below
 from signoff.tools.delegates import Assignment, Delegate
 
 # It stands in the namespace of checkpoints, where `|` and `:` mean something, and numbers alone as well.
@@ -57,5 +57,6 @@ def delegate(
         graph=graph,
         at_once=positive("parallel", parallel, whole=True),
         effects=True if later else has_effects(graph),
+        tools=frozenset() if later else tools_below(graph),
         read=read,
     )

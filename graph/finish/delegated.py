@@ -1,5 +1,6 @@
 """The delegates of a task that did not succeed: a finish must not pass over them in silence."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ REFUSAL = "delegates"
 
 @dataclass(frozen=True)
 class FailedDelegate:
-    """A delegate whose last call in the task has failed. turn: the number of the reply that made it."""
+    """A delegate of which a call in the task has failed. turn: the number of the reply that made it."""
 
     name: str
     why: str
@@ -25,23 +26,30 @@ class FailedDelegate:
 
 
 def failed_delegates(task: Task) -> list[FailedDelegate]:
-    """Those that failed, and were not called again with success since."""
+    """Those that failed, and that no later reply has called with success. Calls of one reply are different
+    parts of the work, in no order: what one of them has done makes up for no other."""
     failed: dict[str, FailedDelegate] = {}
     for turn, reply in enumerate(task.replies, 1):
-        for call in reply.calls:
-            found = reply.result(call)
-            if found is None or not (mark := marks(found).get("delegate")):
-                continue
-            failed.pop(call.name, None)
-            if found.status == "error":
-                failed[call.name] = FailedDelegate(call.name, str(mark.get("why", mark["status"])), turn)
+        results = [(call.name, found) for call in reply.calls if (found := reply.result(call))]
+        told = [(name, found, mark) for name, found in results if (mark := marks(found).get("delegate"))]
+        for name, _, _ in told:
+            failed.pop(name, None)
+        failed |= {
+            name: FailedDelegate(name, str(mark.get("why", mark["status"])), turn)
+            for name, found, mark in told
+            if found.status == "error"
+        }
     return list(failed.values())
 
 
 def unlisted(failed: Sequence[FailedDelegate], issues: Sequence[str]) -> list[FailedDelegate]:
     """Those that a claim with these issues does not name."""
-    said = [issue.casefold() for issue in issues]
-    return [one for one in failed if not any(one.name.casefold() in issue for issue in said)]
+    return [one for one in failed if not any(_names(issue, one.name) for issue in issues)]
+
+
+def _names(issue: str, name: str) -> bool:
+    """Whether the name stands in it as a word of its own: `it` is not named by "write", nor by "it-desk"."""
+    return re.search(rf"(?<!\w)(?<!\w-){re.escape(name)}(?!-?\w)", issue, re.IGNORECASE) is not None
 
 
 def unseen(failed: Sequence[FailedDelegate], task: Task) -> list[FailedDelegate]:

@@ -277,6 +277,16 @@ class Stray:
     control: str = ""
 
 
+def calls_left(replies: Sequence[Reply]) -> list[Stray]:
+    """Every open call of these replies, whose task has come to its end."""
+    return [
+        Stray(call, "ended", reply.message.id or "")
+        for reply in replies
+        for call in reply.calls
+        if reply.open(call)
+    ]
+
+
 @dataclass(slots=True)
 class PromptHead:
     """How a prompt begins: its messages from the one at `start` on, up to the one at `upto`, which stay as

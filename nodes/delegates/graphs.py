@@ -63,6 +63,15 @@ def has_effects(graph: Any) -> bool:
     return deps is None or any(deps.toolbox.is_effect(name) for name in deps.toolbox.run_tools)
 
 
+def tools_below(graph: Any) -> frozenset[str]:
+    """The names of the tools of this graph, and of those below it; none of a graph that is not Signoff's."""
+    deps = deps_of(graph)
+    if deps is None:
+        return frozenset()
+    below = (made.tools for made in deps.toolbox.delegates.values())
+    return frozenset(deps.toolbox.kinds).union(*below)
+
+
 def check_prices(tools: Iterable[Delegate]) -> None:
     """Raises SetupError when a limit of cost cannot hold below, since nobody knows what a delegate costs."""
     for tool in tools:

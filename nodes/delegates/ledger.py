@@ -426,12 +426,13 @@ def _wanted(task: Task, run: NodeContext) -> int:
     work = [
         call for call in task.due if call.effect is None and call.problem is None and call.name in box.tools
     ]
-    fit = [call for call in work if not box.misfit(call.name, call.args)]
-    bounded = run.limits.tool_calls is not None or any(
+    # Within a limit of its own nobody runs beside a machine that has no delegates.
+    bounded = (bool(box.delegates) and run.limits.tool_calls is not None) or any(
         "tool_calls" in bound.limits for bound in (run.descent.bounds if run.descent else ())
     )
-    needed = bounded or task.undecided or any(call.name in box.delegates for call in fit)
-    return len(fit) if needed else 0
+    if not (bounded or task.undecided or any(call.name in box.delegates for call in work)):
+        return 0
+    return sum(not box.misfit(call.name, call.args) for call in work)
 
 
 def bounds_below(task: Task, run: NodeContext) -> tuple[TreeBound, ...]:
@@ -456,14 +457,18 @@ def ledger_below(task: Task, run: NodeContext) -> RunLedger | None:
         return above
     if not kept_in_process(run):
         return None
-    entry = LedgerEntry(used=_used(task, run.limits), calls=sum(call.effect is None for call in task.due))
-    return RunLedger({run.ns: entry})
+    return RunLedger({run.ns: _at_work(task, run.limits)})
+
+
+def _at_work(task: Task, limits: Limits) -> LedgerEntry:
+    """The entry of a machine that has not written to the ledger of this run."""
+    return LedgerEntry(used=_used(task, limits), calls=sum(call.effect is None for call in task.due))
 
 
 def enter(ledger: RunLedger, ns: str, task: Task, limits: Limits) -> None:
     """Notes a machine that goes on in another run: its use is not in the ledger of this one yet."""
-    used = LedgerEntry(used=_used(task, limits))
-    ledger.change(lambda machines: ({ns: used, **machines}, None))
+    entry = _at_work(task, limits)
+    ledger.change(lambda machines: ({ns: entry, **machines}, None))
 
 
 def copy_ledger(store: BaseStore, threads: tuple[str, str], root: str, machines: Sequence[str]) -> None:

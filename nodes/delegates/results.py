@@ -1,7 +1,7 @@
 """What the model is told of a delegate's task, and what is noted of it for the machine."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolMessage
@@ -12,7 +12,7 @@ from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
 from signoff.graph.limits import Prices
 from signoff.graph.messages import result
-from signoff.graph.outcome import Outcome, changes
+from signoff.graph.outcome import Outcome
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.node import NodeContext
 
@@ -85,22 +85,18 @@ def why_not(outcome: Outcome) -> str:
 
 
 def abandoned_result(
-    call: Call,
-    task: Task | None,
-    used: UsedBelow,
-    is_effect: Callable[[str], bool],
-    run: NodeContext,
+    call: Call, changes: Sequence[Mapping[str, Any]] | None, used: UsedBelow, run: NodeContext
 ) -> ToolMessage:
-    """The result of a delegate that was begun, and that nobody goes on with. task: its own, where it has one;
-    is_effect: whether a tool of its graph may change something."""
+    """The result of a delegate that was begun, and that nobody goes on with. changes: what it, and all below
+    it, may have changed, as fields of `Change`; None where nobody knows."""
     text = run.deps.texts.results["delegate_left"].format(name=call.name)
-    if task is not None and (done := changes(task, is_effect)):
-        text += _changed(done, run)
+    if changes:
+        text += _changed(changes, run)
     mark = {"status": LEFT, "reason": LEFT, "used": dict(used), "why": "it was ended before it had finished"}
     return result(call.id, call.name, _fit(text, call, run), ok=False, unknown=True, delegate=mark)
 
 
-def _changed(found: list[dict[str, Any]], run: NodeContext) -> str:
+def _changed(found: Sequence[Mapping[str, Any]], run: NodeContext) -> str:
     lines = [f"{change['call']} ({change['came']})" for change in found]
     return run.deps.texts.results["delegate_changes"].format(changes="; ".join(lines))
 

@@ -9,7 +9,9 @@ last checkpoint is its result.
 
 import asyncio
 import contextvars
+import json
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
@@ -19,27 +21,28 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.errors import SignoffError, ThreadError
+from signoff.graph.errors import ApprovalWarning, SignoffError, ThreadError
 from signoff.graph.finish.again import GoingOn
-from signoff.graph.foreign import gets_past, words
+from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
-from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
+from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy
 from signoff.graph.limits import Prices
-from signoff.graph.machine import FIRST, Event, check_states, enters, has_command
+from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
 from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
-from signoff.nodes.node import Dependencies, NodeContext
+from signoff.nodes.node import Dependencies, NodeContext, begin
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
+from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.tools.delegates import Delegate
 
 _STEPS_OF_OTHERS = 100
@@ -104,23 +107,20 @@ class ChildMachine:
         descent = self.descent(task, ledger)
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
-            if state is not None and ledger is not None and self.deps is not None:
-                enter(ledger, self.ns, self.task(state.values), self.deps.limits)
             again = self._again(state)
-            if (
-                again is None
-                and state is not None
-                and (found := self.result(state.values, over=self._is_over(state)))
-            ):
+            if again is None and state is not None and (found := self.result_if_over(state)):
                 return found
             given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
-            except Exception as error:
-                if self.deps is not None or gets_past(error) or isinstance(error, SignoffError):
+            except Exception as raised:
+                error = unanswered(raised, can_ask=self.run.can_ask) if self.deps is None else raised
+                if isinstance(error, NobodyToAsk):
+                    return self._unanswered(error)
+                if self.deps is not None or gets_past(raised) or isinstance(raised, SignoffError):
                     raise
-                return self._broken(error)
+                return self._broken(raised)
             if self.run.can_ask and self.deps is not None:
                 # What is saved of it tells more than what a run gives back.
                 continue
@@ -131,17 +131,30 @@ class ChildMachine:
             "begin another thread."
         )
 
+    def enter(self, ledger: RunLedger) -> Part[None]:
+        """Notes in the ledger of this run what it, and those below it that are to go on, have used before."""
+        state = yield from self.look()
+        if state is None or self.deps is None:
+            return
+        task = self.task(state.values)
+        enter(ledger, self.ns, task, self.deps.limits)
+        reply = task.last
+        for call in reply.calls if reply else ():
+            if reply and reply.open(call) and call.name in self.deps.toolbox.delegates:
+                yield from ChildMachine(call, reply.message.id or "", self.context).enter(ledger)
+
     def look(self) -> Part[StateSnapshot | None]:
         """Where it stands; None when nothing of it is saved. Raises ThreadError for a state that its graph
         does not have any more."""
-        saver = saver_of(self.run.config.get("configurable", {}))
-        if not saver:
-            return None
-        place: RunnableConfig = {"configurable": {"thread_id": self.run.thread_id, "checkpoint_ns": self.ns}}
-        saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+        saved = yield from saved_below(self.ns, self.run)
         if saved is None:
             return None
-        check_states(saved, self.graph.nodes)
+        if (name := unknown_state(saved, self.graph.nodes)) is not None:
+            raise ThreadError(
+                f"The delegate {self.call.name!r} stands in the state {name!r}, which its graph does not "
+                "have (any more); build it with the graph that it had and go on, or send a new message, "
+                "which ends it. Nothing was changed."
+            )
         config = self.config()
         del config["configurable"]["checkpoint_id"]
         state: StateSnapshot = yield Operation(
@@ -163,16 +176,22 @@ class ChildMachine:
         outcome = typed_outcome(found, None)
         return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
 
-    def result_if_abandoned(self, state: StateSnapshot) -> ToolMessage:
-        """The result of the call when nobody goes on with it: what it has come to, if it has ended."""
-        if found := self.result(state.values, over=self._is_over(state)):
-            return found
-        if self.deps is None:
-            return results.abandoned_result(self.call, None, results.NOTHING_USED, bool, self.run)
-        task = self.task(state.values)
-        return results.abandoned_result(
-            self.call, task, self.used(task), self.deps.toolbox.is_effect, self.run
-        )
+    def result_if_over(self, state: StateSnapshot) -> ToolMessage | None:
+        """The result of the call where the machine has ended; None while it runs or waits."""
+        return self.result(state.values, over=self._is_over(state))
+
+    @lazy
+    def context(self) -> NodeContext:
+        """In which its history and its journal are read, as when it ran."""
+        assert self.deps is not None, "another graph has no journal"
+        above = self.run.descent.policies if self.run.descent is not None else ()
+        descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
+        here = {
+            **self.run.config.get("configurable", {}),
+            **descent.config,
+            "checkpoint_ns": f"{self.ns}|read",
+        }
+        return begin(self.deps, {**self.run.config, "configurable": here})
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
@@ -216,6 +235,9 @@ class ChildMachine:
             # That of the machine above would set this one's limits and its prompt, too.
             form, users = self.deps.context_form, self.run.users_context
             options["context"] = users if form and users is not None and form.takes(users) else Context()
+            if isinstance(self.run.control, ListeningControl):
+                # Whoever listens is told of every channel, as of those of the machine at the top.
+                options["output_keys"] = self.graph.stream_channels_asis
         return Operation(
             partial(self.graph.invoke, given, config, **options),
             partial(self.graph.ainvoke, given, config, **options),
@@ -225,9 +247,10 @@ class ChildMachine:
         assert self.tool.read is not None, "it was asked for when the tool was made"
         try:
             found = self.tool.read(values)
-            if not isinstance(found, Outcome):
-                said = found if isinstance(found, str) else words(found)
-                found = Outcome(status="success", reason=self.call.name, claim="done", summary=said)
+            if not isinstance(found, str | Outcome):
+                raise TypeError(f"read= returned {type(found).__name__}, not text or an Outcome")
+            if isinstance(found, str):
+                found = Outcome(status="success", reason=self.call.name, claim="done", summary=found)
                 found = found.model_copy(update={"verified": "asserted"})
         except Exception as error:
             if gets_past(error):
@@ -237,47 +260,70 @@ class ChildMachine:
 
     def _broken(self, error: Exception) -> ToolMessage:
         """The result of a call whose graph, which is not Signoff's, has raised."""
-        why = f"{type(error).__name__}: {words(error)}"
-        found = Outcome(status="error", reason="raised", error=why, summary=why)
+        return self._failed("raised", f"{type(error).__name__}: {words(error)}")
+
+    def _unanswered(self, error: NobodyToAsk) -> ToolMessage:
+        """The result of a call whose graph, which is not Signoff's, asks a person where nobody can answer."""
+        warnings.warn(f"The delegate {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
+        said = self.run.deps.texts.results["nobody_asked"].format(name=self.call.name)
+        return self._failed("needs_person", said)
+
+    def _failed(self, reason: str, why: str) -> ToolMessage:
+        found = Outcome(status="error", reason=reason, error=why, summary=why)
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
 
 
-def abandon(call: Call, reply_id: str, run: NodeContext) -> Part[ToolMessage | None]:
-    """A part of a node: the result of a delegate's call that nobody goes on with; None when it was never
-    begun."""
-    child = ChildMachine(call, reply_id, run)
-    state = yield from child.look()
-    return None if state is None else child.result_if_abandoned(state)
+def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
+    """A part of a node: the last checkpoint of the machine in this namespace of the thread."""
+    saver = saver_of(run.config.get("configurable", {}))
+    if not saver:
+        return None
+    place: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ns}}
+    found: CheckpointTuple | None = yield Operation(
+        partial(saver.get_tuple, place), partial(saver.aget_tuple, place)
+    )
+    return found
+
+
+def is_begun(call: Call, reply_id: str, run: NodeContext) -> Part[bool]:
+    """A part of a node: whether a delegate has begun on a call of which this graph knows no delegate."""
+    return (yield from saved_below(namespace(run.ns, call.name, reply_id, call.id), run)) is not None
 
 
 @dataclass(frozen=True)
 class Children:
     """Calls of delegates that run beside each other; returns their results, in order.
 
-    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt.
+    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt. What each
+    has used in earlier runs is known to all before any of them goes on.
     """
 
     children: Sequence[ChildMachine]
     task: Task
     ledger: RunLedger | None = None
 
+    def _entered(self) -> Part[None]:
+        if self.ledger is not None:
+            for child in self.children:
+                yield from child.enter(self.ledger)
+
     def do(self, run: NodeContext) -> list[ToolMessage]:
+        carry_out(self._entered(), run)
         if len(self.children) == 1:
             return settled(self.children, [caught(partial(self._run, self.children[0]))])
         room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
-        stops = run.control or RunControl()
-        children = [_stopped_by(stops, child) for child in self.children]
-        futures = [_in_thread(partial(self._in_turn, child, room)) for child in children]
+        futures = [_in_thread(partial(self._in_turn, child, room)) for child in self.children]
         try:
             wait(futures)
         except BaseException:
             # The thread of the run is let go of when this returns: nothing may write to it any more.
-            stops.request_drain("interrupted")
+            run.control.request_drain("interrupted")
             wait(futures)
             raise
         return settled(self.children, [future.result() for future in futures])
 
     async def ado(self, run: NodeContext) -> list[ToolMessage]:
+        await acarry_out(self._entered(), run)
         room = {c.tool.name: asyncio.Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
 
         async def found(child: ChildMachine) -> ToolMessage:
@@ -297,15 +343,6 @@ class Children:
             return self._run(child)
         with room[child.tool.name]:
             return self._run(child)
-
-
-def _stopped_by(control: Any, child: ChildMachine) -> ChildMachine:
-    """The child with this control of its runs."""
-    if child.run.control is control or child.run.runtime is None:
-        return child
-    config = with_runtime(child.run.config, child.run.runtime.override(control=control))
-    run = NodeContext(child.run.deps, config)
-    return replace(child, run=run)
 
 
 def _in_thread(work: Callable[[], ToolMessage]) -> Future[ToolMessage | BaseException]:
@@ -342,8 +379,10 @@ def settled(
 
 
 def _with_path(interrupt: Interrupt, name: str) -> Interrupt:
-    """What a delegate waits for, with the way to it, from the top."""
+    """What a delegate waits for, with the way to it, from the top. Another graph may ask by a value that has
+    no room for that: it is put as a question."""
     value = interrupt.value
     if not isinstance(value, Mapping):
-        return interrupt
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        value = {"type": "question", "question": said, "options": [], "value": value}
     return replace(interrupt, value={**value, "path": [name, *value.get("path", ())]})

@@ -10,18 +10,17 @@ from operator import attrgetter
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 
+from signoff.graph.errors import ThreadError
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.outcome import StandingReason, may_have_run, shown_call
 from signoff.graph.state import AgentState
-from signoff.nodes.delegates.descent import DESCENT, Descent
 from signoff.nodes.delegates.run import ChildMachine
 from signoff.nodes.journal import DONE, STARTED, JournalEntry, look
-from signoff.nodes.node import NodeContext, begin
+from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 from signoff.tools.toolbox import Toolbox
 from signoff.tools.undo import UndoTool
@@ -215,14 +214,18 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
     if call.name not in machine.run.deps.toolbox.delegates:
         return [_standing(machine, reply, call, "another_graph")]
     child = ChildMachine(call, reply.message.id or "", machine.run)
-    state = None if child.deps is None else (yield from child.look())
+    try:
+        state = None if child.deps is None else (yield from child.look())
+    except ThreadError:
+        # Another graph than that of today has begun it.
+        return [_standing(machine, reply, call, "another_graph")]
     if state is None or child.deps is None:
         if result is None or not may_have_run(reply, call) or not child.tool.effects:
             return []
         return [_standing(machine, reply, call, "another_graph" if child.deps is None else "elsewhere")]
     values: Any = state.values
     below = _Level(
-        run=begin(child.deps, _config(machine.run, child.ns)),
+        run=child.context,
         state=values,
         task=child.task(values),
         path=(*machine.path, call.name),
@@ -240,12 +243,3 @@ def _standing(machine: _Level, reply: Reply, call: Call, why: StandingReason) ->
 
 def _told_in(machine: _Level, result: ToolMessage | None) -> str:
     return machine.told_in or ((result.id or "") if result is not None else "")
-
-
-def _config(run: NodeContext, ns: str) -> RunnableConfig:
-    """The configuration of a machine below this one, as it was when it ran."""
-    above = run.descent.policies if run.descent is not None else ()
-    descent = Descent(ns=ns, deeper=0, policies=(*above, run.deps.toolbox.approvals))
-    here = {**run.config.get("configurable", {}), "checkpoint_ns": f"{ns}|undo", **descent.config}
-    assert DESCENT in here, "so that its journal is found"
-    return {**run.config, "configurable": here}

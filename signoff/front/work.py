@@ -210,7 +210,7 @@ class Work:
 
     def _drive(self, command: ThreadCommand) -> Decision:
         assert self._session is not None, "`go` has made it"
-        for event in self._session.events(command):
+        for event in self._session.events(command, delegates=False):
             # A request made while a command ran takes effect at the first state after it.
             if isinstance(event, Entered) and self._asked:
                 asked, self._asked = self._asked, ""

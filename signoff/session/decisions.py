@@ -277,7 +277,8 @@ class Action:
     """A call that is handed over: the driver runs it and answers with what it observed.
 
     unknown: it was handed out before and never answered, so it may have been done already: look before
-    doing it again. reply_id: of the message that made the call.
+    doing it again. reply_id: of the message that made the call. machine: of a delegate, its namespace among
+    the checkpoints of the thread.
     """
 
     waits_for: ClassVar[str] = str(Wait.ACTION)
@@ -291,6 +292,7 @@ class Action:
     unknown: bool = False
     reply_id: str = ""
     path: tuple[str, ...] = ()
+    machine: str = ""
 
     def read(self, answer: Any) -> Any:
         """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`; with `seconds`
@@ -391,7 +393,8 @@ def _waiting_of(interrupt_id: str, value: Any) -> Waiting:
         return _approval(interrupt_id, found)
     if kind == Action.pause and isinstance(found.get("args"), Mapping):
         tool, sort = str(found.get("tool", "")), str(found.get("kind", "write"))
-        return Action(interrupt_id, tool, found["args"], sort, call_id)
+        reply_id, machine = str(found.get("reply_id", "")), str(found.get("machine", ""))
+        return Action(interrupt_id, tool, found["args"], sort, call_id, reply_id=reply_id, machine=machine)
     if kind == Confirmation.pause:
         issues = tuple(map(str, found.get("pending_issues") or ()))
         summary, claim = str(found.get("summary", "")), str(found.get("claim", "done"))

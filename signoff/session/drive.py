@@ -7,7 +7,7 @@ caller. Each request knows how it is carried out in either sort of code.
 import itertools
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +25,8 @@ from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread, storage_errors
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.errors import ThreadError
+from signoff.graph.history.replies import Call
+from signoff.graph.history.task import Task
 from signoff.graph.machine import Event, State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.delegates.descent import LISTENS
@@ -44,6 +46,7 @@ from signoff.session.commands import (
 from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
 from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
 from signoff.session.following import Follower
+from signoff.session.nested import Nested, Stood, stood_below
 from signoff.session.status import Condition, ThreadStatus, read_status, readable, state_of
 
 _T = TypeVar("_T")
@@ -79,7 +82,8 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update. listened: somebody looks at what happens."""
+    """One run of the graph, pulled update by update. listened: somebody looks at what happens. below: in its
+    delegates, too; each item then has its namespace, in parts, before it."""
 
     graph: Graph
     given: Any
@@ -88,6 +92,7 @@ class Stretch:
     control: RunControl
     modes: list[str]
     listened: bool
+    below: bool = False
     updates: Iterator[Any] | None = None
     aupdates: AsyncIterator[Any] | None = None
 
@@ -99,10 +104,11 @@ class Stretch:
             "control": self.control,
             "stream_mode": modes,
             "shown": self.listened,
+            **({"subgraphs": True} if self.below else {}),
         }
 
     def do(self, held: Held) -> Any:
-        """The next (mode, data), or END; also when the run was drained."""
+        """The next (namespace, mode, data), or END; also when the run was drained."""
         if self.updates is None:
             self.updates = self.graph.stream_held(
                 self.given, self.config, **self._options("messages" in self.modes)
@@ -110,7 +116,7 @@ class Stretch:
             # A driver that is left alone closes the run, whatever it stands in.
             held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
-            return next(self.updates, END)
+            return self._placed(next(self.updates, END))
         except GraphDrained:
             return END
 
@@ -119,9 +125,12 @@ class Stretch:
             self.aupdates = self.graph.astream_held(self.given, self.config, **self._options(self.listened))
             held.stack.push_async_callback(self.aupdates.aclose)
         try:
-            return await anext(self.aupdates, END)
+            return self._placed(await anext(self.aupdates, END))
         except GraphDrained:
             return END
+
+    def _placed(self, item: Any) -> Any:
+        return item if item is END or self.below else ((), *item)
 
 
 Driver = Generator[Any, Any, None]
@@ -226,6 +235,9 @@ class DrivenThread:
     asked: PauseRequest
     handed: dict[str, float] = field(default_factory=dict)
     """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
+    beside: set[str] = field(default_factory=set)
+    """The actions that were noted as handed out here, and were no decision yet, by the ids of their
+    interrupts."""
 
     def look(self) -> Part[ThreadStatus]:
         """Where the thread stands."""
@@ -253,6 +265,10 @@ class DrivenThread:
         given = (self.config, None, END_OF_GRAPH)
         return Operation(partial(self.graph.update_state, *given), partial(self.graph.aupdate_state, *given))
 
+    def stood_below(self, task: Task) -> Part[Mapping[str, Stood]]:
+        """Where the delegates stand that may go on with this task of the thread."""
+        return stood_below(self.graph, self.thread_id, self.deps, task)
+
     @property
     def turns(self) -> int:
         """The limit of one task."""
@@ -264,11 +280,12 @@ class DrivenThread:
 @dataclass(frozen=True)
 class Wanted:
     """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
-    the events. pieces: also at those that tell what is not whole yet."""
+    the events. pieces: also at those that tell what is not whole yet. below: also at those of delegates."""
 
     by_step: bool = False
     events: bool = False
     pieces: bool = False
+    below: bool = False
 
 
 def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Driver:
@@ -330,10 +347,17 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
     config = thread.config
     if thread.deps.toolbox.delegates:
         config = {**config, "configurable": {**config.get("configurable", {}), LISTENS: True}}
-    stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events)
+    below = wanted.below and bool(thread.deps.toolbox.delegates)
+    stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events, below)
+    nested = Nested(thread.deps, (yield from thread.stood_below(task)) if below else {})
     happened, said = False, None
     while (item := (yield stretch)) is not END:
-        mode, data = item
+        ns, mode, data = item
+        if ns:
+            for event in nested.events(ns, mode, data):
+                happened = True
+                yield event
+            continue
         if mode == "messages":
             if (chunk := _piece(data)) and chunk.text:
                 yield follower.token(chunk.text, chunk.id)
@@ -381,9 +405,12 @@ def _reached(thread: DrivenThread, status: ThreadStatus) -> Part[Any]:
     """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
     if status.outcome is not None:
         return _ended(status, thread.deps)
-    if isinstance(status.waiting, Action):
-        return (yield from _handed_out(thread, status, status.waiting))
-    return status.waiting
+    first: Decision | None = status.waiting
+    for waiting in status.waits:
+        if isinstance(waiting, Action):
+            handed = yield from _handed_out(thread, status, waiting)
+            first = handed if waiting is status.waiting else first
+    return first
 
 
 def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
@@ -397,20 +424,40 @@ def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
 
 def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bool:
     """Whether the action was handed out already, by whichever process; reads only."""
-    task = status.task
-    call = next((call for call in task.due if call.id == action.call_id), None)
-    if call is None:
+    made = _call_of(action, status)
+    if made is None:
         return False
-    (found,) = store.batch([handed_to(status.thread_id, task.reply_of(call).message.id or "", call)])
+    (found,) = store.batch([handed_to(status.thread_id, *made, action.machine)])
     return found is not None
 
 
-def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Any]:
-    """The action, noted as started in the journal: who gets it next cannot know what came of it."""
-    task, store = status.task, thread.graph.store
-    thread.handed.setdefault(action.interrupt_id, time.monotonic())
-    call = next((call for call in task.due if call.id == action.call_id), None)
-    if call is None or store is None:
+def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Action]:
+    """The action, noted as started in the journal: who gets it next cannot know what came of it.
+
+    All that wait are noted, since a driver may look at all of them; the one that it gets as its decision is
+    unknown if somebody else had it before, or this driver as its decision.
+    """
+    decision, own = action is status.waiting, action.interrupt_id
+    if decision:
+        thread.handed.setdefault(own, time.monotonic())
+    made = _call_of(action, status)
+    if made is None or thread.graph.store is None:
         return action
-    first = yield hand_out(thread.thread_id, task.reply_of(call).message.id or "", call)
-    return action if first else Action(**{**vars(action), "unknown": True})
+    first = yield hand_out(thread.thread_id, *made, action.machine)
+    if not decision:
+        thread.beside.update({own} if first else ())
+        return action
+    seen = own in thread.beside
+    thread.beside.discard(own)
+    return action if first or seen else replace(action, unknown=True)
+
+
+def _call_of(action: Action, status: ThreadStatus) -> tuple[str, Call] | None:
+    """The reply and the call of an action, as the journal has them; None for one of another graph, and for
+    one of a delegate whose payload an earlier version has saved."""
+    if action.path:
+        call = Call(0, action.call_id, action.tool, action.args)
+        return (action.reply_id, call) if action.machine else None
+    task = status.task
+    due = next((call for call in task.due if call.id == action.call_id), None)
+    return None if due is None else (task.reply_of(due).message.id or "", due)

@@ -51,8 +51,8 @@ class _Happened:
     """What every event has. Two events are equal when they tell the same, whenever that was.
 
     seq: its number, from 1, in one iteration of `Session.events`, or in a history. at: when it happened, in
-    seconds since 1970; None where a history does not say. path: the namespace of the nested graph that it
-    comes from; empty for the thread's own machine. type: its name in `to_dict`.
+    seconds since 1970; None where a history does not say. path: the delegates that lead to the machine that
+    it comes from, by name; empty for the thread's own. type: its name in `to_dict`.
     """
 
     seq: int = field(default=0, compare=False)

@@ -56,19 +56,20 @@ def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[E
             answer = expired({"type": waiting.pause, **waiting.document()}, moment, texts)
             if answer is None:
                 continue
-            found.append(Expired(thread_id, waiting.text, answer, waiting.path))
-            if waiting.path:
-                _answer_below(graph, thread_id, waiting, answer)
-            else:
+            if not waiting.path:
                 answered.append(_answered(status.values, waiting, answer))
+            elif not _answer_below(graph, thread_id, waiting, answer):
+                continue
+            found.append(Expired(thread_id, waiting.text, answer, waiting.path))
         if found:
             graph.update_state(config_of(thread_id), *entry_update(Event.EXPIRE, {"messages": answered}))
     return found
 
 
-def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) -> None:
+def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) -> bool:
     """Writes the answer into the machine of the delegate that asks; nothing where a process that was killed
-    has done so before."""
+    has done so before. False where no machine takes it: another graph asks, and only a run can answer that.
+    """
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a thread that waits has one"
     for ns in sorted(namespaces_below(saver, thread_id), key=len, reverse=True):
@@ -81,15 +82,18 @@ def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) 
             for one in value
         ):
             continue
+        if "machine" not in saved.checkpoint["channel_values"]:
+            return False
         machine = graph_of_machine(saved)
         place = {"configurable": within_saver(place["configurable"], saver)}
         values: Any = machine.get_state(place).values
         if not any(found[0] == waiting.call_id for found in _open_questions(values)):
             # It is a machine above the one that asks, which has been answered.
-            return
+            return True
         update = {"messages": [_answered(values, waiting, answer)]}
         machine.update_state(place, *entry_update(Event.EXPIRE, update))
-        return
+        return True
+    return False
 
 
 def _open_questions(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,6 +1,7 @@
 """Turns the messages and updates of a thread into events."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -145,12 +146,14 @@ class Follower:
         self.undone = len(done)
 
     def _batch(self) -> Iterator[CallStarted]:
-        """The calls that run now: consecutive reads, or one other. See `next_batch`."""
+        """The calls that run now: consecutive reads, delegates, or one other. See `next_batch`."""
+        box = self.toolbox
+        together = any(called.name in box.delegates for called in islice(self.open.values(), 1))
         for at, called in enumerate(self.open.values()):
             name = called.name
-            if self.toolbox.effect(name) is not None:
+            if box.effect(name) is not None or (name in box.delegates) is not together:
                 return
-            alone = self.toolbox.is_effect(name) or self.toolbox.is_driven(name)
+            alone = not together and (box.is_effect(name) or box.is_driven(name))
             if at and alone:
                 return
             args, asked = self._arguments_of(called)

@@ -129,17 +129,23 @@ class Session(Generic[ResultT]):
         return self.run(Undo(ask))
 
     def events(
-        self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
+        self,
+        command: ThreadCommand = None,
+        *,
+        by_step: bool = False,
+        tokens: bool = True,
+        delegates: bool = True,
     ) -> Iterator[SessionEvent]:
         """Runs the thread and yields its events as they happen; the last one is `Decided`.
 
         tokens: also yield partial results: every piece of a reply as it arrives, what a tool writes while it
         runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
         threads, which Ctrl-C does not reach. Without it they run in this thread, and `Said.retries` reports
-        waits afterwards; a callback's `on_custom_event` gets them at once in any case. Leaving the iteration
+        waits afterwards; a callback's `on_custom_event` gets them at once in any case. delegates: with
+        `tokens`, also yield what happens in delegates, each event with its `path`. Leaving the iteration
         stops the run immediately; what was saved stays.
         """
-        return self._events(command, Wanted(by_step, True, tokens))
+        return self._events(command, Wanted(by_step, True, tokens, tokens and delegates))
 
     def status(self) -> ThreadStatus:
         """The thread as it is saved: what it waits for, how it ended, or that it is to go on."""
@@ -215,10 +221,15 @@ class Session(Generic[ResultT]):
         return await self.arun(Undo(ask))
 
     def aevents(
-        self, command: ThreadCommand = None, *, by_step: bool = False, tokens: bool = True
+        self,
+        command: ThreadCommand = None,
+        *,
+        by_step: bool = False,
+        tokens: bool = True,
+        delegates: bool = True,
     ) -> AsyncIterator[SessionEvent]:
         """`events` for an event loop. `tokens` starts no threads here; waits are always reported."""
-        return self._aevents(command, Wanted(by_step, True, tokens))
+        return self._aevents(command, Wanted(by_step, True, tokens, tokens and delegates))
 
     async def astatus(self) -> ThreadStatus:
         """`status` for an event loop."""

@@ -205,7 +205,10 @@ def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]
 
 
 def _waiting(found: Waiting, task: Task) -> Waiting:
-    """What the thread waits for, with the reply that it is about."""
+    """What the thread waits for, with the reply that it is about; of a delegate's, as far as nothing says
+    otherwise, the reply that called it."""
+    if found.path and found.reply_id:
+        return found
     reply = task.spoke or task.last
     if not found.path and (call := {Question: task.ask, Confirmation: task.finish}.get(type(found))):
         reply = task.reply_of(call)

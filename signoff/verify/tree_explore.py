@@ -5,11 +5,15 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.messages import ToolMessage
+
 from signoff.graph.errors import SignoffError
+from signoff.graph.finish.again import LEFT
 from signoff.graph.finish.delegated import failed_delegates, unseen
 from signoff.graph.foreign import label
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import Task, current_task
+from signoff.graph.messages import is_reply, marks
 from signoff.graph.state import BoundAbove
 from signoff.nodes.delegates.ledger import LEDGER
 from signoff.verify.choices import MOST_STEPS, STEP
@@ -44,7 +48,7 @@ class TreeExplorer:
         self._until = set(until)
         self._queue: deque[tuple[Hashable, TreePoint]] = deque()
         self._seconds: dict[Hashable, TreePoint] = {}
-        self._key = _Keys(world.tree).of
+        self._key = _Keys(world.tree, goes_on={"retry", "extend"} & set(world.events) != set()).of
 
     def run(self) -> Exploration:
         """Returns everything that is reached; stops when one of the properties `until` is broken."""
@@ -136,23 +140,37 @@ class TreeExplorer:
 class _Keys:
     """Returns everything that the rules and the nodes of all machines read: where the top stands first.
 
-    What one machine adds is kept for as long as its point is the same object.
+    What one machine adds is kept for as long as its point is the same object. goes_on: whether a task may be
+    gone on with after its end, and with it the delegates whose results are then taken back.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, goes_on: bool) -> None:
         self._tree = tree
+        self._goes_on = goes_on
         self._bounds = tree.bounds
         self._known: dict[tuple[int, str], tuple[MachinePoint, Entries, Hashable]] = {}
 
     def of(self, point: TreePoint) -> Hashable:
         live = sorted(
-            (ns for ns in point.below if point.is_live(ns)),
+            (ns for ns in point.below if self._may_move(point, ns)),
             key=lambda ns: (ns.count("|"), point.calls[ns], ns),
         )
         kept = [self._ledger(value) for place, value in point.top.shelf.items() if place[0][1] == LEDGER]
         places = [_position(point, point.calls[ns]) for ns in live]
         parts = [self._one(point, ns) for ns in (TOP, *live)]
         return point.top.place, point.top.outside, *places, *parts, *kept
+
+    def _may_move(self, point: TreePoint, ns: str) -> bool:
+        if point.is_live(ns):
+            return True
+        if not self._goes_on or not point.top.outside:
+            return False
+        above, reply_id, call_id = point.calls[ns]
+        messages = point.all[above].messages
+        last = next((message.id for message in reversed(messages) if is_reply(message)), None)
+        results = (m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call_id)
+        left = all(marks(found).get("delegate", {}).get("status") in _TAKEN_BACK for found in results)
+        return reply_id == last and left and (above == TOP or self._may_move(point, above))
 
     def _one(self, point: TreePoint, ns: str) -> Hashable:
         at, mine = point.all[ns], _own_journal(point.top.shelf, ns)
@@ -192,6 +210,7 @@ class _Keys:
         return min(most, used[0]), min(most, used[1])
 
 
+_TAKEN_BACK = ("error", "limit", LEFT)
 _COUNTED = {"tokens": ("total_tokens", "below_tokens"), "tool_calls": ("tool_calls", "below_calls")}
 
 

@@ -101,17 +101,19 @@ def no_unseen_failure(step: TreeStep, tree: Tree) -> Why:
 
 
 def within_the_bound(step: TreeStep, tree: Tree) -> Why:
+    """Each extension grants the whole amount once more, counted from where it was."""
     limits = tree.top.deps.limits
+    times = 1 + sum("extended" in marks(message) for message in step.after.top.messages)
     if limits.tokens is not None and step.step.before.place is State.CALL_LLM:
         spent = sum(map(_tokens, step.after.all.values()))
         # One that has ended had begun its last reply beside the others.
         beside = max(1, sum(step.before.is_live(ns) for ns in step.before.below))
-        if spent > limits.tokens + REPLY_TOKENS * beside:
-            return f"{spent} tokens of {limits.tokens}, with {beside} beside each other"
+        if spent > times * (limits.tokens + REPLY_TOKENS * beside):
+            return f"{spent} tokens of {times} x {limits.tokens}, with {beside} beside each other"
     if limits.tool_calls is not None:
-        ran = len(step.after.calls) + sum(sum(one.ran.values()) for one in step.after.all.values())
-        if ran > limits.tool_calls:
-            return f"{ran} calls of {limits.tool_calls}"
+        ran = len(step.after.below) + sum(sum(one.ran.values()) for one in step.after.all.values())
+        if ran > times * limits.tool_calls:
+            return f"{ran} calls of {times} x {limits.tool_calls}"
     return None
 
 

@@ -29,7 +29,9 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.graph.build import Graph
+from signoff.graph.finish.delegated import FailedDelegate, unlisted
 from signoff.graph.messages import marks
+from signoff.graph.state import Context
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
@@ -210,6 +212,32 @@ ENDINGS = {
 
 
 @WAYS
+def test_a_context_of_the_parent_is_not_its_own(way: str) -> None:
+    """Limits and a prompt that a run of the parent gets are not those of what it calls."""
+    seen = ScriptedModel([*[call("think", thought=f"{n}") for n in range(4)], DONE])
+    below = build_graph(seen, system_prompt="Look things up.")
+    graph = parent([call("helper", task="Find it."), END_OF_PARENT], helper(below))
+    context = Context(turns=2, system_prompt="Lead.")
+    values = (
+        graph.invoke(GO, context=context)
+        if way == "sync"
+        else asyncio.run(graph.ainvoke(GO, context=context))
+    )
+    assert results(values)[0].text == "helper is done (asserted). Found it."
+    prompts = {found.text for one in seen.seen for found in one.messages if found.type == "system"}
+    assert all(text.startswith("Look things up.") for text in prompts)
+    assert prompts
+
+
+def test_what_a_failed_one_may_have_changed_is_told(till: Till) -> None:
+    below = child(call("pay", n=1), call("finish_task", summary="No.", outcome="blocked"), tools=[till.pay()])
+    values = parent([call("helper", task="Pay."), END_OF_PARENT, BLOCKED], helper(below)).invoke(GO)
+    assert results(values)[0].text == (
+        "helper did not succeed (it claims blocked). No.\nWhat it may have changed: pay(n=1) (ok)"
+    )
+
+
+@WAYS
 @pytest.mark.parametrize("name", ENDINGS)
 def test_the_result_is_the_outcome_told_honestly(name: str, way: str, storage: SqliteStorage) -> None:
     case = ENDINGS[name]
@@ -304,6 +332,42 @@ def test_done_is_refused_once_over_a_delegate_that_failed(name: str, storage: Sq
     assert [text for text in told if REFUSED in text] == told
     outcome = outcome_of(values)
     assert (len(told), outcome.claim, outcome.pending_issues) == (case.refused, case.claim, case.issues)
+
+
+@pytest.mark.parametrize("order", [[BLOCKED, DONE], [DONE, BLOCKED]])
+def test_a_success_beside_it_makes_up_for_no_failure(order: list[Any], storage: SqliteStorage) -> None:
+    """The calls of a reply are different parts of the work; only a later reply has one done again."""
+    both = [call("helper", task="One."), call("helper", task="Another.")]
+    by_task = dict(zip(("One.", "Another."), order, strict=True))
+    below = ScriptedModel(lambda messages: by_task.get(messages[-1].text, DONE))
+    steps = [both, END_OF_PARENT, call("helper", task="Again."), END_OF_PARENT]
+    graph = parent(steps, helper(build_graph(below)), storage=storage)
+    values = graph.invoke(GO, THREAD)
+    assert [found.text.startswith("Refused") for found in results(values)] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    outcome = outcome_of(values)
+    assert (outcome.claim, outcome.pending_issues) == ("done", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "issue", "named"),
+    [
+        ("it", "nothing to write", False),
+        ("it", "the it-desk is away", False),
+        ("it", "IT had no key", True),
+        ("it", "no key (it).", True),
+        ("web-search", "web-search: no answer", True),
+        ("search", "web-search: no answer", False),
+    ],
+)
+def test_a_delegate_is_named_by_a_whole_word(name: str, issue: str, named: bool) -> None:
+    failed = FailedDelegate(name, "error", 1)
+    assert unlisted([failed], [issue]) == ([] if named else [failed])
 
 
 @WAYS

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
-from signoff import Finished, Limits, Question, Session, build_graph, delegate, sqlite_storage
+from signoff import Action, Finished, Limits, Question, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.copying import copy_thread, namespaces_below
@@ -110,3 +110,21 @@ def test_a_copy_of_a_thread_has_its_delegates(storage: SqliteStorage, tmp_path: 
         assert len(namespaces_below(other.checkpointer, "t")) == 3
         to_the_end(session, session.run())
     assert sorted(paid) == sorted([*FIRST, "right again", "top again"])
+
+
+def test_a_fork_knows_what_its_delegates_had_begun(storage: SqliteStorage) -> None:
+    """Their journals are copied: what may have been done in the first thread is not done unseen again."""
+
+    @tool
+    def pay(to: str) -> str:
+        """Pay."""
+        raise AssertionError("the driver does it")
+
+    below = build_graph(by_turn(call("pay", to="x"), DONE), [pay], hand_over=["pay"])
+    made = delegate("below", below, description="Works.")
+    session = Session(build_graph(by_turn(call("below", task="Go."), DONE), [made], storage=storage), "t")
+    first = session.run("go")
+    copied = session.fork(thread_id="copy").run()
+    assert isinstance(first, Action)
+    assert isinstance(copied, Action)
+    assert (first.unknown, copied.unknown) == (False, True)

@@ -19,9 +19,11 @@ from signoff.graph.history.task import read
 from signoff.graph.machine import State
 from signoff.graph.messages import marks
 from signoff.graph.rules import decide
+from signoff.graph.state import TreeBudget
 from signoff.models import ScriptedModel, call, reply
 from signoff.nodes.delegates.descent import TreeBound
 from signoff.nodes.delegates.ledger import TreeMachine
+from signoff.nodes.delegates.results import used_by
 from signoff.session.replay import replay
 from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
@@ -269,6 +271,14 @@ def test_a_reply_that_a_crash_cut_short_is_lost_once_and_no_turn() -> None:
     assert (row["a:1"]["used"]["tokens"], row["a:1"]["used"]["tree_turns"]) == (300, 3)
     assert replace(after.task, tree=found).lost("tokens") == 200
     assert replace(after, task=replace(after.task, tree=found)).deciding(row)[0] == row
+
+
+def test_what_is_lost_below_counts_above() -> None:
+    one, _ = machine(2)
+    budget = TreeBudget(task=one.task.id, above={}, lost={"tokens": 50, "cost": 0.5})
+    lost = replace(one.task, tree=budget)
+    assert used_by(lost, None)["tokens"] == used_by(one.task, None)["tokens"] + 50 == 250
+    assert used_by(lost, PRICES)["cost"] == pytest.approx(used_by(one.task, PRICES)["cost"] + 0.5)
 
 
 def test_a_reply_that_was_settled_and_not_saved_is_lost_too() -> None:

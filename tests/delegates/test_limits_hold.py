@@ -1,12 +1,14 @@
 """The limits of a tree hold however often it was stopped, copied, answered by the clock, or gone on with."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import (
     Failed,
@@ -136,3 +138,38 @@ def test_a_retry_knows_what_each_of_those_that_go_on_has_used(storage: SqliteSto
     outcome = session.status().outcome
     assert outcome is not None
     assert (outcome["reason"], outcome["tree"]["turns"]) == ("tree_turns", 10)
+
+
+def by_task(messages: list[BaseMessage]) -> Any:
+    """Asks at once, or after three turns, as its task says, and pays on without an end."""
+    task = next(message.text for message in messages if isinstance(message, HumanMessage))
+    return asking(0 if task == "early" else 3)(messages)
+
+
+def handing_on(messages: list[BaseMessage]) -> Any:
+    task = next(message.text for message in messages if isinstance(message, HumanMessage))
+    done = any(isinstance(message, AIMessage) for message in messages)
+    return FAILED if done else call("worker", task=task)
+
+
+@pytest.mark.filterwarnings("ignore::signoff.graph.errors.JournalWarning")
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_without_a_store_too_those_that_have_not_had_their_turn_count(deep: bool, way: str) -> None:
+    """They go on one after the other; the first one must know of all that the second has below it."""
+    below = worker(by_task, control_tools=standard_controls(deadlines=True))
+    if deep:
+        below = build_graph(ScriptedModel(handing_on), [delegate("worker", below, description="Works.")])
+    made = delegate("below", below, description="Works.", parallel=1)
+    model = ScriptedModel([[call("below", task="early"), call("below", task="late")], FAILED])
+    limits = Limits(tree_turns=11 if deep else 9)
+    session = Session(build_graph(model, [made], limits=limits, checkpointer=InMemorySaver()), "t")
+    session.run("go")
+    while waits := session.status().waits:
+        if way == "sync":
+            session.resume("yes", waits[0].interrupt_id)
+        else:
+            asyncio.run(session.aresume("yes", waits[0].interrupt_id))
+    outcome = session.status().outcome
+    assert outcome is not None
+    assert (outcome["reason"], outcome["tree"]["turns"]) == ("tree_turns", limits.tree_turns)

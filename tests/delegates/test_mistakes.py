@@ -1,17 +1,19 @@
 """What does not fit a tree: one clear sentence each, and nothing is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
-from signoff import ThreadError, build_graph, delegate, outcome_of, sqlite_storage
+from signoff import Failed, Finished, Session, ThreadError, build_graph, delegate, outcome_of, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import hand_out
 from signoff.session.status import look
@@ -56,21 +58,45 @@ def test_an_answer_for_a_path_that_no_longer_waits(storage: SqliteStorage) -> No
         graph.invoke(Command(resume={first.id: "that"}), THREAD)
 
 
-def test_a_graph_of_a_delegate_that_has_changed_in_between(storage: SqliteStorage) -> None:
-    paid: list[str] = []
+@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": 5}, {"task": None}])
+def test_a_persons_edit_that_does_not_fit_is_told_and_begins_nothing(
+    args: dict[str, Any], storage: SqliteStorage
+) -> None:
+    below = ScriptedModel([DONE])
+    made = delegate("a", build_graph(below), description="Works.")
+    model = ScriptedModel([call("a", task="Go."), DONE])
+    graph = build_graph(model, [made], approvals={"delegate": True}, storage=storage)
+    session = Session(graph, "t")
+    session.run("go")
+    session.resume([{"type": "edit", "edited_action": {"name": "a", "args": args}}])
+    (told, *_) = [m for m in session.status().values["messages"] if isinstance(m, ToolMessage)]
+    assert (told.status, marks(told)["not_run"], marks(told)["ran"]) == ("error", "invalid", args)
+    assert "task" in told.text
+    assert below.seen == []
 
-    @tool
-    def pay(to: str) -> str:
-        """Pay."""
-        paid.append(to)
-        return "paid"
 
-    calls = call("a", task="Go.")
-    graph = parent(storage, [calls], a=build_graph(ScriptedModel([call("pay", to="x"), ASK]), [pay]))
-    (waits,) = graph.invoke(GO, THREAD)["__interrupt__"]
+@dataclass
+class Shop:
+    """What was paid."""
+
+    paid: list[str] = field(default_factory=list)
+
+    @property
+    def pay(self) -> Any:
+        @tool
+        def pay(to: str) -> str:
+            """Pay."""
+            self.paid.append(to)
+            return "paid"
+
+        return pay
+
+
+def other_graph() -> Any:
+    """A delegate of the same name, whose graph has other states."""
 
     def work(_: Any) -> Any:
-        return {"messages": [("ai", "hm")]}
+        raise AssertionError("it is never run here")
 
     node: Any = work
     made = StateGraph(MessagesState)
@@ -78,14 +104,62 @@ def test_a_graph_of_a_delegate_that_has_changed_in_between(storage: SqliteStorag
     made.add_edge(START, "other_work")
     made.add_edge("other_work", END)
     read: Any = lambda values: values["messages"][-1].text  # noqa: E731  as a user writes it
-    other = delegate("a", made.compile(), description="Works.", read=read)
-    changed = build_graph(ScriptedModel([DONE]), [other], storage=storage)
-    with pytest.raises(ThreadError, match="ask_user"):
-        changed.invoke(Command(resume={waits.id: "this"}), THREAD)
+    return delegate("a", made.compile(), description="Works.", read=read)
+
+
+def plain_tool() -> Any:
+    @tool
+    def a(task: str) -> str:
+        """Work."""
+        raise AssertionError("it is never run here")
+
+    return a
+
+
+CHANGED: dict[str, tuple[Callable[[], list[Any]], str]] = {
+    "another graph": (
+        lambda: [other_graph()],
+        "'a' stands in the state 'ask_user', which its graph does not",
+    ),
+    "a plain tool": (lambda: [plain_tool()], "'a' is at work in this thread, and this graph has none"),
+    "nothing": (list, "'a' is at work in this thread, and this graph has none"),
+}
+
+
+def at_work(storage: SqliteStorage, shop: Shop) -> str:
+    """A thread whose delegate has paid, and asks; the id of its question."""
+    below = build_graph(ScriptedModel([call("pay", to="x"), ASK]), [shop.pay])
+    found = parent(storage, [call("a", task="Go.")], a=below).invoke(GO, THREAD)["__interrupt__"]
+    return str(found[0].id)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_graph_of_a_delegate_that_has_changed_in_between(name: str, storage: SqliteStorage) -> None:
+    tools, said = CHANGED[name]
+    shop = Shop()
+    waits = at_work(storage, shop)
+    changed = build_graph(ScriptedModel([DONE]), tools(), storage=storage)
+    with pytest.raises(ThreadError, match=said):
+        changed.invoke(Command(resume={waits: "this"}), THREAD)
     # With the graph that it was, it goes on where it stood.
-    again = parent(storage, [DONE], a=build_graph(ScriptedModel([DONE]), [pay]))
-    assert outcome_of(again.invoke(Command(resume={waits.id: "this"}), THREAD)).status == "success"
-    assert paid == ["x"]
+    again = parent(storage, [DONE], a=build_graph(ScriptedModel([DONE]), [shop.pay]))
+    assert outcome_of(again.invoke(Command(resume={waits: "this"}), THREAD)).status == "success"
+    assert shop.paid == ["x"]
+
+
+@pytest.mark.parametrize("how", ["a new message", "a stop"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_it_can_be_left_and_is_not_told_as_never_begun(name: str, how: str, storage: SqliteStorage) -> None:
+    at_work(storage, Shop())
+    changed = build_graph(ScriptedModel([DONE]), CHANGED[name][0](), storage=storage)
+    session = Session(changed, "t", on_pending="supersede")
+    if how == "a stop":
+        assert isinstance(session.stop(), Failed)
+    else:
+        assert isinstance(session.run("Something else."), Finished)
+    told = next(m for m in session.status().values["messages"] if isinstance(m, ToolMessage))
+    assert told.text == "a was begun, and was ended before it had finished."
+    assert (told.status, marks(told)["unknown"], "not_run" in marks(told)) == ("error", True, False)
 
 
 def test_a_thread_of_before_delegates_takes_them_up(storage: SqliteStorage) -> None:

@@ -10,7 +10,7 @@ from langchain_core.load import dumps
 from langchain_core.messages import BaseMessage, messages_to_dict
 from langgraph.types import Command
 
-from signoff import Limits, build_graph, sqlite_storage
+from signoff import Finished, Limits, Session, build_graph, delegate, sqlite_storage
 from signoff.lint import Fault, FaultKind, faults, names, read_trace
 from signoff.models import ScriptedModel, call
 from signoff.models.tagged import TaggedText
@@ -121,3 +121,26 @@ def test_the_tagged_protocol_is_clean_too() -> None:
         result = build_graph(TaggedText(model), [run_python]).invoke({"messages": GO})
     assert result["outcome"]["status"] == "success"
     assert linted(result["messages"]) == []
+
+
+def test_a_thread_with_delegates_is_clean(tmp_path: Path) -> None:
+    """One fails, one asks and is stopped, and goes on with the task; the failure is named in the end."""
+    below = {
+        "fails": build_graph(ScriptedModel([call("finish_task", summary="No.", outcome="blocked")])),
+        "asks": build_graph(ScriptedModel([call("ask_user", question="Which?"), FINISH])),
+    }
+    team = [delegate(name, graph, description="Works.") for name, graph in below.items()]
+    model = ScriptedModel(
+        [
+            [call(name, task="Go.") for name in below],
+            FINISH,
+            call("finish_task", summary="Partly.", outcome="partial"),
+        ]
+    )
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        session = Session(build_graph(model, team, storage=storage), "t")
+        session.run("go")
+        session.stop()
+        session.retry()
+        assert isinstance(session.resume("this"), Finished)
+        assert linted(session.status().values["messages"]) == []

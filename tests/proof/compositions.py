@@ -70,6 +70,12 @@ def chain(
     return TreeWorld(name, Tree(deps_of(graph), parts), events, outside)
 
 
+def both_ask(name: str, events: tuple[str, ...], outside: int) -> TreeWorld:
+    """Both of them work, and ask, and work on: what one that waits has used, the other one must not use."""
+    lead, below = {**BOTH, "done": ALPHABET["finish"]}, said("write + ask")
+    return world(name, lead, below, below, events, outside, limits={"tool_calls": 4})
+
+
 WORK = said("write", "finish", "write + finish")
 ENDED = said("finish", "blocked")
 
@@ -104,6 +110,18 @@ COMPOSITIONS: Mapping[str, Callable[[], TreeWorld]] = {
         below=2,
         limits={"tool_calls": 4},
     ),
+    "few tokens, and a copy": lambda: world(
+        "few tokens, and a copy",
+        {**BOTH, "done": ALPHABET["finish"]},
+        said("write"),
+        said("ask"),
+        ("kill", "fork"),
+        1,
+        below=2,
+        limits={"tokens": 7},
+    ),
+    "few calls, and a copy": lambda: both_ask("few calls, and a copy", ("kill", "fork"), 1),
+    "few calls, on again": lambda: both_ask("few calls, on again", ("fork", "stop", "retry", "extend"), 2),
     "a message and a stop": lambda: world(
         "a message and a stop",
         {**BOTH, "done": ALPHABET["finish"]},

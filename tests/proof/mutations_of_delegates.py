@@ -16,6 +16,7 @@ import signoff.nodes.delegates.run
 import signoff.nodes.journal
 import signoff.nodes.node
 import signoff.nodes.review
+import signoff.nodes.tool_calls.closing
 import signoff.verify.tree
 import signoff.verify.tree_explore
 from signoff.graph.history.task import current_task
@@ -64,7 +65,7 @@ def _gives_up(child: Any, *args: Any) -> Any:
     try:
         return (yield from _steps(child, *args))
     except GraphInterrupt:
-        return results.abandoned_result(child.call, None, results.NOTHING_USED, bool, child.run)
+        return results.abandoned_result(child.call, None, results.NOTHING_USED, child.run)
 
 
 def _as_done(call: Any, outcome: Any, *args: Any, **notes: Any) -> Any:
@@ -137,6 +138,9 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     "calls of others are not reserved": Mutation(
         "few calls", put(ledger, "_begun", _no_calls), ["one bound"]
     ),
+    "what waits is forgotten in a copy": Mutation(
+        "few calls, and a copy", put(ledger.TreeMachine, "_open_calls", lambda _: []), ["one bound"]
+    ),
     "what is used below does not count": Mutation(
         "few tokens",
         put(signoff.graph.history.usage, "of_child", lambda _: Used(children=1)),
@@ -144,7 +148,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "what was begun is told as not run": Mutation(
         "a message and a stop",
-        put(signoff.nodes.journal, "abandon", _nothing_begun),
+        put(signoff.nodes.tool_calls.closing, "_left", _nothing_begun),
         ["what ran below is told"],
     ),
     "a stop is overlooked": Mutation(

@@ -14,6 +14,7 @@ import signoff.nodes.finishing.case
 import signoff.nodes.journal
 import signoff.nodes.review
 import signoff.nodes.route_tools
+import signoff.nodes.tool_calls.closing
 import signoff.nodes.tool_calls.done
 import signoff.nodes.undo
 from signoff.graph.finish.evidence import idle_refusals
@@ -130,7 +131,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "one event", put(signoff.nodes.execute, "runs_again", lambda *_: True), ["at most once"]
     ),
     "the journal is not read when calls are closed": Mutation(
-        "two events", put(signoff.nodes.journal, "look", _no_entries), ["what ran is told"]
+        "two events", put(signoff.nodes.tool_calls.closing, "look", _no_entries), ["what ran is told"]
     ),
     "verdicts are not kept": Mutation(
         "imports",

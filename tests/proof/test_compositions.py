@@ -12,7 +12,14 @@ from tests.proof.compositions import COMPOSITIONS
 from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
 
 BELOW = (*TREE_OVERALL, *(one.name for one in TREE_PROPERTIES))
-QUICK = ("two ask", "few tokens", "few calls", "finish beside")
+QUICK = (
+    "two ask",
+    "few tokens",
+    "few calls",
+    "few tokens, and a copy",
+    "few calls, and a copy",
+    "finish beside",
+)
 
 
 def explored_below(name: str) -> Exploration:
