@@ -25,6 +25,7 @@ from tests.support.released_conditions import CONDITIONS
 
 CHANGES = " ".join(Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text("utf-8").split())
 
+_CUT_SHORT = "The record of a task that a new message cut short counts the calls that were open"
 # What is decided differently today: version, state and what differs, with the words of CHANGELOG that say so.
 # The database of 0.1.0 was recorded while that version was made.
 CHANGED: Mapping[tuple[str, str, str], str] = {
@@ -35,6 +36,9 @@ CHANGED: Mapping[tuple[str, str, str], str] = {
     ("0.1.0", "compress", "digest"): "a digest by the model, or one line a turn",
     ("0.2.0.dev0", "compress", "digest"): "A compaction keeps less of the last turns",
     ("0.2.0.dev1", "compress", "digest"): "A compaction keeps less of the last turns",
+    ("0.2.0.dev0", "compress", "recorded outcome"): _CUT_SHORT,
+    ("0.2.0.dev1", "compress", "recorded outcome"): _CUT_SHORT,
+    ("0.2.0.dev2", "compress", "recorded outcome"): _CUT_SHORT,
 }
 # The states whose steps cannot be decided again in a condition, since the record does not hold the answer.
 _HOOKED = {State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.FINISH}
