@@ -3,7 +3,7 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import pytest
 
@@ -62,6 +62,22 @@ def sampled(cases: Sequence[pytest.Function]) -> list[pytest.Function]:
         left.remove(chosen[-1])
         seen |= values[chosen[-1]]
     return chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """A test that leaves its process in another folder fails: what a later test of that process starts would
+    begin there, and find nothing of ours."""
+    yield
+    home = item.config.invocation_params.dir
+    try:
+        left = os.getcwd()
+    except FileNotFoundError:
+        left = "a folder that is gone"
+    if left != str(home):
+        os.chdir(home)
+        why = f"the test left its process in {left}: change folders by `monkeypatch.chdir`"
+        pytest.fail(why, pytrace=False)
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,5 @@
 """A run that dies before or after any write: the command line picks the thread up by its ID."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def test_it_ends_as_if_nothing_had_happened(
         folder.mkdir()
         bench = Bench(folder)
         bench.model(ASKS)
-        os.chdir(bench.workspace)
+        monkeypatch.chdir(bench.workspace)
         if name != "run":
             bench.run("Change it")
         if name == "next task":

@@ -21,6 +21,7 @@ def test_left_out(): pass
 @pytest.fixture
 def torn(): yield; raise ValueError("torn")
 def test_torn(torn): pass
+def test_leaves_its_folder(): os.chdir("/")
 def test_after_all_that(): pass
 """
 SAMPLED = """
@@ -63,14 +64,17 @@ def run(folder: Path, source: str, *options: str) -> str:
     (folder / "pytest.ini").write_text(CONFIG)
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *options, str(folder)]
-    return subprocess.run(command, capture_output=True, text=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_forks_report_every_test_also_those_that_end_or_stop_their_process(tmp_path: Path) -> None:
     said = run(tmp_path, ODD, "--processes", "2")
-    assert "3 failed, 3 passed, 1 skipped, 1 error" in said
+    assert "3 failed, 4 passed, 1 skipped, 2 errors" in said
+    assert "the test left its process in /: change folders by `monkeypatch.chdir`" in said
     assert "the process that ran this test ended with 3" in said
     assert "Timeout (>1.0s)" in said
 
