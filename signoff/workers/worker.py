@@ -115,12 +115,17 @@ class Worker:
                     update_heartbeat_interval=self._heartbeat,
                     stalled_worker_timeout=self._heartbeat * DEAD_AFTER,
                 )
-                caring = asyncio.create_task(self._care())
+                # Before it looks whether there is something to do.
+                await self._rescue()
+                ended = asyncio.Event()
+                caring = asyncio.create_task(self._care(ended))
                 # Without it the jobs of dead workers would stay: it is better to end with an error.
                 caring.add_done_callback(self._cared)
                 try:
                     await self._worker.run()  # type: ignore[no-untyped-call]  # procrastinate leaves it untyped
                 finally:
+                    # Python 3.11 loses a cancellation that comes just as a query is answered.
+                    ended.set()
                     caring.cancel()
                     with suppress(asyncio.CancelledError):
                         await caring
@@ -213,23 +218,28 @@ class Worker:
         _log.error("%s: failed, trying again in %d s: %s", thread_id, seconds, what)
         return seconds
 
-    def _cared(self, ended: asyncio.Task[None]) -> None:
-        if not ended.cancelled():
+    def _cared(self, caring: asyncio.Task[None]) -> None:
+        if not caring.cancelled() and caring.exception() is not None:
             self.drain()
 
-    async def _care(self) -> None:
-        """Takes over the jobs of dead workers, and deletes old finished jobs."""
+    async def _care(self, ended: asyncio.Event) -> None:
+        """Takes over the jobs of dead workers, and deletes old finished jobs, until it is `ended`."""
         cleaned = -_CLEAN_SECONDS
         loop = asyncio.get_running_loop()
-        while True:
-            with suppress(ConnectorException, StorageError):
-                for job in await self._jobs.rescue():
-                    thread_id = job.task_kwargs["thread_id"]
-                    _log.warning("%s: taken over from worker %s, which is dead", thread_id, job.worker_id)
-                if loop.time() - cleaned >= _CLEAN_SECONDS:
+        while not ended.is_set():
+            await self._rescue()
+            if loop.time() - cleaned >= _CLEAN_SECONDS:
+                with suppress(ConnectorException, StorageError):
                     await self._jobs.delete_old_jobs(_KEEP_HOURS, self._queue)
                     cleaned = loop.time()
-            await asyncio.sleep(self._heartbeat)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), self._heartbeat)
+
+    async def _rescue(self) -> None:
+        with suppress(ConnectorException, StorageError):
+            for job in await self._jobs.rescue():
+                thread_id = job.task_kwargs["thread_id"]
+                _log.warning("%s: taken over from worker %s, which is dead", thread_id, job.worker_id)
 
     async def _due(self) -> bool:
         """Whether a job could start now."""

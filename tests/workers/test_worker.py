@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from signoff.models import call
 from signoff.storage.postgres import postgres_storage
 from signoff.workers.figures import backlog, job_states
 from signoff.workers.inbox import read_inbox
+from signoff.workers.jobs import JobQueries
 from signoff.workers.worker import Worker
 from tests.support.benches.session import DONE
 from tests.support.benches.workers import Bench, opened, silence, taken, until
@@ -164,6 +166,40 @@ def test_a_thread_that_runs_elsewhere_is_looked_at_again(bench: Bench) -> None:
         return bench.status().outcome is not None
 
     until(ended)
+
+
+class LosesCancellation(JobQueries):
+    """What Python 3.11 does with a cancellation that comes just as a query is answered."""
+
+    async def delete_old_jobs(self, *_: Any, **__: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+def test_a_lost_cancellation_does_not_keep_a_worker_from_its_end(bench: Bench) -> None:
+    bench.submit("one")
+    worker = bench.worker()
+    worker._jobs.__class__ = LosesCancellation
+    running = threading.Thread(target=asyncio.run, args=[worker.run(until_idle=True)], daemon=True)
+    running.start()
+    running.join(30)
+    assert not running.is_alive()
+    assert bench.figures().ended == 1
+
+
+def test_a_worker_that_runs_until_it_is_idle_takes_over_what_dead_ones_have_left(bench: Bench) -> None:
+    """Also where it has nothing else to do, and so ends at once."""
+    bench.submit("one")
+
+    async def one_taken() -> None:
+        async with opened(bench) as jobs:
+            await taken(jobs)
+
+    asyncio.run(one_taken())
+    silence(bench)
+    bench.work()
+    found = bench.figures()
+    assert (found.waiting, found.running, found.stalled, found.ended) == (0, 0, 0, 1)
 
 
 def test_the_figures_of_a_queue(bench: Bench) -> None:

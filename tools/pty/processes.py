@@ -18,6 +18,9 @@ _HANGUP_SECONDS = 0.3
 _STOP_SECONDS = 1.0
 _ROUNDS = 200
 _EMPTY_LOOKS = 3
+# How long a process without an environment may be about to become another program.
+_EXEC_SECONDS = 0.3
+_INIT, _KERNEL = 1, 2
 _PR_SET_CHILD_SUBREAPER = 36
 # Loaded here, because little is allowed between a fork and the program that follows.
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -161,17 +164,43 @@ def end_marked(mark: str, after: float = _HANGUP_SECONDS) -> None:
 def _end_members(leader: int, mark: str) -> None:
     """Kills the processes until several checks in a row find none.
 
-    During an `exec` the environment of a process reads as empty for a moment, so one check may miss it.
+    During an `exec` the environment of a process reads as empty for a moment, so one check may miss it. On a
+    busy machine the moment may last, so while some environment is empty, the checks go on for a time; a
+    process that never has one is not waited for.
     """
-    empty = 0
+    empty, since = 0, time.monotonic()
     for _ in range(_ROUNDS):
         found = _frozen(leader, mark)
         empty = 0 if found else empty + 1
-        if empty == _EMPTY_LOOKS:
+        since = time.monotonic() if found else since
+        waited = time.monotonic() - since > _EXEC_SECONDS
+        if empty >= _EMPTY_LOOKS and (waited or not _become_others()):
             return
         for pid in found:
             _signal(pid, signal.SIGKILL)
         time.sleep(0.005)
+
+
+def _become_others() -> bool:
+    """Whether a process of this user has no environment just now.
+
+    The first process may have none for good, and threads of the kernel never have one.
+    """
+    return any(
+        each.state not in "ZX"
+        and each.pid not in (_INIT, _KERNEL)
+        and each.parent != _KERNEL
+        and os.getuid() == _owner(each.pid)
+        and not _read(f"{_PROC}/{each.pid}/environ")
+        for each in processes()
+    )
+
+
+def _owner(pid: int) -> int:
+    try:
+        return os.stat(f"{_PROC}/{pid}").st_uid
+    except OSError:
+        return -1
 
 
 def _frozen(leader: int, mark: str) -> set[int]:
