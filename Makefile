@@ -15,7 +15,7 @@ DEMO := .demo
 # Python then keeps what it compiles; without it every process that a test starts compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo embedded test thorough check fast proof proof-short quick promises sweeps lowest docs clean
+.PHONY: conformance demo embedded test thorough check fast proof proof-short quick promises sweeps lowest docs clean
 
 .PHONY: help demo-port clean-all coverage build portable all-thorough
 .DEFAULT_GOAL := help
@@ -89,6 +89,17 @@ proof-short: .venv/installed
 ## lowest: tests that touch every dependency, on the lowest versions of them, with the lowest and the newest Python
 lowest: .venv/installed
 	$(RUN) python -m tests.lowest
+
+# Below `.bench/`: an environment for the suite with its public tasks, one for each framework, what was run so far.
+LOOPCHECK := .bench/loopcheck/bin/python -m loopcheck
+SEEDS ?= 1 2
+## conformance: all frameworks on public tasks under faults and on unit cases; goes on where it was; FULL=1 plays all
+conformance: .bench/loopcheck/made
+	$(LOOPCHECK) run --seeds $(SEEDS) $(if $(FULL),--full) --folder .bench/runs --json .bench/conformance.json
+
+.bench/loopcheck/made: conformance/pyproject.toml conformance/subjects/subjects.toml $(filter .tools/%,$(UV))
+	UV=$(UV) PYTHONPATH=conformance $(PYTHON) -m loopcheck install
+	@touch $@
 
 ## docs: the pages, in build/site; every warning is an error (never with -q, which hides them)
 docs: .venv/installed

@@ -1,1 +1,0 @@
-"""Tasks of AgentDojo under faults, on agents that exist: see `__main__.py`."""

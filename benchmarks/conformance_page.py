@@ -1,0 +1,205 @@
+"""`python -m benchmarks.conformance_page`: the recorded results of Loopcheck as a page, with its pictures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loopcheck.case import Case, load_cases
+from loopcheck.picture import draw
+from loopcheck.real import Provider, RealRun, write_pairs
+from loopcheck.results import Column, Results
+from loopcheck.table import group_by_theme, write_case_table, write_table
+
+ROOT = Path(__file__).parent.parent
+RECORDED = ROOT / "conformance" / "results"
+SAMPLE, FULL = RECORDED / "sample.json", RECORDED / "full.json"
+REAL = RECORDED / "real.json"
+PAGE = ROOT / "docs" / "benchmarks" / "conformance.md"
+PICTURE = ROOT / "docs" / "pictures" / "conformance.svg"
+OWN = "signoff"
+
+_HEAD = """\
+# Agent loops under faults: Loopcheck
+
+Loopcheck is a conformance suite for agent loops that any framework, in any language, can take part in by a
+URL: a scripted model, tools whose effects the suite itself sees, public tasks with checkers of their own,
+and faults that a seed draws. It is a package of its own in the folder `conformance/` of this repository,
+with a protocol, a guide for maintainers, and a rule for disputes.
+"""
+
+
+def page() -> str:
+    """Where Signoff fails stands first."""
+    sample, full = Results.read(SAMPLE), Results.read(FULL)
+    return (
+        "\n\n".join(
+            [
+                _HEAD.strip(),
+                "## Where Signoff fails\n\n" + _failures(sample, full),
+                _under_faults(sample),
+                _everything(full),
+                _unit_cases(sample),
+                _real(json.loads(REAL.read_text(encoding="utf-8"))),
+                _again(sample),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _failures(sample: Results, full: Results) -> str:
+    """Unit cases and tasks that Signoff does not pass."""
+    own, whole = _column(sample), _column(full)
+    by_name = {case.name: case for case in load_cases()}
+    lines = [
+        f"- `{name}`: {by_name[name].question} {_sentence(why)}"
+        for name, (mark, why, _) in own.cases.items()
+        if mark == "fail"
+    ]
+    wrong = [run for run in [*own.runs, *whole.runs] if run.claimed and not run.right]
+    lines += [
+        f"- {run.source}, {run.task}, {run.fault} (seed {run.seed}): {_sentence(run.why)}" for run in wrong
+    ]
+    lacks = [f"`{name}` ({why})" for name, (mark, why, _) in own.cases.items() if mark == "n/a"]
+    told = f"\n\nNot claimed: {', '.join(lacks)}." if lacks else ""
+    return ("\n".join(lines) or "In nothing that is asked here.") + told
+
+
+def _sentence(words: str) -> str:
+    short = words.split(" (")[0].rstrip(".")
+    return f"{short[:1].upper()}{short[1:]}."
+
+
+def _column(results: Results) -> Column:
+    return next(column for column in results.columns if column.name == OWN)
+
+
+def _under_faults(sample: Results) -> str:
+    seeds = " and ".join(map(str, sample.seeds))
+    return f"""\
+## All frameworks, the same sample
+
+Each subject plays the same tasks: for each source and each of the seeds {seeds} one task a fault. Right, of
+the runs that count, with the interval of 95 % confidence; a run whose fault needs what a framework does not
+claim is left out. All are set up as their documentation recommends. The suite was written by the authors of
+Signoff; what a maintainer may contest stands in `conformance/README.md`.
+
+![For each fault and framework, the share of tasks that come out right](../pictures/conformance.svg)
+
+{write_table(sample, load_cases())}"""
+
+
+def _everything(full: Results) -> str:
+    own = _column(full)
+    shares = "\n".join(_share(own, source) for source in full.sources)
+    twice = sum(bool(run.twice) for run in own.runs)
+    lost = sum(bool(run.lost) for run in own.runs)
+    agentdojo = _same_runs(full, "agentdojo")
+    return f"""\
+## Signoff, every task
+
+Every task of these sources under one fault a seed (recorded {full.day}); over thirteen seeds a task meets
+every fault:
+
+| source | tasks | seeds | right |
+| --- | --: | --- | --: |
+{shares}
+| all | {len({(run.source, run.task) for run in own.runs})} | | {own.share_of_runs().text} |
+
+An effect took place too often in {twice} of the {len(own.runs):,} runs, and one that the task asks for was
+lost in {lost}.
+
+### AgentDojo, every task under faults
+
+The same runs for all: {_seeds_of(agentdojo)}.
+
+{write_table(agentdojo, ())}"""
+
+
+def _same_runs(results: Results, source: str) -> Results:
+    """The results on one source with the seeds that all subjects have played."""
+    seeds = set.intersection(
+        *({run.seed for run in one.runs if run.source == source} for one in results.columns)
+    )
+    columns = [
+        replace(one, runs=[run for run in one.runs if run.source == source and run.seed in seeds])
+        for one in results.columns
+    ]
+    return replace(results, columns=columns, seeds=sorted(seeds))
+
+
+def _seeds_of(results: Results) -> str:
+    return f"the seeds {', '.join(map(str, results.seeds))}"
+
+
+def _share(own: Column, source: str) -> str:
+    runs = [run for run in own.runs if run.source == source]
+    seeds = sorted({run.seed for run in runs})
+    told = ", ".join(map(str, seeds))
+    tasks = len({run.task for run in runs})
+    return f"| {source} | {tasks} | {told} | {own.share_of_runs(source=source).text} |"
+
+
+def _unit_cases(sample: Results) -> str:
+    told = "\n\n".join(_theme(theme, some) for theme, some in group_by_theme(load_cases()).items())
+    return f"""\
+## The unit cases
+
+✓ right, ✗ wrong, n/a not claimed or not possible there. Totals have different denominators, and are no
+ranking.
+
+{write_case_table(sample, load_cases())}
+
+{told}"""
+
+
+def _theme(theme: str, some: Sequence[Case]) -> str:
+    lines = [f"- `{case.name}`: {case.question} {case.right}{_link(case)}" for case in some]
+    return "\n".join([f"### {theme}", "", *lines])
+
+
+def _link(case: Case) -> str:
+    return f" [Somebody's pain]({case.link})." if case.link else ""
+
+
+def _real(saved: Mapping[str, Any]) -> str:
+    runs = [RealRun(**run) for run in saved["runs"]]
+    pairs = len({(run.subject, run.source, run.task, run.seed) for run in runs})
+    return f"""\
+## A real model, in pairs
+
+Each task is played ending in words and by a call, with the same model and subject. This is the embedded
+model, of 1.5 billion parameters in four bits each, on two cores: most of these tasks are too long for it. So
+the number of tasks here is {pairs}, which shows what is reported and proves nothing ({saved["day"]}, by
+`loopcheck real --only langchain --what agentdojo --room 1300 --seed 1 --tasks 2`, broken off after the first
+pair). Any OpenAI-compatible model takes its place by `--model` and `--base-url`.
+
+{write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}"""
+
+
+def _again(sample: Results) -> str:
+    versions = "\n".join(
+        f"- {column.title}: {', '.join(f'{name} {version}' for name, version in column.versions.items())}"
+        for column in sample.columns
+        if column.versions
+    )
+    return f"""\
+## Again
+
+Recorded {sample.day} by Loopcheck {sample.suite}:
+
+{versions}
+
+```sh
+make conformance                                            # the sample, all subjects
+make conformance FULL=1 SEEDS="1 2 3"                       # every task with these seeds
+.bench/loopcheck/bin/python -m loopcheck run --only langchain --what tau2 --seeds 1
+.bench/loopcheck/bin/python -m loopcheck explain failed_sibling --only langchain
+```"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    PICTURE.write_text(draw(Results.read(SAMPLE)))

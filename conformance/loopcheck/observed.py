@@ -1,0 +1,174 @@
+"""What happened in one run of one case, in one neutral record: facts, and what the run said of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from loopcheck.outside import line
+
+Status = Literal["success", "limit", "error", "question", "approval", "stopped", "refused", "hung"]
+"""How a step ended, as the framework's caller sees it.
+
+success: it returned as done. limit: a limit ended it, and it says so. error: an exception, or an outcome that
+says error. question, approval: it waits for a person. stopped: it was asked to stop and did. refused: the
+framework said that there is nothing to do so. hung: no answer that counts: none in time, none that this suite
+understands, or its process died by itself.
+"""
+WAITING = ("question", "approval")
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as the provider got it. calls: (id, name, argument text). answers: the id of the call whose
+    result this is. size: characters, of which `text` holds at most the first 4,000."""
+
+    role: str
+    text: str = ""
+    calls: tuple[tuple[str, str, str], ...] = ()
+    answers: str | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class StepStart:
+    """Somebody outside did something: `say`, `decide`, `answer`, `resume`, `expire`."""
+
+    do: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """The model was called. status: 200, or the HTTP error it answered with. text, calls: its reply, the
+    calls as (id, name, argument text). forbids: what the request asked the provider not to reply, `talk`
+    (a call was required) or `shape` (arguments or an answer that do not fit their schema). who: the task of
+    the sub-agent that called it; empty for the agent above all. tools: the tools that the request offers, as
+    text by which two requests can be compared; empty where they were not recorded."""
+
+    messages: tuple[Message, ...] = ()
+    status: int = 200
+    text: str = ""
+    calls: tuple[tuple[str, str, str], ...] = ()
+    forbids: frozenset[str] = frozenset()
+    who: str = ""
+    tools: str = ""
+
+    @property
+    def told_first(self) -> str:
+        """What whoever called the model was told before the model had said anything."""
+        at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), None)
+        return "\n".join(message.text for message in self.messages[:at])
+
+    @property
+    def told_since(self) -> str:
+        """What came after the first words of the model, other than its own."""
+        at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), len(self.messages))
+        return "\n".join(message.text for message in self.messages[at:] if message.role != "assistant")
+
+    @property
+    def dangling(self) -> list[str]:
+        """Ids of calls in the history that have no result before the next message of another kind."""
+        missing: list[str] = []
+        open_calls: list[str] = []
+        for message in self.messages:
+            if message.answers is not None:
+                if message.answers in open_calls:
+                    open_calls.remove(message.answers)
+                continue
+            missing += open_calls
+            open_calls = [id for id, _, _ in message.calls]
+        return missing + open_calls
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A tool of the kit ran, by its own record. what: `effect`, `read`, `failed`, or `gate` for a check."""
+
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    what: str = "effect"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a step ended. words: as the framework put it. final: the final answer. pending: what waits."""
+
+    status: Status
+    words: str = ""
+    final: Any = None
+    pending: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Death:
+    """The process was killed."""
+
+
+Event = StepStart | ModelCall | ToolRun | Report | Death
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything, in the order in which it happened. capped: the model was called more often than the bench
+    allows, so the run did not end by itself."""
+
+    events: tuple[Event, ...]
+    capped: bool = False
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """The calls of the model that were answered with a reply."""
+        return [event for event in self.events if isinstance(event, ModelCall) and event.status == 200]
+
+    def calls_of(self, who: str) -> list[ModelCall]:
+        """Those of the calls that the sub-agent with this task made."""
+        return [shown for shown in self.calls if shown.who == who]
+
+    @property
+    def reports(self) -> list[Report]:
+        return [event for event in self.events if isinstance(event, Report)]
+
+    @property
+    def last(self) -> Report:
+        """The last report; `hung` when there was none."""
+        return self.reports[-1] if self.reports else Report("hung", "no report")
+
+    def runs(self, tool: str) -> list[ToolRun]:
+        """The runs of this tool."""
+        return [event for event in self.events if isinstance(event, ToolRun) and event.tool == tool]
+
+    def effects(self) -> list[ToolRun]:
+        """What was really done."""
+        return [event for event in self.events if isinstance(event, ToolRun) and event.what == "effect"]
+
+    def window(self, after: int = 0, before: int = 0) -> "Observed":
+        """What came after the step with the number `after` had begun, and before the one with the number
+        `before` did. The first step is 1; 0 is no bound. After a step that never began came nothing."""
+        begun = [place for place, event in enumerate(self.events) if isinstance(event, StepStart)]
+        begin = (begun[after - 1] + 1 if after <= len(begun) else len(self.events)) if after else 0
+        end = begun[before - 1] if 0 < before <= len(begun) else len(self.events)
+        return Observed(self.events[begin:end], self.capped)
+
+    def told(self) -> str:
+        """What happened, in a line."""
+        done = [f"{run.tool}({_short(run.args)})" for run in self.effects()]
+        ends = [report.status for report in self.reports]
+        # A subject may do anything, and as often as it likes.
+        effects = ", ".join(_counted(done)[:20]) or "no effect"
+        calls = f"{len(self.calls)} model call{'s' if len(self.calls) != 1 else ''}"
+        return f"{' → '.join(_counted(ends))}; {calls}; {effects}"
+
+
+def _short(args: Mapping[str, Any]) -> str:
+    return ", ".join(line(value, 20) for value in list(args.values())[:5])
+
+
+def _counted(words: Sequence[str]) -> list[str]:
+    """Words in order, a run of equal ones as one with its number."""
+    runs: list[tuple[str, int]] = []
+    for word in words:
+        if runs and runs[-1][0] == word:
+            runs[-1] = (word, runs[-1][1] + 1)
+        else:
+            runs.append((word, 1))
+    return [word if number == 1 else f"{word} (x{number})" for word, number in runs]

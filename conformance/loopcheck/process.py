@@ -1,0 +1,344 @@
+"""A subject's process behind the protocol: started, asked, killed and started again."""
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from loopcheck.case import FEATURES
+from loopcheck.outside import line, load
+from loopcheck.replies import Manner
+
+PROTOCOL = 1
+START = 120.0
+"""Seconds that a framework may take to be imported."""
+LARGEST = 4_000_000
+"""Bytes of an answer; a subject that sends more floods."""
+KEPT = 400
+"""Pieces of at most 4 KB that are kept of what a subject prints."""
+MARK = "LOOPCHECK_PROCESS"
+"""The environment variable by which all that one process of a subject has started is known."""
+
+
+class NoAnswer(Exception):
+    """A subject gave no answer that counts: why, in a sentence."""
+
+
+class Dead(NoAnswer):
+    """Its process has ended, or was not to be started."""
+
+
+class Silent(NoAnswer):
+    """It said nothing in time."""
+
+
+class Unfit(NoAnswer):
+    """It does not speak the protocol."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a subject says of its framework. lacks: features it does not claim, each with why."""
+
+    framework: str
+    versions: Mapping[str, str]
+    manner: Manner
+    lacks: Mapping[str, str]
+
+    @classmethod
+    def read(cls, said: Any) -> "Hello":
+        """Raises Unfit for what is not of this protocol."""
+        if not isinstance(said, Mapping) or "protocol" not in said:
+            raise Unfit("GET / did not answer with a JSON object that names its `protocol`.")
+        if said["protocol"] != PROTOCOL:
+            raise Unfit(f"It speaks protocol {said['protocol']!r}; this suite speaks {PROTOCOL}.")
+        try:
+            versions, lacks = _texts(said["versions"]), _texts(said["lacks"])
+            if unknown := next((name for name in lacks if name not in FEATURES), ""):
+                raise ValueError(f"`lacks` names the feature {unknown!r}, which CASES.md does not know")
+            manner = _manner(said)
+            for name, feature, template in (
+                ("ask", "ask", manner.ask),
+                ("delegation", "children", manner.delegate),
+            ):
+                if template is None and feature not in lacks:
+                    raise ValueError(f"`{name}` is null, and `lacks` does not name `{feature}`")
+            return cls(line(said["framework"]), versions, manner, lacks)
+        except KeyError as missing:
+            raise Unfit(f"What it says of itself has no {missing}.") from missing
+        except ValueError as error:
+            raise Unfit(f"What it says of itself cannot be used: {error}.") from error
+
+
+def _manner(said: Mapping[str, Any]) -> Manner:
+    ways = said["finish"]
+    if not isinstance(ways, Mapping) or "any" not in ways:
+        raise ValueError("`finish` has no template for `any`")
+    finish = {way: _template(given, f"finish.{way}", _FINISH) for way, given in ways.items()}
+    ask, delegation = said.get("ask"), said.get("delegation")
+    return Manner(
+        finish,
+        None if ask is None else _template(ask, "ask", _ASK),
+        None if delegation is None else _template(delegation, "delegation", _DELEGATION),
+    )
+
+
+_FINISH, _ASK, _DELEGATION = ("text", "value", "json"), ("text", "default", "seconds"), ("name", "text")
+
+
+def _template(given: Any, where: str, values: Sequence[str]) -> Mapping[str, Any]:
+    """Words, or a call; `$` and one of these names in it stands for a value."""
+    fields = given if isinstance(given, Mapping) else {}
+    # The arguments may be the structured answer as it is.
+    is_call = isinstance(fields.get("name"), str) and (
+        isinstance(fields.get("args"), Mapping) or fields.get("args") == "$value"
+    )
+    if not is_call and not isinstance(fields.get("text"), str):
+        raise ValueError(f'`{where}` is neither {{"text": …}} nor {{"name": …, "args": {{…}}}}')
+    unknown = next((one for one in _values(fields) if one not in values), None)
+    if unknown is not None:
+        raise ValueError(f"`{where}` asks for ${unknown}; there are: {', '.join(values)}")
+    return fields
+
+
+def _values(template: Any) -> Iterator[str]:
+    """The names of the values that a template asks for."""
+    if isinstance(template, str) and template.startswith("$"):
+        yield template[1:]
+    if isinstance(template, Mapping):
+        for one in template.values():
+            yield from _values(one)
+
+
+def _texts(given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise ValueError("`versions` and `lacks` are objects")
+    return {line(name): line(text) for name, text in given.items()}
+
+
+@dataclass
+class Output:
+    """The end of what a subject printed; what floods is thrown away as it comes."""
+
+    pieces: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def drain(self, pipe: Any) -> None:
+        with pipe:
+            while piece := pipe.read1(4096):
+                self.pieces.append(piece)
+
+    @property
+    def last(self) -> str:
+        """Its last line, as a sentence; empty when there is none."""
+        lines = b"".join(self.pieces).decode(errors="replace").strip().splitlines()
+        return f" It printed last: {line(lines[-1], 200)}" if lines else ""
+
+
+class Process:
+    """One process of a subject, or, without a command, the one that runs at `url` already.
+
+    start: seconds that it may take until it serves. Raises Dead when it ends before it has said what it is,
+    Silent when it says nothing, and Unfit when it speaks something else; then nothing of it is left.
+    """
+
+    def __init__(self, command: Sequence[str], printed: Output, url: str = "", start: float = START) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._printed = printed
+        self._gone = False
+        self._mark = uuid4().hex
+        port = _free_port()
+        self._address = f"127.0.0.1:{port}" if command else find_address(url)
+        try:
+            if command:
+                self._begin(command, port)
+            self.hello = Hello.read(self._first(start))
+        except BaseException:
+            self._end(0.0)
+            raise
+
+    def _begin(self, command: Sequence[str], port: int) -> None:
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**_environment(port), MARK: self._mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Dead(f"It cannot be started: {error}.") from error
+        threading.Thread(target=self._printed.drain, args=(self._child.stdout,), daemon=True).start()
+
+    def ask(self, path: str, order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """The answer to one order. Raises Dead, Silent or Unfit; then the process is gone, but for an answer
+        that came and was none."""
+        try:
+            status, data = self._request("POST", path, json.dumps(order).encode(), seconds)
+        except TimeoutError:
+            self._end(0.0)
+            raise Silent(f"It gave no answer within {seconds:g} s.") from None
+        except (OSError, http.client.HTTPException) as error:
+            if self._child is None and isinstance(error, ConnectionRefusedError):
+                raise Dead(f"Nothing answers at {self._address}.") from None
+            # It dies, which takes a moment, or it lives and answers no more.
+            died = self._end(2.0)
+            raise Dead("Its process died." if died else "It broke its answer off.") from None
+        except Unfit:
+            self._end(0.0)
+            raise
+        found = _read(data)
+        if status != 200 or not isinstance(found, dict):
+            raise Unfit(f"POST {path} answered {status}: {line(data[:800].decode(errors='replace'), 200)}")
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL to the process and to all that it has started, in whatever session: what lives on would
+        keep in its memory what a crash is to take away."""
+        if self._child is None or self._gone:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        end = time.monotonic() + 2.0
+        while (left := _find_marked(self._mark)) and time.monotonic() < end:
+            for number in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(number, signal.SIGKILL)
+            time.sleep(0.002)
+
+    @property
+    def alive(self) -> bool:
+        return self._child is None or self._child.poll() is None
+
+    def close(self) -> None:
+        """Ends it, at first by SIGTERM."""
+        if self._child is not None:
+            self._child.terminate()
+            self._end(5.0)
+
+    def _end(self, seconds: float) -> bool:
+        """Waits so long for its end, and kills what is left: also what it has started and not ended. Whether
+        it ended by itself."""
+        if self._child is None:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(seconds)
+        ended = self._child.poll() is not None
+        self.kill()
+        self._child.wait()
+        # From now on its number may be another process's.
+        self._gone = True
+        return ended
+
+    def _first(self, seconds: float) -> Any:
+        """What it says of itself, once it serves."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self._child is not None and (code := self._child.poll()) is not None:
+                raise Dead(f"It ended with status {code} before it served.{self._printed.last}")
+            try:
+                status, data = self._request("GET", "/", b"", min(5.0, seconds))
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+                continue
+            if status != 200:
+                raise Unfit(f"GET / answered {status}: {line(data[:800].decode(errors='replace'), 200)}")
+            return _read(data)
+        raise Silent(f"It did not serve within {seconds:g} s.{self._printed.last}")
+
+    def _request(self, method: str, path: str, body: bytes, seconds: float) -> tuple[int, bytes]:
+        """Raises TimeoutError when the whole answer is not there in time, however it drips."""
+        connection = http.client.HTTPConnection(self._address, timeout=seconds)
+        end = time.monotonic() + seconds
+        try:
+            connection.connect()
+            clock = threading.Timer(seconds, _break, [connection.sock])
+            clock.start()
+            try:
+                connection.request(method, path, body, {"Content-Type": "application/json"})
+                found = _whole(connection.getresponse(), f"{method} {path}")
+            finally:
+                clock.cancel()
+            if time.monotonic() >= end:
+                raise TimeoutError
+            return found
+        except (OSError, http.client.HTTPException):
+            if time.monotonic() >= end:
+                raise TimeoutError from None
+            raise
+        finally:
+            connection.close()
+
+
+def _find_marked(mark: str) -> list[int]:
+    """The processes with this mark in their environment. Where the system has no /proc, none is found."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        # It may have just ended, or be another user's.
+        with suppress(OSError):
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def _break(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _whole(answer: http.client.HTTPResponse, what: str) -> tuple[int, bytes]:
+    data = bytearray()
+    while piece := answer.read1(65_536):
+        data += piece
+        if len(data) > LARGEST:
+            raise Unfit(f"{what} answered with more than {LARGEST:,} bytes.")
+    if answer.length:
+        raise http.client.IncompleteRead(bytes(data), answer.length)
+    return answer.status, bytes(data)
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return load(data)
+    except ValueError:
+        raise Unfit(f"It answered with something else than JSON: {data[:200]!r}.") from None
+
+
+def find_address(url: str) -> str:
+    """The host and the port. Raises Unfit for what is no URL of a subject."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        # `port` raises ValueError for what is no number of a port.
+        if parts.scheme == "http" and parts.hostname and not parts.path.strip("/") and parts.port != 0:
+            return parts.netloc
+    raise Unfit(f"{url!r} is no address of a subject: http://HOST:PORT is one.")
+
+
+def _free_port() -> int:
+    """A port below those that systems give out by themselves: another server of the suite, which takes any,
+    would else come between the choice and the subject that is to listen there."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
+def _environment(port: int) -> dict[str, str]:
+    """The suite is on loopback only; keys and proxies of this machine are no business of the subjects."""
+    hidden = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PROXY", "_proxy")
+    clean = {key: value for key, value in os.environ.items() if not key.endswith(hidden)}
+    return {**clean, "OPENAI_API_KEY": "none", "PYTHONUNBUFFERED": "1", "LOOPCHECK_PORT": str(port)}

@@ -1,0 +1,229 @@
+"""What was measured, gathered from the files of the parts: shares with their confidence, and as JSON."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loopcheck import VERSION
+from loopcheck.conduct import CASES, Part, read_lines
+from loopcheck.faults import FAULTS
+from loopcheck.outside import line, load
+from loopcheck.play import TaskRun
+
+Z = 1.959964
+"""Of the normal distribution, for 95 %."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Right out of those that count. left_out: runs that the subject does not claim."""
+
+    right: int
+    of: int
+    left_out: int = 0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of 95 % confidence by Wilson, which holds for small numbers and for shares near 1."""
+        if not self.of:
+            return 0.0, 1.0
+        share, square = self.right / self.of, Z * Z
+        middle = share + square / (2 * self.of)
+        reach = Z * math.sqrt(share * (1 - share) / self.of + square / (4 * self.of**2))
+        whole = 1 + square / self.of
+        return max(0.0, (middle - reach) / whole), min(1.0, (middle + reach) / whole)
+
+    @property
+    def text(self) -> str:
+        if not self.of:
+            return "n/a"
+        low, high = map(_percent, self.bounds)
+        return f"{self.right}/{self.of} ({low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    """Whole, but for what would be rounded to all or nothing and is not."""
+    percent = round(share * 100, 6)  # 4 of 4 reach to 1, but for the last bit
+    whole = f"{percent:.0f}"
+    return (
+        f"{min(max(percent, 0.1), 99.9):.1f}" if whole in ("0", "100") and percent not in (0, 100) else whole
+    )
+
+
+@dataclass
+class Column:
+    """One subject. cases: (mark, why, version of the case) by name. runs: of tasks. absent: why it did not
+    run."""
+
+    name: str
+    title: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    cases: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    runs: list[TaskRun] = field(default_factory=list)
+    absent: str = ""
+
+    @property
+    def version(self) -> str:
+        return next(iter(self.versions.values()), "")
+
+    @property
+    def fails(self) -> bool:
+        """Whether a claim failed, or something did not run."""
+        marks = [mark for mark, _, _ in self.cases.values()]
+        return bool(self.absent) or "fail" in marks or any(run.claimed and not run.right for run in self.runs)
+
+    def share_of_cases(self, names: Iterable[str]) -> Share:
+        marks = [self.cases[name][0] for name in names if name in self.cases]
+        return Share(marks.count("ok"), marks.count("ok") + marks.count("fail"), marks.count("n/a"))
+
+    def share_of_runs(self, *, source: str = "", fault: str = "") -> Share:
+        asked = [one for one in self.runs if source in ("", one.source) and fault in ("", one.fault)]
+        claimed = [one for one in asked if one.claimed]
+        return Share(sum(one.right for one in claimed), len(claimed), len(asked) - len(claimed))
+
+
+class Apart(ValueError):
+    """Results that cannot stand in one table: why."""
+
+
+@dataclass
+class Results:
+    """day: ISO 8601. full: all tasks were played, not a sample that the seed draws."""
+
+    day: str
+    seeds: Sequence[int]
+    full: bool
+    columns: Sequence[Column]
+    suite: str = VERSION
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(run.source for column in self.columns for run in column.runs))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON. A run that is right is a line of its name; of the others all is told."""
+        return {
+            "suite": self.suite,
+            "day": self.day,
+            "seeds": list(self.seeds),
+            "full": self.full,
+            "subjects": [
+                {
+                    "name": one.name,
+                    "title": one.title,
+                    "versions": dict(one.versions),
+                    "absent": one.absent,
+                    "cases": {
+                        name: {"mark": mark, "version": version, "why": why}
+                        for name, (mark, why, version) in one.cases.items()
+                    },
+                    "runs": [_short(run) for run in one.runs],
+                }
+                for one in self.columns
+            ],
+        }
+
+    def save(self, file: Path) -> None:
+        """A line for each case and each run, so that two results can be compared line by line."""
+        head = {name: value for name, value in self.document().items() if name != "subjects"}
+        subjects = ",\n".join(map(_lines, self.document()["subjects"]))
+        text = f'{json.dumps(head)[:-1]}, "subjects": [\n{subjects}\n]}}\n'
+        # Whatever a subject says can be written.
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+    @classmethod
+    def read(cls, file: Path) -> "Results":
+        """Raises OSError, ValueError, LookupError, TypeError or AttributeError for what was not saved so."""
+        found = load(file.read_bytes())
+        columns = [_column(one) for one in found["subjects"]]
+        seeds = [int(seed) for seed in found["seeds"]]
+        return cls(line(found["day"]), seeds, bool(found["full"]), columns, line(found["suite"]))
+
+    def beside(self, other: "Results") -> "Results":
+        """Both in one table. Raises Apart for results that are not to be compared."""
+        if self.suite != other.suite:
+            raise Apart(f"they are of the suite's versions {self.suite} and {other.suite}")
+        if self.sources and other.sources and (self.seeds, self.full) != (other.seeds, other.full):
+            raise Apart("they are of other seeds, or one has every task and the other a sample")
+        every = [*self.columns, *other.columns]
+        names = [column.name for column in every]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise Apart(f"both hold a subject {twice!r}")
+        versions: dict[str, int] = {}
+        for column in every:
+            for name, (_, _, version) in column.cases.items():
+                if versions.setdefault(name, version) != version:
+                    raise Apart(f"they are of two versions of the case {name!r}")
+        of = self if self.sources else other
+        return Results(max(self.day, other.day), of.seeds, of.full, every, self.suite)
+
+
+def _column(said: Mapping[str, Any]) -> Column:
+    """What others have sent: nothing in it is believed to be of the right kind."""
+    cases = {
+        line(name): (_mark(cell["mark"]), str(cell["why"]), int(cell["version"]))
+        for name, cell in said["cases"].items()
+    }
+    versions = {line(name): line(text) for name, text in said["versions"].items()}
+    name = line(said["name"])
+    runs = [_long(name, run) for run in said["runs"]]
+    return Column(name, line(said["title"]), versions, cases, runs, str(said["absent"]))
+
+
+def _mark(said: Any) -> str:
+    if said not in ("ok", "fail", "n/a"):
+        raise ValueError(f"there is no mark {said!r}")
+    return str(said)
+
+
+def _lines(subject: Mapping[str, Any]) -> str:
+    """One subject as JSON, each case and each run in a line."""
+
+    def dump(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    head = {name: value for name, value in subject.items() if name not in ("cases", "runs")}
+    cases = ",\n".join(f"{dump(name)}: {dump(cell)}" for name, cell in subject["cases"].items())
+    runs = ",\n".join(map(dump, subject["runs"]))
+    return f'{dump(head)[:-1]}, "cases": {{\n{cases}\n}}, "runs": [\n{runs}\n]}}'
+
+
+_FEW = ("source", "seed", "fault", "task")
+
+
+def _short(run: TaskRun) -> list[Any]:
+    told = run.document()
+    few = [told[name] for name in _FEW]
+    if run.claimed and run.right:
+        return few
+    return [*few, {key: value for key, value in told.items() if key not in (*_FEW, "subject")}]
+
+
+def _long(subject: str, run: Sequence[Any]) -> TaskRun:
+    given = dict(zip(_FEW, run, strict=False))
+    more = run[len(_FEW)] if len(run) > len(_FEW) else {"ended": True, "solved": True}
+    found = TaskRun(subject=subject, **given, **more)
+    if found.fault not in FAULTS:
+        raise ValueError(f"there is no fault {found.fault!r}")
+    return found
+
+
+def gather(parts: Sequence[Part], folder: Path, absent: Mapping[str, str], day: str) -> Results:
+    """What the files of these parts hold. absent: why subjects did not run."""
+    columns: dict[str, Column] = {}
+    for part in parts:
+        column = columns.setdefault(part.subject.name, Column(part.subject.name, part.subject.title))
+        column.absent = absent.get(part.subject.name, "")
+        lines = read_lines(part.file(folder))
+        if not lines or lines[0]["suite"] != VERSION:
+            continue
+        column.title, column.versions = lines[0]["framework"], lines[0]["versions"]
+        if part.what == CASES:
+            column.cases = {one["case"]: (one["mark"], one["why"], one["version"]) for one in lines[1:]}
+        else:
+            column.runs += [TaskRun(**one) for one in lines[1:]]
+    seeds = sorted({part.seed for part in parts if part.what != CASES})
+    return Results(day, seeds, any(part.full for part in parts), list(columns.values()))
