@@ -93,6 +93,7 @@ class _Running:
         if self._came and not self._again:
             raise RunsOnce
         self._came = "nothing yet"
+        self.job.reached = True
         run, tool = self.job.run, request.tool or self.job.tool
         injector = run.deps.injector if tool is self.job.tool else Injector([tool])
         args = dict(request.tool_call["args"])

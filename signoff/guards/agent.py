@@ -4,25 +4,25 @@ LangChain's compiled agent saves in the background, lets two runs of one thread 
 counts super-steps. `guarded(agent)` is the same agent without these three.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
-from signoff.graph.compiled.inputs import Entry, beside_saved
+from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other, check_says_something
 from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.machine import ENTRIES
 from signoff.nodes.requests import Operation, acarry_out, carry_out
 
 _NO_STEP_LIMIT = 2**31 - 1
-_PLACES = {str(state) for state in ENTRIES.values()}
 
 
 class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -60,14 +60,23 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _entered(self, given: Any, config: RunnableConfig | None) -> Entry:
         """An input for the machine's own graph, as one for this agent: it enters where every input does."""
-        if not isinstance(given, Command) or given.goto not in _PLACES:
+        if not isinstance(given, Command):
             return given
+        check_says_something(given)
+        enters = isinstance(given.update, Mapping) and given.update.get("event") in ENTRIES
         thread_id, saver = thread_to_hold(self.checkpointer, self.config, config), self.checkpointer
         if thread_id is not None and isinstance(saver, BaseCheckpointSaver):
-            place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-            saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
-            if beside_saved(given, saved) is None:
-                return None
+            named = merge_configs(self.config, config).get("configurable", {}).get("checkpoint_id")
+            at = {"checkpoint_id": named} if named and not enters else {}
+            place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **at}}
+            if enters or at:
+                saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+                if at:
+                    yield from check_is_no_other(given, saved, saver, place)
+                elif beside_saved(given, saved) is None:
+                    return None
+        if not enters:
+            return given
         first = next(end for start, end in self.builder.edges if start == START)
         return Command(goto=first, update=given.update)
 
@@ -78,13 +87,17 @@ def guarded(agent: Any) -> GuardedGraph:
     One runner holds a thread, each step is saved before the next one begins, and no count of steps ends a run
     before a limit of the guards. `agent` itself is not changed.
 
-    Raises SetupError for anything that is not such an agent, or has no guards.
+    Raises SetupError for anything that is not such an agent, has no guards, or has a channel of its own with
+    a name of theirs.
     """
     if not isinstance(agent, CompiledStateGraph) or "guards" not in agent.builder.channels:
         raise SetupError(
             f"guarded() takes an agent with guards, and this is {quote_id(type(agent).__name__)}; write "
             "guarded(create_agent(model, tools, middleware=[Guards()]))."
         )
+    from signoff.guards.state import check_channels, taken  # Guards says first where langchain is missing
+
+    check_channels(taken(agent.builder.channels))
     held = agent.copy()
     held.__class__ = GuardedGraph
     assert isinstance(held, GuardedGraph), "the class was set in the line above"

@@ -1,17 +1,25 @@
 """What `Guards` asks LangChain's loop for within a hook, and how it reads what a tool call gives back."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+from langchain_core.tracers.context import register_configure_hook
 from langgraph.types import Command
 
 from signoff.graph.foreign import being_ended, gets_past, unanswered
 from signoff.graph.history.replies import Call
+from signoff.graph.messages import is_genuine
+from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
-from signoff.nodes.tool_calls.run import ResultWriter, ToolResult
+from signoff.nodes.tool_calls.returned import joined
+from signoff.nodes.tool_calls.run import FROM_TOOL, ResultWriter, ToolResult
 
 
 @dataclass(frozen=True)
@@ -28,22 +36,68 @@ class HandlerCall:
         return await self.handler(self.given)
 
 
+class _Start(BaseCallbackHandler):
+    """Notes that a tool begins, whichever it is: a middleware after `Guards` may have put another in its
+    place."""
+
+    # In the context of the call, before the tool begins.
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.noted = False
+
+    def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
+        self.noted = True
+        # What runs in the tool need not be listened to.
+        _start.set(None)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        before = _start.get()
+        _start.set(self)
+        try:
+            yield
+        finally:
+            # Not by a token: a coroutine may be closed in another context than its own.
+            _start.set(before)
+
+
+_start = ContextVar[_Start | None]("_start", default=None)
+register_configure_hook(_start, inheritable=False)
+_RUNS = ("invoke", "ainvoke", "run", "arun")
+
+
+def _tells_its_start(tool: BaseTool) -> bool:
+    """Whether it runs in LangChain's own way, which tells the callbacks that it begins."""
+    return all(getattr(type(tool), way).__module__.startswith("langchain_core.") for way in _RUNS)
+
+
 @dataclass(frozen=True)
 class Running:
     """Runs a call by LangChain's own node for tools; the result is a list of one, as `once` takes it."""
 
     asking: HandlerCall
     writer: ResultWriter
+    start: _Start = field(default_factory=_Start)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the tool has begun, or may have: what stands between it and `Guards` may ask a person
+        first."""
+        tool = self.asking.given.tool
+        return self.start.noted or (tool is not None and not _tells_its_start(tool))
 
     def do(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            return [self._read(self.asking.do(run))]
+            with self.start.listening():
+                return [self._read(self.asking.do(run))]
         except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
             return [self._broken(raised, run)]
 
     async def ado(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            return [self._read(await self.asking.ado(run))]
+            with self.start.listening():
+                return [self._read(await self.asking.ado(run))]
         except BaseException as raised:
             if being_ended(raised):
                 raise
@@ -59,6 +113,8 @@ class Running:
     def _read(self, output: Any) -> ToolResult:
         if isinstance(output, ToolMessage):
             return self._marked(output)
+        if isinstance(output, list):
+            output = joined(output)
         update = getattr(output, "update", None)
         plain = isinstance(output, Command) and not (output.goto or output.graph or output.resume)
         if not plain or not isinstance(update, Mapping):
@@ -68,7 +124,7 @@ class Running:
         own = [m for m in messages if _answers(m, self.writer.call)]
         if len(own) != 1:
             raise Goes(output)
-        more = tuple(m for m in messages if m is not own[0])
+        more = tuple(_of_tool(m) for m in messages if m is not own[0])
         # A guarded child has channels of the same names. What it came to is told in its last message.
         rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
         result = own[0].model_copy(update={"status": "error"}) if _failed(update.get("outcome")) else own[0]
@@ -79,6 +135,14 @@ class Running:
         kept = {**message.additional_kwargs, **found.result.additional_kwargs}
         own = {"id": message.id, "additional_kwargs": kept, "response_metadata": message.response_metadata}
         return replace(found, result=found.result.model_copy(update=own))
+
+
+def _of_tool(message: Any) -> Any:
+    """What a tool says in the user's role is no word of theirs."""
+    (said,) = convert_to_messages([message])
+    if isinstance(said, HumanMessage) and is_genuine(said):
+        return as_reminder(said, FROM_TOOL)
+    return message
 
 
 def _answers(message: Any, call: Call) -> bool:

@@ -45,13 +45,14 @@ class Whole:
 
     Where nothing was, `messages` are those of the thread; else the current task's alone. start: where in them
     the ledger begins; known: where what is not noted yet begins, 0 where the ledger is to begin anew. lost:
-    whether something was taken out.
+    whether something was taken out. unseen: those of the messages that no hook of `Guards` has seen yet.
     """
 
     messages: Sequence[BaseMessage]
     start: int = 0
     known: int = 0
     lost: bool = False
+    unseen: Sequence[BaseMessage] = ()
 
 
 def whole_history(
@@ -71,11 +72,10 @@ def whole_history(
         return Whole(messages)
     start = _place(messages, past[0].id)
     if start is not None and (messages[start - 1].id if start else "") == after:
-        if _begins(past, messages, start):
-            return Whole(messages, start, start + len(past))
-        latest = _latest(past)
-        if _begins(latest, messages, start):
-            return Whole(messages, start, start + len(latest))
+        for noted in (past, _latest(past)):
+            if _begins(noted, messages, start):
+                known = start + len(noted)
+                return Whole(messages, start, known, unseen=messages[known:])
     return _merged(messages, _latest(past), tools, is_input=is_input)
 
 
@@ -119,9 +119,9 @@ def _merged(
     lost = [one for one in replies if one.id not in places]
     closed = _closed(lost, replies[-1], [*past, *new], tools) if lost else {}
     if not closed:
-        return Whole([*kept, *new], 0, len(past), True)
+        return Whole([*kept, *new], 0, len(past), True, new)
     whole = [one for message in kept for one in (message, *closed.get(message.id, ()))]
-    return Whole([*whole, *new], 0, 0, True)
+    return Whole([*whole, *new], 0, 0, True, new)
 
 
 def is_summary(message: BaseMessage) -> bool:

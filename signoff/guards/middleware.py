@@ -15,6 +15,7 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
@@ -29,6 +30,7 @@ from signoff.graph.compiled.settings import checked_limits, checked_texts, flag,
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
+from signoff.graph.kinds import kind_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
@@ -57,7 +59,7 @@ from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.run import ResultWriter, once
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
-from signoff.tools.toolbox import Toolbox, make_toolbox
+from signoff.tools.toolbox import Toolbox, is_provided, make_toolbox, provider_name
 
 try:
     from langchain.agents.middleware import (
@@ -69,12 +71,13 @@ try:
     from langchain.agents.middleware.types import hook_config
 
     from signoff.guards.calls import Goes, HandlerCall, Running
-    from signoff.guards.state import GuardedState
+    from signoff.guards.state import GuardedState, check_channels, filled
 except ImportError:
     check_version()
     raise
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
+_PROVIDED = "provided"
 _NO_MODELS = BoundModels((), None)
 
 Request = ModelRequest[Any]
@@ -144,13 +147,16 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             evidence=evidence,
             any_channel=True,
         )
-        self._known: dict[str, BaseTool | dict[str, Any]] = {}
+        self._known: dict[str, BaseTool] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
         self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
         self._warned = False
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A new input enters where every input does, whatever the thread stood in."""
+        if state.get("guards") is None:
+            # Nothing is in them before the first input, unless somebody else has put it there.
+            check_channels(filled(state))
         state, known = with_ids(state)
         walk = self._walk(state, is_input=True)
         # Other middleware may take messages out before the next hook of this one.
@@ -160,7 +166,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         walk.at = State.COMPRESS
-        update = {"event": entered, **walk.channels(position["tools"] if position else {})}
+        update = {"event": entered, "begun": True, **walk.channels(position["tools"] if position else {})}
         return update if known else {"messages": [_ALL, *state["messages"]], **update}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -214,6 +220,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     ) -> Part[ExtendedModelResponse[Any]]:
         if walk.is_over:
             raise SetupError(_BACK)
+        yield from walk.hear()
         # LangChain's loop runs the calls of a reply before it comes back to the model.
         ran = walk.at is State.EXECUTE
         if ran:
@@ -270,7 +277,10 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> tuple[GuardedRun, Part[ToolMessage | Command[Any]]]:
         state: Any = request.state
-        run = begin(self._deps_for(state), get_config(), state)
+        own = getattr(request.runtime, "tools", None) or ()
+        told = state["guards"]["tools"] if state.get("guards") else ()
+        here = [tool for tool in own if tool.name in told]
+        run = begin(self._deps_for(state, here), get_config(), state)
         return run, self._call(run, state, request, handler)
 
     def _call(
@@ -304,8 +314,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def _resolve(self, request: ToolCallRequest, call: Call) -> ToolCallRequest:
         """The request for the tool that the call means, where its name was written slightly wrong."""
-        known = self._known.get(call.name)
-        if request.tool is not None or not isinstance(known, BaseTool):
+        own = getattr(request.runtime, "tools", None) or ()
+        known = next((tool for tool in own if tool.name == call.name), self._known.get(call.name))
+        if request.tool is not None or known is None:
             return request
         named = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
         return request.override(tool_call=named, tool=known)
@@ -322,12 +333,16 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return run.store is not None
 
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
-        if walk.is_over:
-            return None
+        yield from walk.hear(ends=True)
         position: GuardPosition | None = walk.given.get("guards")
+        if walk.is_over and not walk.said_since:
+            return None
         last = walk.task.last
         # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
-        if last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
+        if walk.is_over:
+            # What another middleware has said since then is a part of it.
+            walk.end_later()
+        elif last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
             yield from walk.go()
         elif walk.at not in WAITS:
             yield from walk.fail("middleware", _PAST)
@@ -353,26 +368,32 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                 )
 
     def _walk(self, state: Any, tools: Sequence[Any] = (), *, is_input: bool = False) -> Walk:
-        return Walk(state, begin(self._deps_for(state, tools), get_config(), state), is_input)
+        run = begin(self._deps_for(state, tools), get_config(), state)
+        return Walk(state, run, f"{self.name}.before_agent", is_input)
 
     def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
         """What the states work with in this thread: with its tools, as far as they are known here."""
         position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
+        here = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name not in controls}
+        self._known |= here
+        for name in here:
+            kinds.setdefault(name, "")
         for tool in tools:
-            name = tool.name if isinstance(tool, BaseTool) else ""
-            if name and name not in controls:
-                self._known[name] = tool
-                kinds.setdefault(name, "")
+            if is_provided(tool) and (name := provider_name(tool)) not in controls:
+                kinds.setdefault(name, _PROVIDED)
         if not kinds:
             # Nobody has been told of any tool: LangChain's own node judges what an import calls.
             kinds = _called(state.get("messages") or (), controls)
+        found = tuple(
+            here.get(name) or _of_kind(self._known.get(name), kind) or kind for name, kind in kinds.items()
+        )
         names = tuple(kinds)
-        found = tuple(self._known.get(name) for name in names)
         made = self._made.get(names)
         if made is None or made[0] != found:
-            given = [tool or _unseen(name, kinds[name]) for name, tool in zip(names, found, strict=True)]
+            pairs = zip(names, found, strict=True)
+            given = [_unseen(name, tool) if isinstance(tool, str) else tool for name, tool in pairs]
             box = replace(make_toolbox(given, self._controls), dialogue=self._dialogue)
             made = self._made[names] = found, replace(self._deps, toolbox=box)
         return made[1]
@@ -411,11 +432,20 @@ def _no_models(name: str) -> BoundModels:
 
 
 def _kinds(box: Toolbox) -> dict[str, str]:
-    return {name: str(kind) for name, kind in box.kinds.items() if name in box.tools}
+    kinds = {name: str(kind) for name, kind in box.kinds.items() if name in box.tools}
+    return kinds | dict.fromkeys(box.provided, _PROVIDED)
 
 
-def _unseen(name: str, kind: str) -> BaseTool:
+def _of_kind(tool: BaseTool | None, kind: str) -> BaseTool | None:
+    """The tool, where it is of the kind that the thread has been told of: another agent with the same guards
+    may have another one of its name."""
+    return tool if tool is not None and (not kind or str(kind_of(tool)) == kind) else None
+
+
+def _unseen(name: str, kind: str) -> BaseTool | dict[str, Any]:
     """A tool that this process has not been told of yet: it is known by its name, and its kind."""
+    if kind == _PROVIDED:
+        return {"type": _PROVIDED, "name": name}
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     metadata = {"kind": kind} if kind else {}
     return StructuredTool(name=name, description=name, args_schema=schema, metadata=metadata)
@@ -456,7 +486,8 @@ def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Wa
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = walk.run.reader(walk.state).index.places
     if message.id is None or message.id in taken:
-        message.id = f"{message.id or 'reply'}-{len(walk.state['messages'])}"
+        # Not by its place, which comes again where messages are taken out: the journal goes by it.
+        message.id = f"{message.id or 'reply'}-{uuid4()}"
     return [slim(message)]
 
 

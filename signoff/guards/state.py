@@ -1,11 +1,13 @@
 """The channels of a guarded agent: those of the machine, under the names that it gives them."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NotRequired, Self, TypeVar
 
 from langchain.agents.middleware.types import AgentState, OmitFromInput, PrivateStateAttr
 from langchain_core.messages import AnyMessage
-from langgraph.channels import LastValue
+from langgraph.channels import LastValue, UntrackedValue
 
+from signoff.graph.errors import SetupError
 from signoff.graph.messages import SNAPSHOT_EVERY, HistoryChannel
 from signoff.graph.state import Decision, EndedTask, Ending, Extra, Phases, Spent, Verdicts
 from signoff.guards.ledger import take_down
@@ -55,8 +57,34 @@ class GuardedState(AgentState[Any]):
     spent: NotRequired[Annotated[Spent, OwnValue, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, OwnValue, PrivateStateAttr]]
     guards: NotRequired[Annotated[GuardPosition, OwnValue, PrivateStateAttr]]
+    # Whether this run began with an input; of no later run, so it is not saved.
+    begun: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
     past: NotRequired[Annotated[list[AnyMessage], _LEDGER, PrivateStateAttr]]
 
 
 OWN = frozenset(GuardedState.__annotations__)
-"""The channels that Guards adds."""
+"""The channels of an agent with guards."""
+
+ADDED = OWN - AgentState.__annotations__.keys()
+"""Those of them that Guards adds."""
+
+
+def check_channels(names: Iterable[str]) -> None:
+    """Raises SetupError where there are names: of channels that Guards has, and that are not its own."""
+    if found := sorted(names):
+        raise SetupError(
+            f"Guards keeps channels named {', '.join(map(repr, found))}, and the state of this agent has its "
+            "own of these names; rename them in your state_schema, or in the middleware that brings them. "
+            "A thread that build_graph has run is not taken up: begin another one."
+        )
+
+
+def taken(channels: Mapping[str, Any]) -> set[str]:
+    """Which of the channels that Guards adds are of another make in an agent."""
+    own = (OwnValue, LedgerChannel, UntrackedValue)
+    return {name for name in ADDED & channels.keys() if not isinstance(channels[name], own)}
+
+
+def filled(state: Mapping[str, Any]) -> set[str]:
+    """Those in which there is something, though no hook has written yet. The ledger begins empty."""
+    return {name for name in ADDED & state.keys() if name != "past" or state[name]}

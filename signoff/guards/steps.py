@@ -9,7 +9,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import is_not
-from typing import Any
+from typing import Any, NotRequired
+from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -21,9 +22,10 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import ENTRIES, LAST, Event, State, next_state
 from signoff.graph.messages import append_messages, follow, is_reply, lineage
 from signoff.graph.prompt.prompt import build_prompt
-from signoff.graph.state import AgentState, EndedTask, Ending
+from signoff.graph.state import MIDDLEWARE, AgentState, EndedTask, Ending
 from signoff.guards.ledger import Whole, seen_in, whole_history
 from signoff.guards.ledger import begin as begin_ledger
+from signoff.guards.persons import as_reminder, by_person, in_users_role
 from signoff.nodes.ask_user import ask_user
 from signoff.nodes.compress import compress
 from signoff.nodes.confirm import confirm
@@ -57,12 +59,14 @@ _NOTHING = object()
 class GuardPosition(TypedDict):
     """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
     kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
-    first message. after: the id of the message before the current task, which is in the ledger."""
+    first message. after: the id of the message before the current task, which is in the ledger. enters: the
+    node of the agent in which an input is taken up."""
 
     at: str
     tools: dict[str, str]
     first: str
     after: str
+    enters: NotRequired[str]
 
 
 @dataclass
@@ -114,11 +118,12 @@ def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
 
 @dataclass
 class Walk:
-    """The states that one hook runs, and what they have written. at: the next one; None at the end. is_input:
-    whether the hook is that of a new input."""
+    """The states that one hook runs, and what they have written. at: the next one; None at the end. enters:
+    the node of the hook in which an input is taken up; is_input: whether it is this one."""
 
     given: Mapping[str, Any]
     run: GuardedRun
+    enters: str
     is_input: bool = False
     at: State | None = field(init=False)
     state: AgentState = field(init=False)
@@ -147,6 +152,24 @@ class Walk:
     def task(self) -> Task:
         return self.run.task(self.state)
 
+    def hear(self, *, ends: bool = False) -> Part[None]:
+        """Marks what tools and other middleware have said in the user's role since the last hook.
+
+        ends: whether the run ends here; else what they say after the end of a task begins the next one.
+        """
+        position: GuardPosition | None = self.given.get("guards")
+        over = position is None or not position["at"]
+        said = in_users_role(self.whole.unseen) if position is not None and (ends or not over) else []
+        if not said:
+            return
+        person = set[str]()
+        if not self.given.get("begun"):
+            person = yield from by_person(said, self.run.config, over=over)
+        marked = [as_reminder(one, MIDDLEWARE) for one in said if one.id not in person]
+        if marked:
+            state: Any = {**self.state, "messages": append_messages(self.before, [marked])}
+            self.state = state
+
     @property
     def is_over(self) -> bool:
         """Whether the task has ended already. Where the last hook stood may be of the task before: other
@@ -162,13 +185,24 @@ class Walk:
         last = messages[-1].id if messages else None
         return ended["message"] == last or ended["task"] == self.task.id
 
+    @property
+    def said_since(self) -> bool:
+        """Whether there are messages after the end of the task."""
+        messages: Sequence[BaseMessage] = self.given.get("messages") or ()
+        return bool(messages) and self.given["ended"]["message"] != messages[-1].id
+
+    def end_later(self) -> None:
+        """Lets the task that has ended end at the last message."""
+        self.at = None
+        self.written["ended"] = {**self.given["ended"], "message": self.given["messages"][-1].id}
+
     def take(self, report: Report) -> None:
         """Writes what a state reports, and goes where the table leads."""
         assert self.at is not None, "there is a state that reports"
         ends = report.event is None and self.at is LAST
         self.at = None if ends else next_state(self.at, report.event)
         update = {"event": str(report.event or "ended"), **report.update}
-        messages = update.pop("messages", [])
+        messages = [_with_id(message) for message in update.pop("messages", [])]
         self.written |= update
         state: Any = {**self.state, **update}
         if messages:
@@ -245,11 +279,20 @@ class Walk:
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
         """What is written beside the messages."""
         position = GuardPosition(
-            at=str(self.at or ""), tools=dict(tools), first=self.run.first, after=self.after
+            at=str(self.at or ""),
+            tools=dict(tools),
+            first=self.run.first,
+            after=self.after,
+            enters=self.enters,
         )
         written = {**self.written, "guards": position}
         # Each channel that is written costs LangGraph a step of its own to save.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
+
+
+def _with_id(message: BaseMessage) -> BaseMessage:
+    """The message with an id: one of its own, which nothing that runs beside this agent makes as well."""
+    return message if message.id is not None else message.model_copy(update={"id": str(uuid4())})
 
 
 def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, tuple[str, Call]]:
@@ -263,7 +306,8 @@ def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, 
         last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
         if last is None:
             return {}
-        newest: Any = {"messages": list(messages[last:])}
+        # What another middleware says in the user's role after the reply is no part of it.
+        newest: Any = {"messages": [one for one in messages[last:] if one.type != "human"]}
         (reply,) = read_messages(newest, box).section.replies
     reply_id = reply.message.id or ""
     return {call.id: (reply_id, call) for call in reply.before_control if reply.open(call)}
@@ -292,7 +336,9 @@ def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[Sy
     given = walk.before
     if len(shown) != len(given) or any(map(is_not, shown, given)):
         # What the states have added is not in it yet.
-        seen: Any = {**state, "messages": [*shown, *walk.messages]}
+        news = {message.id: message for message in walk.changed()}
+        added = (message for message in walk.messages if message.id not in news)
+        seen: Any = {**state, "messages": [*(news.get(one.id, one) for one in shown), *added]}
         state, reader = seen, read_messages(seen, run.deps.toolbox)
     told = run.deps.prompt_with(system if system is not None else run.deps.system_prompt)
     prompt = build_prompt(state, reader, told, run.deps.texts)

@@ -32,6 +32,7 @@ from signoff import (
     Limits,
     SetupError,
     ThreadBusy,
+    ThreadError,
     current_outcome,
     extend,
     outcome_of,
@@ -194,15 +195,46 @@ def test_without_a_store_a_person_is_told_that_there_is_no_journal() -> None:
     assert len(told) == 1
 
 
-def test_a_guarded_agent_goes_on_by_extend_and_retry() -> None:
+@pytest.mark.parametrize("way", ways(), ids=["sync", "async"])
+@pytest.mark.parametrize("build", [guarded, lambda plain: plain], ids=["guarded", "plain"])
+def test_an_agent_goes_on_by_extend_and_retry(build: Any, way: Any) -> None:
     script = [call("look", name="a"), call("look", name="b"), RuntimeError("down"), DONE]
-    held = guarded(agent(*script, saved=True, limits={"turns": 1}))
-    held.invoke(GO, CONFIG)
+    held = build(agent(*script, saved=True, limits={"turns": 1}))
+    way(held, GO)
     assert outcome_of(held.get_state(CONFIG)).reason == "turns"
-    held.invoke(extend(held.get_state(CONFIG), turns=5), CONFIG)
+    way(held, extend(held.get_state(CONFIG), turns=5))
     assert outcome_of(held.get_state(CONFIG)).reason == "model_error"
-    held.invoke(retry(held.get_state(CONFIG)), CONFIG)
+    way(held, retry(held.get_state(CONFIG)))
+    outcome = outcome_of(held.get_state(CONFIG))
+    assert (outcome.succeeded, outcome.turns) == (True, 3)
+
+
+@pytest.mark.parametrize("way", ways(), ids=["sync", "async"])
+@pytest.mark.parametrize("answer", [None, {}])
+def test_an_answer_that_says_nothing_is_told_and_can_be_given_again(answer: Any, way: Any) -> None:
+    held = guarded(agent(call("ask_user", question="Which?"), DONE, saved=True))
+    way(held, GO)
+    with pytest.raises(ThreadError, match="nothing would be delivered"):
+        way(held, Command(resume=answer))
+    way(held, Command(resume="The red one."))
     assert outcome_of(held.get_state(CONFIG)).succeeded
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_another_answer_at_a_point_that_was_answered_is_told(way: str) -> None:
+    held = guarded(agent(call("ask_user", question="Which?"), DONE, DONE, saved=True))
+    held.invoke(GO, CONFIG)
+    before = held.get_state(CONFIG).config
+    held.invoke(Command(resume="The red one."), CONFIG)
+
+    def answered(answer: str) -> Any:
+        given: Any = Command(resume=answer)
+        return held.invoke(given, before) if way == "sync" else asyncio.run(held.ainvoke(given, before))
+
+    with pytest.raises(ThreadError, match="answered before"):
+        answered("The blue one.")
+    found = answered("The red one.")
+    assert next(m.text for m in found["messages"] if m.type == "tool") == "The red one."
 
 
 def test_a_guarded_agent_has_one_runner_and_no_limit_of_steps() -> None:

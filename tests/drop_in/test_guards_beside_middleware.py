@@ -13,14 +13,18 @@ from langchain.agents.middleware import (
     ModelFallbackMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
+    after_agent,
+    after_model,
+    hook_config,
 )
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import outcome_of
+from signoff import current_outcome, outcome_of
 from signoff.guards import Guards
 from signoff.models.scripted import ScriptedModel, call
 from tests.support.guarded import tools
@@ -333,3 +337,54 @@ def test_a_child_that_has_not_done_its_work_voids_the_finish_beside_it(
 ) -> None:
     outcome = outcome_of(deep_with_helper(script, [TASK, DONE], DONE).invoke(GO, CONFIG))
     assert (outcome.succeeded, outcome.turns) == (True, 1 if status == "success" else 2)
+
+
+@after_model
+def says_after_the_model(state: Any, runtime: Any) -> dict[str, Any] | None:
+    return {"messages": [AIMessage("By the way.")]} if state.get("outcome") else None
+
+
+@after_agent
+def says_at_the_end(state: Any, runtime: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage("Good bye.")]}
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        [Guards(), says_after_the_model],
+        [says_after_the_model, Guards()],
+        [Guards(), says_at_the_end],
+    ],
+    ids=["after the model", "after the model, guards last", "at the end"],
+)
+def test_a_message_after_the_end_hides_no_outcome(around: Any) -> None:
+    saved = create_agent(ScriptedModel([DONE, DONE]), middleware=around, checkpointer=InMemorySaver())
+    for _ in range(2):
+        found = saved.invoke(GO, CONFIG)
+        outcome = current_outcome(found)
+        assert outcome is not None
+        assert (outcome["status"], outcome["turns"]) == ("success", 1)
+
+
+class SendsBack(AgentMiddleware[Any, Any, Any]):
+    """As deepagents' RubricMiddleware: what ends is sent back to the model, some times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 2
+
+    @hook_config(can_jump_to=["model"])
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        self.left -= 1
+        return {"jump_to": "model", "messages": [HumanMessage("Not yet.")]} if self.left >= 0 else None
+
+
+@ORDERS
+def test_what_is_sent_back_after_the_end_is_a_task_of_its_own(first: bool) -> None:
+    around = [Guards(), SendsBack()] if first else [SendsBack(), Guards()]
+    found = create_agent(ScriptedModel([DONE] * 3), middleware=around).invoke(GO)
+    assert [m.text for m in found["messages"] if m.type == "human"][1:] == ["Not yet."] * 2
+    outcome = current_outcome(found)
+    assert outcome is not None
+    assert (outcome["status"], outcome["turns"]) == ("success", 1)

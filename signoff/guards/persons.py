@@ -1,0 +1,74 @@
+"""Whose words are new messages in the user's role: those of a person, or of a tool or another middleware.
+
+A task begins with an input. What comes in the user's role while it goes on is a reminder, as in the machine,
+where a tool or a hook has written it: else each one would begin a task with limits of its own. A person can
+write to a thread that stands still, by `update_state` or with a command; the checkpoints say which of the
+messages came that way.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+
+from signoff.graph.inside.private import saver_of
+from signoff.graph.messages import KEY, is_genuine
+from signoff.nodes.requests import Operation, Part
+
+_NS_SEPARATOR = "|"
+
+
+def in_users_role(messages: Iterable[BaseMessage]) -> list[HumanMessage]:
+    """Those of the messages that count as a person's as they stand."""
+    return [one for one in messages if isinstance(one, HumanMessage) and is_genuine(one)]
+
+
+def as_reminder(message: HumanMessage, kind: str) -> HumanMessage:
+    """The message of a tool or a middleware, which begins no task and answers no question."""
+    kept = {**message.additional_kwargs, KEY: {"nudge": kind}}
+    return message.model_copy(update={"additional_kwargs": kept})
+
+
+def by_person(
+    messages: Iterable[BaseMessage], config: RunnableConfig, *, over: bool = False
+) -> Part[set[str]]:
+    """The ids of those of the messages that a person has written since the last hook of `Guards`, in a run
+    that goes on. In one whose input the first hook has taken up there are none.
+
+    over: whether the task had ended by then, so that they may be an input of which no hook was told.
+    """
+    left = {message.id or "" for message in messages}
+    configurable: Mapping[str, Any] = config.get("configurable", {})
+    saver, thread_id = saver_of(configurable), configurable.get("thread_id")
+    found = set[str]()
+    if not saver or thread_id is None:
+        return found
+    ns = str(configurable.get("checkpoint_ns") or "").rpartition(_NS_SEPARATOR)[0]
+    here = {"thread_id": thread_id, "checkpoint_ns": ns}
+    at = (configurable.get("checkpoint_map") or {}).get(ns)
+    newest: RunnableConfig = {"configurable": here}
+    place: RunnableConfig | None = {"configurable": {**here, "checkpoint_id": at}} if at else newest
+    # What the checkpoint of this step does not hold has come with the command that the run began with.
+    persons = bool(at)
+    while left and place is not None:
+        saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+        if saved is None:
+            if place is newest:
+                break
+            # It is being saved in the background; `update_state` had saved before.
+            persons, place = over, newest
+            continue
+        held = _ids(saved.checkpoint["channel_values"].get("messages"))
+        source = saved.metadata.get("source")
+        # LangGraph applies an input in the step after the one that has saved it.
+        if persons or (over and source == "input"):
+            found |= left - held
+        left &= held
+        persons, place = source == "update", saved.parent_config
+    return found
+
+
+def _ids(messages: Any) -> Set[str]:
+    return {one.id or "" for one in messages or () if isinstance(one, BaseMessage)}
